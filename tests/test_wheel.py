@@ -1,0 +1,152 @@
+"""What people install is whole: the Dockerfile's own steps in a fresh environment, outside the checkout."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+INSTALLED_IN_IMAGE = "/opt/embedsink"
+START_SECONDS_MAX = 20
+
+pytestmark = pytest.mark.slow
+
+
+class Step(NamedTuple):
+    """One instruction of the Dockerfile: its keyword and the rest of the line."""
+
+    keyword: str
+    rest: str
+
+
+def stages() -> list[list[Step]]:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    found: list[list[Step]] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        step = Step(*line.split(maxsplit=1))
+        if step.keyword == "FROM":
+            found.append([])
+        found[-1].append(step)
+    return found
+
+
+def exec_form(keyword: str) -> list[str]:
+    """The words of the image's CMD or HEALTHCHECK."""
+    rest = next(step.rest for step in stages()[-1] if step.keyword == keyword)
+    words: list[str] = json.loads(rest[rest.index("[") :])
+    return words
+
+
+def copy(rest: str, into: Path) -> None:
+    *sources, target = rest.split()
+    for source in sources:
+        if (ROOT / source).is_dir():
+            shutil.copytree(ROOT / source, into / target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / source, into / target)
+
+
+def run(command: str, build: Path) -> None:
+    # "python" is the one that runs these tests, as it is the base image's in Docker.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-c", command], cwd=build, env=os.environ | {"PATH": path}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment made by the COPY and RUN steps of the Dockerfile's first stage."""
+    build = tmp_path_factory.mktemp("build")
+    environment = tmp_path_factory.mktemp("installed") / "embedsink"
+    for keyword, rest in stages()[0]:
+        if keyword == "COPY":
+            copy(rest, into=build)
+        elif keyword == "RUN":
+            command = rest.replace(INSTALLED_IN_IMAGE, str(environment))
+            run(command, build=build)
+    return environment
+
+
+@pytest.fixture
+def outside(tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is not the checkout, with the installed environment first in PATH, as in the image."""
+    monkeypatch.setenv("PATH", f"{installed / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+        return number
+
+
+@pytest.fixture
+def server(outside: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The image's CMD, on a loopback port and a data folder of this test."""
+    here = {"/data": str(outside / "data"), "0.0.0.0": "127.0.0.1", "8321": str(port)}
+    with subprocess.Popen([here.get(word, word) for word in exec_form("CMD")]) as running:
+        yield running
+        running.kill()
+
+
+def is_healthy(port: int) -> bool:
+    """Whether the image's HEALTHCHECK passes."""
+    check = [word.replace("8321", str(port)) for word in exec_form("HEALTHCHECK")]
+    return subprocess.run(check, capture_output=True).returncode == 0
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_docker_sees_every_file_it_copies() -> None:
+    seen = (ROOT / ".dockerignore").read_text().splitlines()
+    for keyword, rest in stages()[0]:
+        if keyword == "COPY":
+            assert {f"!{source}" for source in rest.split()[:-1]} <= set(seen)
+
+
+def test_the_installed_command_shows_its_help(outside: Path) -> None:
+    shown = subprocess.run(["embedsink", "--help"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert "serve" in shown.stdout
+
+
+def test_the_installed_sql_is_the_checkouts(outside: Path) -> None:
+    where = ["python", "-c", "import embedsink; print(embedsink.__path__[0])"]
+    package = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
+    assert not package.is_relative_to(ROOT)
+    assert files_below(package / "sql") == files_below(ROOT / "sql") != {}
+
+
+def test_the_image_has_no_development_tools(installed: Path) -> None:
+    programs = {program.name for program in (installed / "bin").iterdir()}
+    assert "embedsink" in programs
+    assert programs.isdisjoint({"pip", "pytest", "ruff", "mypy", "uv", "hatchling"})
+
+
+def test_the_installed_server_answers_and_sigterm_ends_it(server: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not is_healthy(port):
+        assert server.poll() is None, f"the server ended with exit code {server.returncode}"
+        assert time.monotonic() < deadline, f"not healthy after {START_SECONDS_MAX} s"
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(timeout=15) == 0
+    assert not is_healthy(port)
