@@ -1,0 +1,98 @@
+"""Journal lines: how what was parsed is written down. `sql/load/` reads exactly these fields (docs/decisions/0001)."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from embedsink.envelope.body import encode
+from embedsink.envelope.catalog import ENVELOPE_FIELDS, Catalog
+from embedsink.envelope.parsing import Accepted, Parsed, Rejection
+from embedsink.errors import without_keys
+
+NewId = Callable[[], object]
+_KEY_BEGINNING = b"es_"
+
+
+def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId) -> bytes:
+    """One NDJSON line for each accepted envelope, each rejection and each reason of loss.
+
+    Args:
+        parsed: the delivery.
+        key_id: who sent it.
+        new_id: makes an id (a UUIDv7) for an envelope without one, and for each rejection.
+    """
+    around = encode(
+        {
+            "received_at": parsed.received_at,
+            "sent_at": parsed.sent_at,
+            "key_id": key_id,
+            "context": parsed.context or None,
+        }
+    )[1:-1]
+    lines = [_accepted_line(accepted, around, parsed.catalog, new_id) for accepted in parsed.accepted]
+    lines += [_rejected_line(rejection, around, new_id) for rejection in parsed.rejected]
+    lines += [_lost_line(reason, count, around) for reason, count in parsed.lost.items()]
+    return _without_keys(b"".join(lines))
+
+
+def body_rejection_line(rejection: Rejection, *, received_at: int, key_id: str, new_id: NewId) -> bytes:
+    """The line for a body that could not be read at all."""
+    around = encode({"received_at": received_at, "key_id": key_id})[1:-1]
+    return _without_keys(_rejected_line(rejection, around, new_id))
+
+
+def replayed_line(quarantine_id: str, *, received_at: int) -> bytes:
+    """The line that says a quarantined input was accepted after all."""
+    return b'{"kind":"replayed",%b}\n' % encode({"received_at": received_at, "quarantine_id": quarantine_id})[1:-1]
+
+
+def _accepted_line(accepted: Accepted, around: bytes, catalog: Catalog, new_id: NewId) -> bytes:
+    envelope, encoded, extra = accepted.envelope, accepted.encoded, b""
+    payload, known = envelope["payload"], catalog.known_fields[envelope["type"]]
+    if not payload.keys() <= known:
+        # Apart from the others: another type may have a field of this name, whose SQL type the value breaks.
+        encoded = encode({**envelope, "payload": {name: payload[name] for name in payload if name in known}})
+        extra = b',"extra":' + _other_members(payload, known)
+    line = b'{"kind":"%b",%b,"envelope":%b%b' % (envelope["direction"].encode(), around, encoded, extra)
+    if envelope.get("id") is None:
+        line += b',"id":"%b"' % str(new_id()).encode()
+    if not envelope.keys() <= ENVELOPE_FIELDS:
+        line += b',"envelope_extra":' + _other_members(envelope, ENVELOPE_FIELDS)
+    return line + b"}\n"
+
+
+def _other_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
+    return encode({name: value for name, value in members.items() if name not in known})
+
+
+def _rejected_line(rejection: Rejection, around: bytes, new_id: NewId) -> bytes:
+    rejected = {
+        "quarantine_id": str(new_id()),
+        "index": rejection.index,
+        "reason": rejection.reason,
+        "detail": rejection.detail,
+        **_raw(rejection.raw),
+    }
+    return b'{"kind":"quarantined",%b,%b}\n' % (around, encode(rejected)[1:-1])
+
+
+def _raw(raw: bytes) -> dict[str, str]:
+    """What was sent, as text where SQL can keep it as text."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return {"raw": base64.b64encode(_without_keys(raw)).decode(), "raw_encoding": "base64"}
+    return {"raw": text}
+
+
+def _without_keys(raw: bytes) -> bytes:
+    """The same with each key cut, whichever field it strayed into: a stolen data folder holds none."""
+    if _KEY_BEGINNING not in raw:
+        return raw
+    return without_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+
+
+def _lost_line(reason: str, count: int, around: bytes) -> bytes:
+    return b'{"kind":"lost",%b,%b}\n' % (around, encode({"reason": reason, "lost_count": count})[1:-1])

@@ -1,0 +1,321 @@
+"""From a request body to what was accepted and what was not. Pure: no clock, disk, network or environment."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from pydantic_core import ValidationError
+
+from embedsink.envelope.body import (
+    check_depth,
+    decode,
+    encode,
+    has_bad_text,
+    may_hold_bad_text,
+    shallow,
+)
+from embedsink.envelope.catalog import EVERYWHERE, Catalog, catalog_for, delivery_validator
+from embedsink.envelope.sentences import place, sentence
+from embedsink.errors import Refused, quote, without_keys
+from embedsink.reasons import Reason
+
+REJECTIONS_LISTED_MAX = 20
+_ECHOED_ID_CHARACTERS_MAX = 64
+_BAD_TEXT = "a string holds a NUL or a lone surrogate. Remove it."
+
+Wrong = tuple[Reason, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What `parse` holds a body against. The defaults are those of the settings."""
+
+    service_name: str = "svc"
+    events_max: int = 1_000
+    envelope_bytes_max: int = 65_536
+    # The context is written beside each of up to `events_max` envelopes, so it has to be small.
+    context_bytes_max: int = 8_192
+    depth_max: int = 32
+
+
+@dataclass(slots=True)
+class Rejection:
+    """One input that was not accepted: where it stood, why, and what it was. `index` is None for a whole body."""
+
+    index: int | None
+    reason: Reason
+    detail: str
+    raw: bytes
+    id: str | None = None
+
+    def listed(self) -> dict[str, Any]:
+        """The entry in the answer's `rejected` list (docs/wire.md)."""
+        return {"index": self.index, "id": self.id, "reason": self.reason, "detail": self.detail}
+
+
+@dataclass(slots=True)
+class Accepted:
+    """One valid envelope, as it was sent, and its bytes as they will be journaled."""
+
+    index: int
+    envelope: dict[str, Any]
+    encoded: bytes
+
+
+@dataclass
+class Parsed:
+    """A delivery after validation. `received_at` and `sent_at` are epoch milliseconds by server and client clock.
+
+    Only `parse` fills it in; on the hot path a frozen one would cost 5 µs a request.
+    """
+
+    received_at: int
+    catalog: Catalog
+    context: dict[str, Any] = field(default_factory=dict)
+    sent_at: float | None = None
+    lost: dict[str, int] = field(default_factory=dict)
+    key: str | None = None
+    accepted: list[Accepted] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+
+    @property
+    def received_count(self) -> int:
+        """How many envelopes came in, whatever their fate."""
+        return len(self.accepted) + len(self.rejected)
+
+    @cached_property
+    def deployments(self) -> set[int]:
+        """Every deployment that the delivery names, in its context or in a `ready` payload."""
+        named = {_deployment_of(accepted.envelope) for accepted in self.accepted}
+        return {number for number in named | {self.context.get("deployment")} if number is not None}
+
+    def in_deployment(self, deployment: int) -> "Parsed":
+        """The same delivery, told its deployment where its context names none."""
+        if self.context.get("deployment") is not None:
+            return self
+        return replace(self, context={**self.context, "deployment": deployment})
+
+    def within(self, context: dict[str, Any], sent_at: float | None) -> "Parsed":
+        """The same envelopes in the context that they were once delivered in."""
+        return replace(self, context=context, sent_at=sent_at)
+
+    def without_homeless(self) -> "Parsed":
+        """The same delivery, its envelopes that name no deployment rejected as `out_of_scope`."""
+        if self.context.get("deployment") is not None:
+            return self
+        homeless = [accepted for accepted in self.accepted if _deployment_of(accepted.envelope) is None]
+        detail = "context.deployment: is missing, and the key is scoped to several. Name the deployment."
+        rejected = [
+            Rejection(a.index, Reason.OUT_OF_SCOPE, detail, a.encoded, _echoed_id(a.envelope)) for a in homeless
+        ]
+        return replace(
+            self,
+            accepted=[accepted for accepted in self.accepted if _deployment_of(accepted.envelope) is not None],
+            rejected=sorted(self.rejected + rejected, key=lambda rejection: rejection.index or 0),
+        )
+
+
+def parse(body: bytes, received_at: int, rules: Rules = Rules(), *, ndjson: bool = False) -> Parsed:
+    """Validate a request body: one envelope, an array, NDJSON or a delivery (docs/wire.md).
+
+    Args:
+        body: the bytes, decompressed.
+        received_at: the server's clock, epoch milliseconds.
+        rules: the vendor's service name and the limits.
+        ndjson: whether each line is an envelope of its own.
+
+    Returns:
+        what was accepted and what was rejected; together as many as came in.
+
+    Raises:
+        Refused: the body as a whole is not acceptable (`not_json`, `too_many_events`, `empty`, …).
+    """
+    if not body.strip():
+        raise Refused(Reason.EMPTY, "body: is empty. Send at least one envelope.")
+    if ndjson:
+        return _parse_lines(body, received_at, rules)
+    value = decode(body, depth_max=rules.depth_max)
+    catalog = catalog_for(rules.service_name)
+    # An envelope names its source, a delivery never does: so an envelope may grow a field named `events`.
+    if isinstance(value, dict) and "events" in value and "source" not in value:
+        return _parse_delivery(value, body, Parsed(received_at, catalog), rules)
+    envelopes = value if isinstance(value, list) else [] if value is None else [value]
+    return _validate(envelopes, value, body, Parsed(received_at, catalog), rules)
+
+
+def _parse_delivery(value: dict[str, Any], body: bytes, parsed: Parsed, rules: Rules) -> Parsed:
+    """The delivery's own fields first: where one is wrong, so is every event. The others are kept as they are."""
+    wrong = _wrong_parts(value, body, rules)
+    sound = _other_parts(value, wrong)
+    parsed.context = sound.get("context") or {}
+    parsed.sent_at = sound.get("sentAt")
+    parsed.lost = {reason: count for reason, count in (sound.get("lost") or {}).items() if count}
+    parsed.key = sound.get("key")
+    if wrong:
+        check_depth(value, depth_max=rules.depth_max)
+        return _reject_all(value["events"], parsed, next(iter(wrong.values())), rules)
+    if not value["events"] and parsed.lost:
+        return parsed
+    return _validate(value["events"], value, body, parsed, rules)
+
+
+def _wrong_parts(value: dict[str, Any], body: bytes, rules: Rules) -> dict[str, Wrong]:
+    """What is wrong with each part of a delivery, its events aside: they are judged one by one."""
+    wrong: dict[str, Wrong] = {}
+    if may_hold_bad_text(body):
+        check_depth(value, depth_max=rules.depth_max)
+        bad = [name for name, part in value.items() if name != "events" and has_bad_text({name: part})]
+        wrong = {name: (Reason.BAD_TEXT, f"{place((name,))}: {_BAD_TEXT}") for name in bad}
+    try:
+        delivery_validator.validate_python(_other_parts(value, wrong))
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            detail = f"{place(one['loc'])}: {sentence(one)}"
+            wrong.setdefault(str(one["loc"][0]), (Reason.BAD_FIELD, detail))
+    context_bytes = len(encode(_other_parts(value, wrong).get("context")))
+    if context_bytes > rules.context_bytes_max:
+        limit = f"{rules.context_bytes_max:,} (EMBEDSINK_CONTEXT_BYTES_MAX)"
+        detail = f"context: {context_bytes:,} bytes; the limit is {limit}. Shorten its strings."
+        wrong["context"] = Reason.TOO_LARGE, detail
+    return wrong
+
+
+def _other_parts(value: dict[str, Any], wrong: dict[str, Wrong]) -> dict[str, Any]:
+    return {name: part for name, part in value.items() if name not in wrong}
+
+
+def _validate(envelopes: list[Any], value: Any, body: bytes, parsed: Parsed, rules: Rules) -> Parsed:
+    _check_count(len(envelopes), rules)
+    if _is_plain(envelopes, body, parsed.catalog, rules):
+        accepted = [Accepted(index, envelope, encode(envelope)) for index, envelope in enumerate(envelopes)]
+        if all(len(one.encoded) <= rules.envelope_bytes_max for one in accepted):
+            parsed.accepted = accepted
+            return parsed
+    check_depth(value, depth_max=rules.depth_max)
+    fates = [_judge(index, envelope, parsed.catalog, rules) for index, envelope in enumerate(envelopes)]
+    parsed.accepted = [fate for fate in fates if isinstance(fate, Accepted)]
+    parsed.rejected = [fate for fate in fates if isinstance(fate, Rejection)]
+    return parsed
+
+
+def _is_plain(envelopes: list[Any], body: bytes, catalog: Catalog, rules: Rules) -> bool:
+    """The fast path: all valid at once, and nothing in the bytes that calls for a closer look."""
+    if may_hold_bad_text(body):
+        return False
+    try:
+        catalog.many.validate_python(envelopes)
+    except ValidationError:
+        return False
+    # A valid envelope and its payload are two objects; the delivery, its context and its array three more.
+    return shallow(body, explained=2 * len(envelopes), depth_max=rules.depth_max - 2)
+
+
+def _judge(index: int, envelope: Any, catalog: Catalog, rules: Rules) -> Accepted | Rejection:
+    encoded = encode(envelope)
+    wrong = _what_is_wrong(envelope, len(encoded), catalog, rules)
+    if wrong is None:
+        return Accepted(index, envelope, encoded)
+    reason, detail = wrong
+    return Rejection(index, reason, detail, encoded, _echoed_id(envelope))
+
+
+def _what_is_wrong(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Rules) -> Wrong | None:
+    """The first thing wrong with an envelope, from the outside in; None when it is valid."""
+    if not isinstance(envelope, dict):
+        return Reason.NOT_AN_OBJECT, f"envelope: {quote(envelope)} is not an object. Send what `event.data` holds."
+    if encoded_bytes > rules.envelope_bytes_max:
+        limit = f"{rules.envelope_bytes_max:,} (EMBEDSINK_ENVELOPE_BYTES_MAX)"
+        return Reason.TOO_LARGE, f"envelope: {encoded_bytes:,} bytes; the limit is {limit}. Shorten its strings."
+    if has_bad_text(envelope):
+        return Reason.BAD_TEXT, f"envelope: {_BAD_TEXT}"
+    if envelope.get("source") != catalog.source:
+        seen = quote(envelope.get("source"))
+        return Reason.WRONG_SOURCE, f'source: {seen} is not "{catalog.source}" (EMBEDSINK_SERVICE_NAME).'
+    direction = envelope.get("direction")
+    if direction not in ("event", "action"):
+        return Reason.WRONG_DIRECTION, f"direction: {quote(direction)} is not one of event, action."
+    name = envelope.get("type")
+    kind = catalog.kinds.get(name) if isinstance(name, str) else None
+    if kind is None or kind.direction != direction:
+        return Reason.UNKNOWN_TYPE, f"type: {quote(name)} is not an {direction} of the catalog."
+    return _first_wrong_field(envelope, str(name), catalog)
+
+
+def _first_wrong_field(envelope: dict[str, Any], name: str, catalog: Catalog) -> Wrong | None:
+    surface, kind = envelope.get("surface"), catalog.kinds[name]
+    if kind.surfaces and isinstance(surface, str) and surface in EVERYWHERE and surface not in kind.surfaces:
+        allowed = ", ".join(sorted(kind.surfaces))
+        return Reason.WRONG_SURFACE, f"surface: {name} never happens on {quote(surface)}, only on {allowed}."
+    if not kind.surfaces and surface is not None:
+        return Reason.WRONG_SURFACE, f"surface: {quote(surface)} stands on an action; actions have none."
+    try:
+        catalog.one[name].validate_python(envelope)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        reason = Reason.BAD_TIMESTAMP if first["loc"] == ("timestamp",) else Reason.BAD_FIELD
+        return reason, f"{place(first['loc'])}: {sentence(first)}"
+    return None
+
+
+def _reject_all(events: Any, parsed: Parsed, wrong: Wrong, rules: Rules) -> Parsed:
+    envelopes = events if isinstance(events, list) else [events]
+    _check_count(len(envelopes), rules)
+    rejected = [
+        Rejection(index, *wrong, encode(envelope), _echoed_id(envelope)) for index, envelope in enumerate(envelopes)
+    ]
+    return replace(parsed, rejected=rejected)
+
+
+def _parse_lines(body: bytes, received_at: int, rules: Rules) -> Parsed:
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    _check_count(len(lines), rules)
+    catalog = catalog_for(rules.service_name)
+    fates = list(_read_lines(lines, catalog, rules))
+    refusals = [fate for fate in fates if isinstance(fate, Refused)]
+    if len(refusals) == len(fates):
+        raise refusals[0]
+    rejected = [
+        Rejection(index, fate.reason, str(fate), lines[index]) if isinstance(fate, Refused) else fate
+        for index, fate in enumerate(fates)
+        if not isinstance(fate, Accepted)
+    ]
+    return Parsed(
+        received_at, catalog, accepted=[fate for fate in fates if isinstance(fate, Accepted)], rejected=rejected
+    )
+
+
+def _read_lines(lines: list[bytes], catalog: Catalog, rules: Rules) -> Iterator[Accepted | Rejection | Refused]:
+    for index, line in enumerate(lines):
+        try:
+            envelope = decode(line, depth_max=rules.depth_max)
+            if not shallow(line, explained=0, depth_max=rules.depth_max):
+                check_depth(envelope, depth_max=rules.depth_max)
+        except Refused as refusal:
+            yield refusal
+        else:
+            yield _judge(index, envelope, catalog, rules)
+
+
+def _check_count(count: int, rules: Rules) -> None:
+    if count == 0:
+        raise Refused(Reason.EMPTY, "body: holds no envelope. Send at least one.")
+    if count > rules.events_max:
+        raise Refused(
+            Reason.TOO_MANY_EVENTS,
+            f"events: {count:,}; the limit is {rules.events_max:,} (EMBEDSINK_EVENTS_MAX). Split and resend.",
+        )
+
+
+def _deployment_of(envelope: dict[str, Any]) -> int | None:
+    """The deployment that a `ready` payload names (spec 6.4)."""
+    number = envelope["payload"].get("deploymentId") if envelope["type"].endswith(":event:ready") else None
+    return number if isinstance(number, int) else None
+
+
+def _echoed_id(envelope: Any) -> str | None:
+    """The id to find a rejected envelope by; a wrong one is echoed only where it is short text."""
+    value = envelope.get("id") if isinstance(envelope, dict) else None
+    if not isinstance(value, str) or len(value) > _ECHOED_ID_CHARACTERS_MAX or has_bad_text(value):
+        return None
+    return without_keys(value)

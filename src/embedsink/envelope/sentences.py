@@ -1,0 +1,61 @@
+"""What pydantic found, as a sentence in the house's form: where: what was seen, what is allowed."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from embedsink.errors import quote, without_keys
+
+_KINDS = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "list_type": "an array",
+}
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_PATTERNS = {
+    "id": "a UUID such as 0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
+    "filterUrlParameter": "of the form f_<view>.<dimension>=<JSON>",
+}
+
+
+def place(location: tuple[int | str, ...]) -> str:
+    """A path as in JavaScript: `payload.format`, `lost["a b"]`. A strange name is the sender's, so it is quoted."""
+    # Pydantic marks so that an error is about an object's key, which is the part before.
+    return "".join(_step(part) for part in location if part != "[key]").removeprefix(".")
+
+
+def _step(part: int | str) -> str:
+    name = without_keys(str(part))
+    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{quote(part)}]"
+
+
+def sentence(error: Mapping[str, Any]) -> str:
+    """One of pydantic's `errors()` as a sentence that says what was seen and what is allowed."""
+    kind, seen = error["type"], quote(error.get("input"))
+    if kind == "missing":
+        return "is missing; the protocol requires it."
+    if kind == "extra_forbidden":
+        return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
+    if kind in _KINDS:
+        return f"{seen} is not {_KINDS[kind]}."
+    if kind == "none_required":
+        return f"{seen} is not null."
+    if kind == "literal_error":
+        return f"{seen} is not one of {_alternatives(error['ctx']['expected'])}."
+    if kind == "string_pattern_mismatch":
+        return f"{seen} is not {_PATTERNS[str(error['loc'][-1])]}."
+    if kind == "greater_than_equal":
+        return f"{seen} is below {int(error['ctx']['ge']):,}."
+    if kind == "less_than_equal":
+        return f"{seen} is above {int(error['ctx']['le']):,}."
+    if kind in ("string_too_long", "too_long"):
+        return f"{seen} is longer than {error['ctx']['max_length']}."
+    return f"{seen}: {error['msg']}."
+
+
+def _alternatives(expected: str) -> str:
+    return ", ".join(re.findall(r"'([^']*)'", expected))

@@ -1,0 +1,60 @@
+"""Everything that embedsink raises on purpose. Anything else is a bug.
+
+    EmbedsinkError
+    ├── Refused          what the sender did wrong; resending the same does not help
+    ├── Unavailable      the sender did nothing wrong; the same works later
+    └── Misconfigured    what the operator has to change; the program does not start
+
+A message reads: where: what was seen, what is allowed. What to do.
+"""
+
+import json
+import re
+
+from embedsink.reasons import Reason
+
+QUOTE_CHARACTERS_MAX = 64
+# As long as a key, or almost: `sales_admin_total` is a measure, not a credential.
+_KEY = re.compile(r"es_(ingest|read|admin)_[0-9A-Za-z]{32,}")
+
+
+class EmbedsinkError(Exception):
+    """The root: its text is safe to show to whoever caused it."""
+
+
+class Refused(EmbedsinkError):
+    """The request is wrong. `reason.status` is the answer's status."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(detail or reason.sentence)
+        self.reason = reason
+
+
+class Unavailable(EmbedsinkError):
+    """The request is fine, but not now: wait `retry_after_s` seconds, then send it again. Nothing of it is kept."""
+
+    def __init__(self, reason: Reason, detail: str = "", *, retry_after_s: int = 1) -> None:
+        super().__init__(detail or reason.sentence)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+class Misconfigured(EmbedsinkError):
+    """The program can't run like this; the text says what to change."""
+
+
+def quote(value: object) -> str:
+    """A wrong value for an error message: JSON, escaped, at most 64 characters, never a credential."""
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__}"
+    text = without_keys(text)
+    if len(text) <= QUOTE_CHARACTERS_MAX:
+        return text
+    return text[: QUOTE_CHARACTERS_MAX - 1] + "…"
+
+
+def without_keys(text: str) -> str:
+    """The text with each embedsink key in it cut down to its kind."""
+    return _KEY.sub(r"es_\1_…", text)

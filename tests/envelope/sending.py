@@ -1,0 +1,62 @@
+"""Valid envelopes to change, and what becomes of what is sent."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+from embedsink.envelope import Parsed, Rules, parse
+
+DEFAULTS = Rules()
+RECEIVED_AT = 1_763_596_801_600
+ID = "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
+# As long as a real one, and as random as this can be.
+KEY = "es_ingest_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
+
+PAYLOADS: dict[str, dict[str, Any]] = {
+    "event:ready": {"embedTenant": "acme", "deploymentId": 12, "mode": "signed", "surface": "dashboard"},
+    "event:view": {"surface": "dashboard", "path": "/dashboards/sales"},
+    "event:navigate": {"path": "/dashboards/costs"},
+    "event:dashboard-loaded": {"widgetCount": 8},
+    "event:download": {"format": "csv", "target": "widget"},
+    "event:drilldown": {"member": "orders.revenue"},
+    "event:ai-query": {"query": "Why?", "status": "submitted"},
+    "event:error": {"message": "Query timed out"},
+    "action:set-color-scheme": {"scheme": "dark"},
+    "action:set-theme": {"embedTheme": {"font": "Inter"}},
+    "action:set-locale": {"locale": "de"},
+    "action:set-filter": {"filterUrlParameter": "f_orders.region=[1]"},
+    "action:navigate": {"path": "/dashboards/costs"},
+    "action:refresh": {},
+}
+
+
+def event_or_action(type_: str, payload: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """A valid envelope of `event:view` and so on, with other payload fields and envelope fields."""
+    direction = type_.split(":")[0]
+    envelope: dict[str, Any] = {
+        "source": "svc-embed",
+        "direction": direction,
+        "type": f"svc:{type_}",
+        "payload": deepcopy(PAYLOADS[type_]) | (payload or {}),
+        "timestamp": 1_763_596_800_000,
+    }
+    if direction == "event":
+        envelope["surface"] = "dashboard"
+    return envelope | fields
+
+
+def view(payload: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """A valid view event."""
+    return event_or_action("event:view", payload, **fields)
+
+
+def envelope_in(line: dict[str, Any]) -> dict[str, Any]:
+    """The envelope of a journal line as it was sent: unknown fields of its payload stand apart there."""
+    envelope: dict[str, Any] = line["envelope"]
+    return envelope | {"payload": envelope["payload"] | line.get("extra", {})}
+
+
+def fate(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> Parsed:
+    """What becomes of a body: bytes as they are, anything else as JSON."""
+    written = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return parse(written, RECEIVED_AT, rules, ndjson=ndjson)

@@ -1,0 +1,237 @@
+"""Journal lines keep what was parsed, one line each."""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines, replayed_line
+from embedsink.reasons import Reason
+from tests.envelope.sending import ID, KEY, RECEIVED_AT, envelope_in, event_or_action, fate, view
+
+CONTEXT = {
+    "deployment": 12,
+    "session": "s_9f3c",
+    "viewer": "u_42",
+    "tenant": "acme",
+    "page": "https://a.example",
+}
+AROUND = {"received_at": RECEIVED_AT, "sent_at": 1_763_596_801_500, "key_id": "k_1", "context": CONTEXT}
+
+
+def delivery(*events: Any, **parts: Any) -> dict[str, Any]:
+    return {"sentAt": 1_763_596_801_500, "context": CONTEXT, "events": list(events)} | parts
+
+
+def ids() -> Iterator[str]:
+    return (f"made-{number}" for number in count(1))
+
+
+def written(parsed: Parsed) -> bytes:
+    made = ids()
+    return journal_lines(parsed, key_id="k_1", new_id=lambda: next(made))
+
+
+def lines_of(body: Any, **how: Any) -> list[dict[str, Any]]:
+    text = written(fate(body, **how))
+    assert text.endswith(b"\n")
+    return [json.loads(line) for line in text[:-1].split(b"\n")]
+
+
+def test_an_event_is_one_line_with_all_that_is_known_of_it() -> None:
+    event = view(id=ID, seq=7)
+
+    assert lines_of(delivery(event)) == [{"kind": "event", **AROUND, "envelope": event}]
+
+
+def test_an_action_is_one_line_of_its_kind() -> None:
+    action = event_or_action("action:refresh", id=ID)
+
+    assert lines_of(delivery(action)) == [{"kind": "action", **AROUND, "envelope": action}]
+
+
+def test_an_id_is_made_only_where_there_is_none() -> None:
+    lines = lines_of(delivery(view(id=ID), view(), view(id=None), event_or_action("action:refresh")))
+
+    assert [line.get("id") for line in lines] == [None, "made-1", "made-2", "made-3"]
+
+
+def test_a_bare_envelope_has_no_context_and_no_sent_at() -> None:
+    (line,) = lines_of(view(id=ID))
+
+    assert line["context"] is None
+    assert line["sent_at"] is None
+
+
+def test_unknown_payload_fields_stand_apart_because_their_names_may_be_known_elsewhere() -> None:
+    event = view({"zoom": 1.5, "Title": None, "fatal": "sometimes"}, id=ID)
+    (line,) = lines_of(event)
+
+    assert line["extra"] == {"zoom": 1.5, "Title": None, "fatal": "sometimes"}
+    assert line["envelope"] == view(id=ID)
+    assert envelope_in(line) == event
+
+
+def test_unknown_envelope_fields_are_envelope_extra_and_stay_in_the_envelope() -> None:
+    event = view(id=ID, version=2, kind="quarantined", received_at=0)
+    (line,) = lines_of(event)
+
+    assert line["envelope_extra"] == {"version": 2, "kind": "quarantined", "received_at": 0}
+    assert (line["kind"], line["received_at"], line["envelope"]) == ("event", RECEIVED_AT, event)
+
+
+def test_a_theme_is_extra_as_a_whole() -> None:
+    theme = {"embedTheme": {"font": "Inter"}, "path": 3}
+    (line,) = lines_of(event_or_action("action:set-theme", theme, id=ID))
+
+    assert line["extra"] == theme
+    assert line["envelope"]["payload"] == {}
+
+
+def test_a_rejection_is_one_line_with_what_was_sent() -> None:
+    wrong = event_or_action("event:download", {"format": "doc"}, id=ID)
+
+    assert lines_of(delivery(view(id=ID), wrong))[1] == {
+        "kind": "quarantined",
+        **AROUND,
+        "quarantine_id": "made-1",
+        "index": 1,
+        "reason": "bad_field",
+        "detail": 'payload.format: "doc" is not one of csv, xlsx, png, pdf.',
+        "raw": json.dumps(wrong, separators=(",", ":")),
+    }
+
+
+def test_a_rejected_envelope_with_lone_surrogates_is_kept_as_escapes() -> None:
+    (line,) = lines_of(view({"title": "a\ud800"}))
+
+    assert json.loads(line["raw"])["payload"]["title"] == "a\ud800"
+    assert line["raw"].isascii()
+
+
+def test_each_reason_of_loss_is_one_line() -> None:
+    lines = lines_of(delivery(lost={"queue_overflow": 3, "too_old": 1, "quota": 0}))
+
+    assert lines == [
+        {"kind": "lost", **AROUND, "reason": "queue_overflow", "lost_count": 3},
+        {"kind": "lost", **AROUND, "reason": "too_old", "lost_count": 1},
+    ]
+
+
+def test_there_are_as_many_lines_as_envelopes_and_reasons_of_loss() -> None:
+    lines = lines_of(delivery(view(), 7, view(source="other"), event_or_action("action:refresh"), lost={"quota": 2}))
+
+    assert [line["kind"] for line in lines] == ["event", "action", "quarantined", "quarantined", "lost"]
+    assert [line["index"] for line in lines if line["kind"] == "quarantined"] == [1, 2]
+
+
+def test_a_line_is_one_line_whatever_it_holds() -> None:
+    strange = "a\nb\r\nc\u2028d\x85e\x1b"
+    body = delivery(view({"path": strange}, id=ID), view(source=strange), context={"page": strange}, lost={strange: 1})
+
+    lines = lines_of(body)
+    assert len(lines) == 3
+    assert lines[0]["envelope"]["payload"]["path"] == lines[0]["context"]["page"] == lines[2]["reason"] == strange
+
+
+def test_an_ndjson_line_that_is_no_json_is_kept_as_it_came() -> None:
+    lines = lines_of(b'{"source": \r\n' + json.dumps(view(id=ID)).encode(), ndjson=True)
+
+    assert lines[1]["raw"] == '{"source": \r'
+
+
+@pytest.mark.parametrize(
+    ("raw", "kept"),
+    [
+        (b"{'a': 1}", {"raw": "{'a': 1}"}),
+        ('"é'.encode(), {"raw": '"é'}),
+        (b"a\n\x01", {"raw": "a\n\x01"}),
+        (b'"\xff', {"raw": base64.b64encode(b'"\xff').decode(), "raw_encoding": "base64"}),
+        (b'"\x00', {"raw": base64.b64encode(b'"\x00').decode(), "raw_encoding": "base64"}),
+    ],
+)
+def test_a_refused_body_is_kept_as_text_or_else_as_base64(raw: bytes, kept: dict[str, str]) -> None:
+    rejection = Rejection(None, Reason.NOT_JSON, "body: Expecting value. Send JSON.", raw)
+    line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "made-1")
+
+    assert line.endswith(b"\n")
+    assert b"\n" not in line[:-1]
+    assert json.loads(line) == {
+        "kind": "quarantined",
+        "received_at": RECEIVED_AT,
+        "key_id": "k_1",
+        "quarantine_id": "made-1",
+        "index": None,
+        "reason": "not_json",
+        "detail": "body: Expecting value. Send JSON.",
+        **kept,
+    }
+
+
+def test_a_replay_is_one_line_that_names_what_was_accepted() -> None:
+    line = replayed_line("made-1", received_at=RECEIVED_AT)
+
+    assert line == b'{"kind":"replayed","received_at":%d,"quarantine_id":"made-1"}\n' % RECEIVED_AT
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        delivery(view(), key=KEY),
+        delivery(view(), 7, key=[KEY]),
+        delivery(view(), context={"page": f"https://a.example/?key={KEY}&b=1"}),
+        delivery(view(), context={"pge": KEY}),
+        delivery(view(), lost={KEY: 1}),
+        delivery(view({"path": f"/?key={KEY}"})),
+        delivery(view({"key": KEY})),
+        delivery(view(key=KEY)),
+        delivery(view(source=KEY)),
+        delivery(view() | {KEY: 1}),
+        delivery(view({KEY: 1, "path": 1})),
+        delivery(view({"title": f"\ud800{KEY}"})),
+        delivery(f"Bearer {KEY}"),
+    ],
+)
+def test_no_key_is_ever_written_down(body: Any) -> None:
+    text = written(fate(body))
+
+    assert b"0123456789abcdef" not in text
+    assert text.count(b"\n") == len(body["events"]) + len(body.get("lost", {}))
+
+
+@pytest.mark.parametrize("around", [b'{"key": "%b", }', b'"\xff%b"', b'\x00"%b"', b"es_%b", b"%b\xc3"])
+def test_no_key_of_a_refused_body_is_ever_written_down(around: bytes) -> None:
+    rejection = Rejection(None, Reason.NOT_JSON, "body: it.", around % KEY.encode())
+    line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "made-1"))
+
+    raw = base64.b64decode(line["raw"]) if "raw_encoding" in line else line["raw"].encode()
+    assert raw == around % "es_ingest_…".encode()
+
+
+@pytest.mark.parametrize("text", ["sales_admin_total", "es_read_models.count", "es_ingest_short", "es_es_admin_"])
+def test_what_only_looks_like_a_key_is_kept(text: str) -> None:
+    event = event_or_action("event:drilldown", {"member": text}, id=ID)
+
+    assert lines_of(event)[0]["envelope"] == event
+    assert json.loads(lines_of(event | {"source": "x"})[0]["raw"])["payload"]["member"] == text
+
+
+def test_the_deployment_that_a_key_supplies_is_written_as_context() -> None:
+    parsed = fate(view(id=ID)).in_deployment(12)
+    (line,) = [json.loads(line) for line in written(parsed).split(b"\n")[:-1]]
+
+    assert line["context"] == {"deployment": 12}
+
+
+def test_large_numbers_are_written_as_they_were_read() -> None:
+    event = event_or_action("event:drilldown", {"value": [2**64 - 1, -(2**63), 1e300, 0.1, -0.0]}, id=ID)
+
+    assert lines_of(event)[0]["envelope"] == event
+
+
+def test_no_line_is_written_for_what_is_empty() -> None:
+    assert written(replace(fate(view()), accepted=[])) == b""

@@ -1,0 +1,382 @@
+"""Each envelope of a body meets one fate, and together they are as many as came in."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from embedsink.envelope import Parsed, Rules
+from embedsink.errors import Refused
+from embedsink.reasons import Reason
+from tests.envelope.sending import DEFAULTS, ID, KEY, RECEIVED_AT, event_or_action, fate, view
+
+GOOD = view()
+BAD = view(source="other")
+UNREADABLE = b'{"source": '
+
+
+def refusal_of(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> Refused:
+    with pytest.raises(Refused) as refusal:
+        fate(body, rules, ndjson=ndjson)
+    return refusal.value
+
+
+def in_lines(*lines: Any) -> bytes:
+    return b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+
+
+def fates(parsed: Parsed) -> list[tuple[int | None, str]]:
+    """Where each envelope stood and what became of it, in the order of the body."""
+    accepted: list[tuple[int | None, str]] = [(one.index, "accepted") for one in parsed.accepted]
+    return sorted(accepted + [(one.index, str(one.reason)) for one in parsed.rejected], key=str)
+
+
+# The four bodies.
+
+
+def test_a_bare_envelope_is_a_body() -> None:
+    parsed = fate(GOOD)
+
+    assert [one.envelope for one in parsed.accepted] == [GOOD]
+    assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == ({}, None, {}, None)
+
+
+def test_an_array_of_envelopes_is_a_body() -> None:
+    assert fates(fate([GOOD, BAD, GOOD])) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
+
+
+def test_ndjson_is_a_body() -> None:
+    parsed = fate(in_lines(GOOD, BAD, GOOD), ndjson=True)
+
+    assert fates(parsed) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
+
+
+def test_a_delivery_is_a_body_with_a_context() -> None:
+    context = {"deployment": 12, "session": "s_9f3c"}
+    parsed = fate(
+        {"sentAt": 1.5, "context": context, "events": [GOOD, BAD], "lost": {"quota": 3, "age": 0}, "key": "k"}
+    )
+
+    assert fates(parsed) == [(0, "accepted"), (1, "wrong_source")]
+    assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == (context, 1.5, {"quota": 3}, "k")
+    assert parsed.received_at == RECEIVED_AT
+
+
+def test_an_envelope_is_journaled_as_it_was_sent() -> None:
+    sent = view({"b": 1, "a": [1.0, 1e300, "é"]}, z=None, a={})
+    (accepted,) = fate(sent).accepted
+
+    assert accepted.envelope == sent
+    assert list(json.loads(accepted.encoded)) == list(sent)
+
+
+def test_a_body_is_read_as_ndjson_only_where_that_is_said() -> None:
+    assert refusal_of(in_lines(GOOD, GOOD)).reason == Reason.NOT_JSON
+
+
+def test_one_line_of_ndjson_may_not_span_several() -> None:
+    assert refusal_of(json.dumps(GOOD, indent=1).encode(), ndjson=True).reason == Reason.NOT_JSON
+
+
+def test_an_object_with_events_and_a_source_is_an_envelope() -> None:
+    assert len(fate(view(events=[BAD, BAD])).accepted) == 1
+
+
+# Counts.
+
+
+@pytest.mark.parametrize("good", range(3))
+@pytest.mark.parametrize("bad", range(3))
+def test_accepted_and_rejected_add_up_to_what_came_in(good: int, bad: int) -> None:
+    envelopes = [GOOD] * good + [BAD] * bad
+    if not envelopes:
+        return
+    for parsed in (fate(envelopes), fate({"events": envelopes}), fate(in_lines(*envelopes), ndjson=True)):
+        assert (len(parsed.accepted), len(parsed.rejected)) == (good, bad)
+        assert parsed.received_count == good + bad
+        assert [index for index, _ in fates(parsed)] == list(range(good + bad))
+
+
+def test_a_wrong_delivery_rejects_each_of_its_events() -> None:
+    parsed = fate({"context": {"tennant": "acme"}, "events": [GOOD, BAD, 7]})
+
+    assert fates(parsed) == [(0, "bad_field"), (1, "bad_field"), (2, "bad_field")]
+    assert {one.detail.split(":")[0] for one in parsed.rejected} == {"context.tennant"}
+
+
+def test_a_detail_tells_the_first_thing_that_is_wrong_in_a_delivery() -> None:
+    context = {"page": 1, "tenant": 2, "deployment": "12", "zone": 3}
+    (rejection,) = fate({"key": 7, "context": context, "events": [GOOD]}).rejected
+
+    assert rejection.detail == 'context.deployment: "12" is not an integer.'
+
+
+def test_a_delivery_whose_events_are_no_list_is_one_rejection() -> None:
+    assert fates(fate({"events": GOOD})) == [(0, "bad_field")]
+
+
+def test_what_is_right_in_a_wrong_delivery_is_kept() -> None:
+    parsed = fate({"sentAt": "now", "context": {"deployment": 12}, "events": [GOOD], "lost": {"quota": 3}, "key": "k"})
+
+    assert fates(parsed) == [(0, "bad_field")]
+    assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == (
+        {"deployment": 12},
+        None,
+        {"quota": 3},
+        "k",
+    )
+
+
+@pytest.mark.parametrize("wrong", ['["\\ud800"]', '{"\\u0000": "a"}', '"\\u0000"', "[]", '{"a": "b"}', "true"])
+def test_what_is_wrong_in_a_delivery_is_not_kept(wrong: str) -> None:
+    body = '{"events": [1], "context": %s, "lost": %s, "key": [%s], "sentAt": %s}'
+    parsed = fate((body % ((wrong,) * 4)).encode())
+
+    assert len(parsed.rejected) == 1
+    assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == ({}, None, {}, None)
+
+
+def test_a_delivery_may_hold_nothing_but_losses() -> None:
+    parsed = fate({"events": [], "lost": {"quota": 3}})
+
+    assert parsed.received_count == 0
+    assert parsed.lost == {"quota": 3}
+
+
+# Refusals of whole bodies.
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n\t ", None, [], {"events": []}, {"events": [], "lost": {"quota": 0}}])
+def test_a_body_without_envelopes_is_refused_as_empty(body: object) -> None:
+    assert refusal_of(b"null" if body is None else body).reason == Reason.EMPTY
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", b" \r\n\t\n"])
+def test_ndjson_without_lines_is_refused_as_empty(body: bytes) -> None:
+    assert refusal_of(body, ndjson=True).reason == Reason.EMPTY
+
+
+@pytest.mark.parametrize("envelope", [GOOD, BAD, 7, None])
+def test_more_envelopes_than_allowed_are_refused_whatever_they_are(envelope: Any) -> None:
+    rules = Rules(events_max=3)
+
+    for body, ndjson in (
+        ([envelope] * 4, False),
+        ({"events": [envelope] * 4}, False),
+        ({"events": [envelope] * 4, "sentAt": "now"}, False),
+        (in_lines(*[envelope] * 4), True),
+    ):
+        assert refusal_of(body, rules, ndjson=ndjson).reason == Reason.TOO_MANY_EVENTS
+    assert fate([envelope] * 3, rules).received_count == 3
+
+
+def test_ndjson_is_refused_whole_only_when_no_line_can_be_read() -> None:
+    assert refusal_of(in_lines(UNREADABLE, b"\xff"), ndjson=True).reason == Reason.NOT_JSON
+    assert fates(fate(in_lines(UNREADABLE, GOOD, b"\xff"), ndjson=True)) == [
+        (0, "not_json"),
+        (1, "accepted"),
+        (2, "not_utf8"),
+    ]
+
+
+# Limits.
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A drilldown whose brackets nest that deep."""
+    value: Any = "HERE"
+    for _ in range(levels - 2):
+        value = [value]
+    return event_or_action("event:drilldown", {"value": value})
+
+
+@pytest.mark.parametrize("spelled", ["fast", "[fast[", "\\u0022carefully"])
+def test_depth_counts_every_bracket_of_the_body_however_it_is_read(spelled: str) -> None:
+    def depths(around: Callable[[Any], Any], *, ndjson: bool = False) -> list[int]:
+        bodies = [json.dumps(around(nested(levels))).replace("HERE", spelled).encode() for levels in range(28, 35)]
+        return [index + 28 for index, body in enumerate(bodies) if is_shallow(body, ndjson=ndjson)]
+
+    assert depths(lambda envelope: envelope) == [28, 29, 30, 31, 32]
+    assert depths(lambda envelope: envelope, ndjson=True) == [28, 29, 30, 31, 32]
+    assert depths(lambda envelope: [envelope]) == [28, 29, 30, 31]
+    assert depths(lambda envelope: [envelope, BAD]) == [28, 29, 30, 31]
+    assert depths(lambda envelope: {"events": [envelope]}) == [28, 29, 30]
+    assert depths(lambda envelope: {"events": [envelope], "sentAt": "now"}) == [28, 29, 30]
+
+
+def is_shallow(body: bytes, *, ndjson: bool) -> bool:
+    """False where the body is refused as too deep."""
+    try:
+        fate(body, ndjson=ndjson)
+    except Refused as refusal:
+        return refusal.reason != Reason.TOO_DEEP
+    return True
+
+
+def test_a_deep_line_of_ndjson_breaks_no_other() -> None:
+    assert fates(fate(in_lines(nested(33), GOOD), ndjson=True)) == [(0, "too_deep"), (1, "accepted")]
+
+
+def test_an_envelope_may_be_as_large_as_its_limit_in_bytes_of_compact_json() -> None:
+    size = len(json.dumps(GOOD, separators=(",", ":")))
+
+    for body, ndjson in ((GOOD, False), ([GOOD], False), ({"events": [GOOD]}, False), (in_lines(GOOD), True)):
+        assert len(fate(body, Rules(envelope_bytes_max=size), ndjson=ndjson).accepted) == 1
+        assert fates(fate(body, Rules(envelope_bytes_max=size - 1), ndjson=ndjson)) == [(0, "too_large")]
+
+
+def test_numbers_that_grow_when_they_are_written_out_count_as_written() -> None:
+    body = json.dumps(event_or_action("event:drilldown", {"value": "HERE"})).replace(
+        '"HERE"', "[1e15,1e15,1e15,1e15,1e15,1e15]"
+    )
+    rules = Rules(envelope_bytes_max=len(body))
+
+    assert fates(fate(body.encode(), rules)) == [(0, "too_large")]
+    assert fates(fate([json.loads(body), BAD], rules)) == [(0, "too_large"), (1, "wrong_source")]
+
+
+def test_a_context_has_a_limit_in_bytes_because_it_is_written_with_each_envelope() -> None:
+    rules = Rules(context_bytes_max=len('{"page":"0123456789"}'))
+
+    assert fates(fate({"context": {"page": "0123456789"}, "events": [GOOD]}, rules)) == [(0, "accepted")]
+    too_large = fate({"context": {"page": "0123456789a"}, "events": [GOOD, GOOD], "lost": {"quota": 3}}, rules)
+    assert fates(too_large) == [(0, "too_large"), (1, "too_large")]
+    assert (too_large.context, too_large.lost) == ({}, {"quota": 3})
+
+
+def test_reasons_of_loss_have_a_limit_because_each_is_a_line() -> None:
+    few, many = ({str(reason): 1 for reason in range(count)} for count in (32, 33))
+
+    assert fates(fate({"events": [GOOD], "lost": few})) == [(0, "accepted")]
+    assert fates(fate({"events": [GOOD], "lost": many})) == [(0, "bad_field")]
+    assert fates(fate({"events": [GOOD], "lost": {"x" * 65: 1}})) == [(0, "bad_field")]
+
+
+# What is wrong first.
+
+
+def test_an_envelope_is_judged_from_the_outside_in() -> None:
+    right = event_or_action("event:download")
+    wrong: dict[str, Any] = {
+        "source": "other",
+        "direction": "both",
+        "type": "svc:event:bookmark",
+        "surface": "app",
+        "payload": {"format": "doc"},
+        "timestamp": "now",
+    }
+    found = []
+    for name in list(wrong):
+        found.append(str(fate(wrong).rejected[0].reason))
+        wrong[name] = right[name]
+
+    assert found == [
+        *("wrong_source", "wrong_direction", "unknown_type"),
+        *("wrong_surface", "bad_field", "bad_timestamp"),
+    ]
+    assert len(fate(wrong).accepted) == 1
+
+
+@pytest.mark.parametrize("good_first", [True, False])
+def test_the_company_of_an_envelope_does_not_change_its_fate(good_first: bool) -> None:
+    bad = [
+        BAD,
+        view(timestamp=None),
+        view({"path": 1}),
+        7,
+        view(id="x"),
+        event_or_action("event:download", surface="app"),
+    ]
+    for envelope in bad:
+        alone = fate(envelope).rejected[0]
+        others = [GOOD] * 5
+        together = fate([*others, envelope] if good_first else [envelope, *others])
+
+        assert len(together.accepted) == 5
+        assert replace(together.rejected[0], index=alone.index) == alone
+
+
+# What is echoed.
+
+
+@pytest.mark.parametrize(
+    ("sent", "echoed"),
+    [
+        (ID, ID),
+        ("event-7", "event-7"),
+        ("x" * 64, "x" * 64),
+        ("x" * 65, None),
+        ("a\ud800", None),
+        ("a\0", None),
+        (7, None),
+        (None, None),
+        (KEY, "es_ingest_…"),
+    ],
+)
+def test_a_rejection_echoes_an_id_to_find_it_by_where_it_is_short_text(sent: Any, echoed: str | None) -> None:
+    (rejection,) = fate(view(id=sent, source="other")).rejected
+
+    assert rejection.listed() == {
+        "index": 0,
+        "id": echoed,
+        "reason": rejection.reason,
+        "detail": rejection.detail,
+    }
+
+
+# Deployments.
+
+
+def ready(deployment: int | None) -> dict[str, Any]:
+    return event_or_action("event:ready", {"deploymentId": deployment})
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (GOOD, set()),
+        (ready(7), {7}),
+        (ready(None), set()),
+        ({"context": {"deployment": 12}, "events": [GOOD]}, {12}),
+        ({"context": {"deployment": 12}, "events": [ready(7), ready(8), GOOD]}, {7, 8, 12}),
+        ({"context": {"deployment": 0}, "events": [ready(None)]}, {0}),
+        # A field of another event's that happens to have the name is no deployment.
+        (view({"deploymentId": 7}), set()),
+        (event_or_action("action:refresh", {"deploymentId": 7}), set()),
+    ],
+)
+def test_deployments_are_those_of_the_context_and_of_ready_events(body: Any, named: set[int]) -> None:
+    assert fate(body).deployments == named
+
+
+def test_a_wrong_delivery_still_names_its_deployment() -> None:
+    assert fate({"context": {"deployment": 12}, "events": [BAD], "sentAt": "now"}).deployments == {12}
+
+
+def test_a_key_supplies_a_deployment_only_where_the_context_names_none() -> None:
+    assert fate(GOOD).in_deployment(12).context == {"deployment": 12}
+    assert fate({"context": {"deployment": 0, "viewer": "u"}, "events": [GOOD]}).in_deployment(12).context == {
+        "deployment": 0,
+        "viewer": "u",
+    }
+    assert fate({"context": {"deployment": None, "viewer": "u"}, "events": [GOOD]}).in_deployment(12).context == {
+        "deployment": 12,
+        "viewer": "u",
+    }
+
+
+def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do() -> None:
+    parsed = fate([GOOD, ready(7), BAD, ready(None)]).without_homeless()
+
+    assert fates(parsed) == [(0, "out_of_scope"), (1, "accepted"), (2, "wrong_source"), (3, "out_of_scope")]
+    assert [one.index for one in parsed.rejected] == [0, 2, 3]
+    assert parsed.rejected[0].detail.startswith("context.deployment: ")
+    assert json.loads(parsed.rejected[0].raw) == GOOD
+
+
+def test_no_envelope_is_homeless_in_a_context_with_a_deployment() -> None:
+    parsed = fate({"context": {"deployment": 0}, "events": [GOOD]})
+
+    assert parsed.without_homeless() == parsed

@@ -1,0 +1,77 @@
+"""What errors may say: a little of a wrong value, escaped, and nothing of a key."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embedsink.errors import Refused, Unavailable, quote, without_keys
+from embedsink.reasons import Reason
+
+KEY = "es_read_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        ("doc", '"doc"'),
+        ("", '""'),
+        (None, "null"),
+        (True, "true"),
+        (12.0, "12.0"),
+        ([1, {"a": None}], '[1, {"a": null}]'),
+        ("é\n\x1b[31m\0", '"\\u00e9\\n\\u001b[31m\\u0000"'),
+        ("\ud800", '"\\ud800"'),
+        ("x" * 62, '"' + "x" * 62 + '"'),
+        ("x" * 63, '"' + "x" * 62 + "…"),
+        (f"Bearer {KEY}", '"Bearer es_read_…"'),
+        ("x" * 40 + KEY, '"' + "x" * 40 + 'es_read_…"'),
+        ({KEY: KEY}, '{"es_read_…": "es_read_…"}'),
+    ],
+)
+def test_a_wrong_value_is_quoted_as_json_escaped_and_short(value: Any, quoted: str) -> None:
+    assert quote(value) == quoted
+
+
+def test_a_value_that_can_not_be_written_is_quoted_by_its_type() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    assert quote(endless) == "a list"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(),
+    lambda parts: st.lists(parts) | st.dictionaries(st.text(), parts),
+)
+
+
+@given(JSON)
+def test_any_value_is_quoted_in_at_most_64_printable_characters(value: Any) -> None:
+    assert len(quote(value)) <= 64
+    assert quote(value).isprintable()
+
+
+@pytest.mark.parametrize("kind", ["ingest", "read", "admin"])
+@pytest.mark.parametrize(
+    "text", ["{}", "?key={}&a=1", "key%3D{}", "{} {}", "é{}é", json.dumps({"key": "{}"})]
+)
+def test_a_key_is_cut_down_to_its_kind_wherever_it_stands(kind: str, text: str) -> None:
+    key = KEY.replace("read", kind)
+
+    assert without_keys(text.replace("{}", key)) == text.replace("{}", f"es_{kind}_…")
+
+
+@pytest.mark.parametrize(
+    "text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""]
+)
+def test_what_is_no_key_is_left_alone(text: str) -> None:
+    assert without_keys(text) == text
+
+
+def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:
+    assert str(Refused(Reason.EMPTY)) == Reason.EMPTY.sentence
+    assert str(Refused(Reason.EMPTY, "body: is empty.")) == "body: is empty."
+    assert str(Unavailable(Reason.OVERLOADED)) == Reason.OVERLOADED.sentence

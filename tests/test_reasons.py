@@ -1,0 +1,30 @@
+"""Reasons are part of the wire contract: closed, distinct, each with a sentence and a status."""
+
+import json
+import re
+
+import pytest
+
+from embedsink.reasons import Reason
+
+# design 3.1: what each status says to the sender.
+STATUSES = {400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 500, 503}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason_has_a_sentence_of_its_own(reason: Reason) -> None:
+    assert re.fullmatch(r"[A-Z].+[^.]\.", reason.sentence)
+    assert [other for other in Reason if other.sentence == reason.sentence] == [reason]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason_reads_on_the_wire_as_one_plain_word(reason: Reason) -> None:
+    assert re.fullmatch(r"[a-z]+(_[a-z0-9]+)*", str(reason))
+    assert json.dumps(reason) == f'"{reason}"'
+    assert Reason(str(reason)) is reason  # type: ignore[call-arg]
+    assert reason.name == str(reason).upper()
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason_has_a_known_status_or_concerns_one_envelope(reason: Reason) -> None:
+    assert reason.status is None or reason.status in STATUSES
