@@ -1,0 +1,708 @@
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedsink import keys as keys_module
+from embedsink.errors import Misconfigured
+from embedsink.keys import Key, KeyFile, KeyKind, KeyRing, looks_like_key, normal_origin, parse_duration
+
+NOW = 1_795_224_600.123456
+DAY_S = 86_400
+PAGE = "https://app.example.com"
+BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+# In a process of its own: a create or revoke as the command line does it.
+CREATE_MANY = """
+import sys
+from pathlib import Path
+from embedsink.keys import KeyFile, KeyKind
+for _ in range(int(sys.argv[2])):
+    print(KeyFile(Path(sys.argv[1])).create(KeyKind.READ, now=0.0)[0].key_id, flush=True)
+"""
+REVOKE = """
+import sys, time
+from pathlib import Path
+from embedsink.keys import KeyFile
+KeyFile(Path(sys.argv[1])).revoke(sys.argv[2], now=time.time())
+"""
+
+
+class Clock:
+    """A clock that stands still until a test sets it."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> KeyFile:
+    return KeyFile(tmp_path / "keys.json")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def start_python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def run_python(code: str, *arguments: object) -> str:
+    with start_python(code, *arguments) as python:
+        output, _ = python.communicate(timeout=30)
+    assert python.returncode == 0
+    return output
+
+
+def ids_in(file: KeyFile) -> list[str]:
+    keys = file.keys()
+    return [key.key_id for key in keys]
+
+
+def rewrite(file: KeyFile, change: Callable[[dict[str, object]], None]) -> None:
+    """Edit the first key by hand."""
+    document = json.loads(file.path.read_text())
+    change(document["keys"][0])
+    file.path.write_text(json.dumps(document))
+
+
+# The form of a token
+
+
+@pytest.mark.parametrize("kind", KeyKind)
+def test_a_token_names_its_kind_and_passes_its_own_check(file: KeyFile, kind: KeyKind) -> None:
+    _, token = file.create(kind, now=NOW)
+    assert re.fullmatch(f"es_{kind.value}_[0-9A-Za-z]{{49}}", token)
+    assert looks_like_key(token)
+
+
+def make_token(kind: KeyKind) -> str:
+    return keys_module._new_token(kind)
+
+
+@given(kind=st.sampled_from(KeyKind), at=st.integers(0, 200), other=st.characters())
+def test_any_single_wrong_character_is_recognised(kind: KeyKind, at: int, other: str) -> None:
+    token = make_token(kind)
+    at %= len(token)
+    changed = token[:at] + other + token[at + 1 :]
+    assert looks_like_key(changed) == (changed == token)
+
+
+def test_every_base62_typing_error_in_one_token_is_recognised() -> None:
+    token = make_token(KeyKind.INGEST)
+    changed = {token[:at] + other + token[at + 1 :] for at in range(len(token)) for other in BASE62} - {token}
+    assert len(changed) > 3_000
+    assert not any(map(looks_like_key, changed))
+
+
+def test_swapped_neighbours_are_recognised() -> None:
+    token = make_token(KeyKind.READ)
+    swapped = {token[:at] + token[at + 1] + token[at] + token[at + 2 :] for at in range(len(token) - 1)} - {
+        token
+    }
+    assert not any(map(looks_like_key, swapped))
+
+
+def test_truncated_and_lengthened_tokens_are_recognised() -> None:
+    token = make_token(KeyKind.ADMIN)
+    assert not any(looks_like_key(token[:length]) for length in range(len(token)))
+    assert not any(looks_like_key(token + end) for end in ("0", "\n", " ", "=", token))
+
+
+@given(st.text() | st.from_regex(r"es_(ingest|read|admin)_\w{49}\Z"))
+def test_any_other_text_is_no_key(text: str) -> None:
+    assert not looks_like_key(text)
+
+
+def test_tokens_are_never_the_same_and_use_the_whole_alphabet() -> None:
+    tokens = {make_token(KeyKind.INGEST) for _ in range(500)}
+    assert len(tokens) == 500
+    assert set("".join(token.removeprefix("es_ingest_") for token in tokens)) == set(BASE62)
+
+
+# The file
+
+
+def test_the_created_key_is_what_a_later_reader_finds(file: KeyFile) -> None:
+    key, _ = file.create(
+        KeyKind.INGEST,
+        deployments=[14, 12],
+        origins=[PAGE, "http://localhost:8080"],
+        expires_at=NOW + DAY_S,
+        label="Produktionsseite 東京",
+        now=NOW,
+    )
+    assert KeyFile(file.path).keys() == [key]
+    assert key.deployments == frozenset({12, 14})
+    assert key.origins == {PAGE, "http://localhost:8080"}
+    assert key.created_at == pytest.approx(NOW, abs=0.001)
+    assert key.expires_at == pytest.approx(NOW + DAY_S, abs=0.001)
+
+
+def test_keys_are_kept_in_the_order_of_their_making(file: KeyFile) -> None:
+    made = [file.create(kind, now=NOW)[0] for kind in KeyKind]
+    assert file.keys() == made
+
+
+def test_a_missing_file_has_no_keys(file: KeyFile) -> None:
+    assert file.keys() == []
+
+
+def test_a_stolen_file_holds_no_token_nor_any_part_of_its_random(file: KeyFile) -> None:
+    made = [file.create(kind, origins=[PAGE], label="x", now=NOW) for kind in KeyKind for _ in range(5)]
+    for key, _ in made[:5]:
+        file.revoke(key.key_id, now=NOW)
+    stored = b"\n".join(path.read_bytes() for path in file.path.parent.iterdir()).decode()
+    for key, token in made:
+        random = token.rsplit("_", 1)[1]
+        assert key.key_id in stored
+        assert not [part for at in range(42) if (part := random[at : at + 8]) in stored]
+
+
+def test_neither_the_token_nor_its_digest_is_in_the_repr(file: KeyFile) -> None:
+    key, token = file.create(KeyKind.READ, now=NOW)
+    assert token not in repr(key)
+    assert key.digest not in repr(key)
+
+
+def test_only_the_owner_can_read_the_file_whatever_the_umask(file: KeyFile) -> None:
+    umask = os.umask(0)
+    try:
+        file.create(KeyKind.READ, now=NOW)
+        file.create(KeyKind.READ, now=NOW)
+    finally:
+        os.umask(umask)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in file.path.parent.iterdir()} == {0o600}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for others")
+def test_what_root_writes_belongs_to_the_owner_of_the_folder(file: KeyFile) -> None:
+    os.chown(file.path.parent, 4711, 4712)
+    file.create(KeyKind.READ, now=NOW)
+    owners = {(path.stat().st_uid, path.stat().st_gid) for path in file.path.parent.iterdir()}
+    assert owners == {(4711, 4712)}
+
+
+def test_the_file_is_made_to_be_read_by_people(file: KeyFile) -> None:
+    file.create(KeyKind.INGEST, origins=[PAGE], label="Zürich", now=NOW)
+    text = file.path.read_text(encoding="utf-8")
+    assert '      "label": "Zürich",\n' in text
+    assert '      "created_at": "2026-11-21T01:30:00.123Z",\n' in text
+    assert text.endswith("}\n")
+
+
+def test_two_processes_that_create_at_once_lose_no_key(file: KeyFile) -> None:
+    processes = [start_python(CREATE_MANY, file.path, 15) for _ in range(3)]
+    printed = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert len(ids_in(file)) == 45
+    assert set(ids_in(file)) == set(itertools.chain(*printed))
+
+
+def test_a_create_killed_at_any_moment_leaves_a_whole_file_with_every_announced_key(file: KeyFile) -> None:
+    announced: set[str] = set()
+    for cycle in range(6):
+        with start_python(CREATE_MANY, file.path, 10_000) as process:
+            assert process.stdout is not None
+            announced.add(process.stdout.readline().strip())
+            time.sleep(0.007 * cycle)
+            process.send_signal(signal.SIGKILL)
+            # The last line may be torn by the kill: then nobody was told that key.
+            announced.update(line.strip() for line in process.stdout if line.endswith("\n"))
+        assert announced <= set(ids_in(file))
+    key, _ = file.create(KeyKind.READ, now=NOW)
+    assert ids_in(file)[-1] == key.key_id
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_the_file_is_synced_before_its_rename_and_the_folder_after_it(file: KeyFile, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    calls = "trace=flock,write,fsync,fdatasync,rename,renameat,renameat2"
+    strace = ["strace", "-f", "-y", "-o", str(trace), "-e", calls]
+    command = [*strace, sys.executable, "-c", CREATE_MANY, str(file.path), "1"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    ours = [line for line in trace.read_text().splitlines() if str(file.path.parent) in line]
+    steps = [
+        match[1] for line in ours if (match := re.search(r"\b(flock|write|f(?:data)?sync|rename)\w*\(", line))
+    ]
+    assert steps == ["flock", "write", "fsync", "rename", "fsync"]
+    assert f"<{file.path}.new>" in ours[2]
+    assert f"<{file.path.parent}>" in ours[4]
+
+
+def test_a_full_disk_changes_nothing_and_says_so(file: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, _ = file.create(KeyKind.READ, now=NOW)
+
+    def full_disk(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(Misconfigured, match=r"keys\.json: No space left on device\. See to it"):
+        file.create(KeyKind.READ, now=NOW)
+    with pytest.raises(Misconfigured):
+        file.revoke(key.key_id, now=NOW)
+    assert file.keys() == [key]
+
+
+def test_create_in_a_missing_folder_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"typo/keys\.json: No such file or directory"):
+        KeyFile(tmp_path / "typo" / "keys.json").create(KeyKind.READ, now=NOW)
+
+
+def test_create_refuses_to_overwrite_a_damaged_file(file: KeyFile) -> None:
+    file.path.write_text('{"keys": [')
+    with pytest.raises(
+        Misconfigured, match=r"^keys\.json: is not JSON \(.+\)\. Correct or restore the file\.$"
+    ):
+        file.create(KeyKind.READ, now=NOW)
+    assert file.path.read_text() == '{"keys": ['
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"expires_at": NOW}, "expires_at: 2026-11-21T01:30:00.123Z is past. Choose a later time."),
+        ({"deployments": []}, "deployments: [] is not a list of deployment ids, or null for all of them."),
+        (
+            {"deployments": [True]},
+            "deployments: [true] is not a list of deployment ids, or null for all of them.",
+        ),
+        ({"label": "two\nlines"}, r'label: "two\nlines" is not one line of at most 100 characters.'),
+        ({"label": "\ud800"}, r'label: "\ud800" is not one line of at most 100 characters.'),
+    ],
+)
+def test_what_no_key_can_have_is_refused(file: KeyFile, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
+        file.create(KeyKind.INGEST, now=NOW, **arguments)  # type: ignore[arg-type]
+    assert not file.path.exists()
+
+
+# Revoking
+
+
+def test_a_revoked_key_stays_in_the_file_with_the_time_of_its_end(file: KeyFile) -> None:
+    key, _ = file.create(KeyKind.READ, now=NOW)
+    other, _ = file.create(KeyKind.READ, now=NOW)
+    revoked = file.revoke(key.key_id, now=NOW + 5)
+    assert file.keys() == [revoked, other]
+    assert revoked.revoked_at == pytest.approx(NOW + 5, abs=0.001)
+
+
+def test_revoking_again_keeps_the_first_time(file: KeyFile) -> None:
+    key, _ = file.create(KeyKind.READ, now=NOW)
+    first = file.revoke(key.key_id, now=NOW)
+    assert file.revoke(key.key_id, now=NOW + DAY_S) == first
+
+
+def test_a_token_found_in_public_can_be_revoked_without_its_id(file: KeyFile) -> None:
+    key, token = file.create(KeyKind.READ, now=NOW)
+    assert file.revoke(token, now=NOW).key_id == key.key_id
+
+
+def test_revoking_an_unknown_key_names_the_nearest(file: KeyFile) -> None:
+    key, _ = file.create(KeyKind.READ, now=NOW)
+    mistyped = key.key_id[:-1] + ("0" if key.key_id[-1] != "0" else "1")
+    with pytest.raises(
+        Misconfigured, match=f'^key "{mistyped}" does not exist. Did you mean "{key.key_id}"\\?$'
+    ):
+        file.revoke(mistyped, now=NOW)
+    with pytest.raises(
+        Misconfigured, match=r'^key "website" does not exist. `embedsink keys list` shows those'
+    ):
+        file.revoke("website", now=NOW)
+
+
+def test_revoking_an_unknown_token_does_not_repeat_it(file: KeyFile) -> None:
+    token = make_token(KeyKind.ADMIN)
+    with pytest.raises(Misconfigured, match=r'^key "es_admin_…" does not exist\.') as refusal:
+        file.revoke(token, now=NOW)
+    assert token[9:] not in str(refusal.value)
+
+
+# What a key allows
+
+
+def test_an_unscoped_key_allows_every_deployment_and_a_scoped_one_only_its_own(file: KeyFile) -> None:
+    unscoped, _ = file.create(KeyKind.READ, now=NOW)
+    scoped, _ = file.create(KeyKind.READ, deployments=[12], now=NOW)
+    assert unscoped.allows_deployment(99)
+    assert scoped.allows_deployment(12)
+    assert not scoped.allows_deployment(1)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        "null",
+        "",
+        "*",
+        "http://app.example.com",
+        "https://app.example.com:8443",
+        "https://app.example.com.evil.example",
+        "https://evil-app.example.com",
+        "https://app.example.com@evil.example",
+        "https://аpp.example.com",  # a Cyrillic а
+        "https://app.example.com/",
+        f"{PAGE}, {PAGE}",
+    ],
+)
+def test_a_key_tied_to_pages_is_no_good_elsewhere(file: KeyFile, origin: str | None) -> None:
+    tied, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
+    untied, _ = file.create(KeyKind.INGEST, now=NOW)
+    assert tied.allows_origin(PAGE)
+    assert not tied.allows_origin(origin)
+    assert untied.allows_origin(origin)
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("https://app.example.com", "https://app.example.com"),
+        ("HTTPS://App.Example.COM", "https://app.example.com"),
+        ("https://app.example.com/", "https://app.example.com"),
+        ("https://app.example.com:443", "https://app.example.com"),
+        ("http://app.example.com:80/", "http://app.example.com"),
+        ("http://app.example.com:443", "http://app.example.com:443"),
+        ("https://app.example.com:08443", "https://app.example.com:8443"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://127.0.0.1:3000", "http://127.0.0.1:3000"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+        ("https://xn--bcher-kva.example", "https://xn--bcher-kva.example"),
+    ],
+)
+def test_an_origin_is_kept_as_browsers_send_it(written: str, sent: str) -> None:
+    assert normal_origin(written) == sent
+    assert normal_origin(sent) == sent
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "*",
+        "null",
+        "",
+        "app.example.com",
+        "//app.example.com",
+        "https://",
+        "https://*.example.com",
+        "https://app.example.com/reports",
+        "https://app.example.com//",
+        "https://app.example.com?x=1",
+        "https://app.example.com#x",
+        "https://user@app.example.com",
+        "https://app.example.com:0",
+        "https://app.example.com:65536",
+        "https://app.example.com:",
+        "https://app.example.com.",
+        "https://-app.example.com",
+        "https://bücher.example",
+        "https://\u212aey.example",  # the Kelvin sign, whose lower case is k
+        "https://app.example.com\n",
+        " https://app.example.com",
+        "https://app.example.com\\@evil.example",
+        "https://[::1",
+        "ftp://app.example.com",
+        "file:///tmp",
+        "chrome-extension://abcdefgh",
+    ],
+)
+def test_what_is_no_origin_is_refused_with_advice(file: KeyFile, origin: str) -> None:
+    with pytest.raises(
+        Misconfigured, match=r"^origin: \".*\" is not http\(s\)://host or .*\. Write it like https://"
+    ):
+        file.create(KeyKind.INGEST, origins=[PAGE, origin], now=NOW)
+    assert not file.path.exists()
+
+
+# The key ring
+
+
+def test_a_live_key_is_found_by_its_token_alone(file: KeyFile, clock: Clock) -> None:
+    made = [file.create(kind, now=NOW) for kind in KeyKind]
+    ring = KeyRing(file, clock)
+    for key, token in made:
+        assert ring.find(token) == key
+        assert ring.find(key.key_id) is None
+        assert ring.find(key.digest) is None
+        assert ring.find(token.lower()) is None
+        assert ring.find(f" {token}") is None
+        assert ring.find(token[:-1]) is None
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_no_text_makes_find_fail(text: str) -> None:
+    assert KeyRing(Path("missing-keys.json"), Clock()).find(text) is None
+
+
+def test_a_key_ends_at_the_instant_of_its_expiry(file: KeyFile, clock: Clock) -> None:
+    key, token = file.create(KeyKind.READ, expires_at=NOW + 60, now=NOW)
+    ring = KeyRing(file, clock)
+    assert key.expires_at is not None
+    clock.now = key.expires_at - 0.001
+    assert ring.find(token) == key
+    clock.now = key.expires_at
+    assert ring.find(token) is None
+
+
+def test_a_clock_that_is_set_back_does_not_revive_a_revoked_key(file: KeyFile, clock: Clock) -> None:
+    key, token = file.create(KeyKind.READ, now=NOW)
+    file.revoke(key.key_id, now=NOW)
+    ring = KeyRing(file, clock)
+    clock.now = NOW - 365 * DAY_S
+    assert ring.find(token) is None
+
+
+def test_a_new_key_is_found_after_a_refresh(file: KeyFile, clock: Clock) -> None:
+    ring = KeyRing(file.path, clock)
+    key, token = file.create(KeyKind.READ, now=NOW)
+    assert ring.find(token) is None
+    assert ring.refresh()
+    assert ring.find(token) == key
+    assert not ring.refresh()
+
+
+def test_a_revocation_by_another_process_is_seen_within_a_second(file: KeyFile) -> None:
+    key, token = file.create(KeyKind.READ, now=NOW)
+    other, other_token = file.create(KeyKind.READ, now=NOW)
+    ring = KeyRing(file, time.time)
+    assert ring.find(token) == key
+    run_python(REVOKE, file.path, key.key_id)
+    revoked_at = time.monotonic()
+    while ring.find(token) is not None:
+        assert time.monotonic() - revoked_at < 1
+        time.sleep(0.5)  # as often as the server looks
+        ring.refresh()
+    assert ring.find(other_token) == other
+
+
+def test_every_rewrite_is_noticed_even_within_one_clock_tick(file: KeyFile, clock: Clock) -> None:
+    ring = KeyRing(file, clock)
+    for _ in range(30):
+        key, token = file.create(KeyKind.READ, now=NOW)
+        assert ring.refresh()
+        assert ring.find(token) == key
+        file.revoke(key.key_id, now=NOW)
+        assert ring.refresh()
+        assert ring.find(token) is None
+
+
+def test_a_deleted_file_means_no_keys(file: KeyFile, clock: Clock) -> None:
+    _, token = file.create(KeyKind.READ, now=NOW)
+    ring = KeyRing(file, clock)
+    file.path.unlink()
+    assert ring.refresh()
+    assert ring.find(token) is None
+
+
+DAMAGES = {
+    "half-written": lambda text: text[: len(text) // 2],
+    "empty": lambda text: "",
+    "zeroed": lambda text: "\0" * len(text),
+    "latin-1": lambda text: text.replace("seite", "\udcfc"),
+    "bottomless": lambda text: "[" * 100_000,
+    "not an object": lambda text: "[]",
+    "no list": lambda text: '{"keys": {}}',
+    "null": lambda text: '{"keys": [null]}',
+    "misspelt": lambda text: text.replace("expires_at", "expire_at"),
+    "unknown kind": lambda text: text.replace('"read"', '"reader"'),
+    "no scope": lambda text: text.replace("\n        12\n      ", ""),
+    "wrong scope": lambda text: text.replace("\n        12\n", '"12"'),
+    "wrong origin": lambda text: text.replace(PAGE, "*"),
+    "no zone": lambda text: text.replace("Z", ""),
+    "field twice": lambda text: text.replace(
+        '"revoked_at"', '"revoked_at": "2026-11-21T01:30:00Z", "revoked_at"'
+    ),
+    "key twice": lambda text: json.dumps({"keys": json.loads(text)["keys"] * 2}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_file_keeps_the_last_good_keys_and_is_told_once(
+    file: KeyFile, clock: Clock, damage: Callable[[str], str]
+) -> None:
+    key, token = file.create(
+        KeyKind.READ, deployments=[12], origins=[PAGE], expires_at=NOW + DAY_S, label="seite", now=NOW
+    )
+    good = file.path.read_text()
+    ring = KeyRing(file, clock)
+    file.path.write_bytes(damage(good).encode(errors="surrogateescape"))
+    assert file.path.read_bytes() != good.encode()
+
+    with pytest.raises(
+        Misconfigured, match=r"^keys\.json: .+\. Correct or restore the file\. Until then the keys"
+    ) as told:
+        ring.refresh()
+    assert ring.problem == str(told.value)
+    assert [ring.refresh() for _ in range(3)] == [False] * 3
+    assert ring.find(token) == key
+
+    file.path.write_text(good)
+    assert ring.refresh()
+    assert not ring.problem
+    assert ring.find(token) == key
+
+
+def test_a_damaged_file_says_where_and_what_is_allowed(file: KeyFile) -> None:
+    file.create(KeyKind.READ, now=NOW)
+    rewrite(file, lambda entry: entry.update(kind="reader"))
+    message = (
+        'keys.json: keys[0].kind: "reader" is not one of ingest, read, admin. Correct or restore the file.'
+    )
+    with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
+        file.keys()
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
+    max_leaves=5,
+)
+INSTANTS = st.datetimes(timezones=st.timezones() | st.none()).map(lambda moment: moment.isoformat())
+
+
+# Each example is a few real fsyncs: no deadline.
+@settings(deadline=None, max_examples=60)
+@given(name=st.sampled_from([field.name for field in fields(Key)]), value=JSON_VALUES | INSTANTS)
+def test_whatever_a_hand_writes_into_a_field_is_read_or_refused(name: str, value: object) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = KeyFile(Path(folder) / "keys.json")
+        file.create(KeyKind.READ, now=NOW)
+        rewrite(file, lambda entry: entry.update({name: value}))
+        try:
+            keys = file.keys()
+        except Misconfigured:
+            return
+        file.create(KeyKind.READ, now=NOW)
+        assert len(file.keys()) == len(keys) + 1
+
+
+def test_a_server_does_not_start_on_a_damaged_file(file: KeyFile, clock: Clock) -> None:
+    file.path.write_text("{}")
+    with pytest.raises(Misconfigured, match=r'^keys\.json: is not \{"keys": \[…\]\}\.'):
+        KeyRing(file, clock)
+
+
+def test_a_file_out_of_reach_keeps_the_keys_and_heals_by_itself(file: KeyFile, clock: Clock) -> None:
+    key, token = file.create(KeyKind.READ, now=NOW)
+    ring = KeyRing(file, clock)
+    # A folder in its place: out of reach for root too, who may read everything.
+    good = file.path.rename(file.path.with_name("good"))
+    file.path.mkdir()
+    with pytest.raises(Misconfigured, match=r"keys\.json: Is a directory\. Make it readable for this user\."):
+        ring.refresh()
+    assert not ring.refresh()
+    assert ring.find(token) == key
+    # Back with the same mtime, size and inode as before, like a chmod that was undone.
+    file.path.rmdir()
+    good.rename(file.path)
+    assert ring.refresh()
+    assert ring.problem is None
+
+
+def test_a_problem_that_changes_is_told_again(file: KeyFile, clock: Clock) -> None:
+    ring = KeyRing(file, clock)
+    for text in ("{", "[]"):
+        file.path.write_text(text)
+        with pytest.raises(Misconfigured):
+            ring.refresh()
+        assert not ring.refresh()
+
+
+def test_hand_written_origins_and_zones_are_understood(file: KeyFile, clock: Clock) -> None:
+    _, token = file.create(KeyKind.INGEST, now=NOW)
+    ring = KeyRing(file, clock)
+    rewrite(file, lambda entry: entry.update(origins=["HTTPS://APP.example.com:443/"]))
+    rewrite(file, lambda entry: entry.update(expires_at="2026-11-21T02:30:01+01:00"))
+    ring.refresh()
+    key = ring.find(token)
+    assert key is not None
+    assert key.allows_origin(PAGE)
+    clock.now += 1
+    assert ring.find(token) is None
+
+
+# Which pages may send, for preflights
+
+
+def test_without_ingest_keys_no_page_may_send(file: KeyFile, clock: Clock) -> None:
+    file.create(KeyKind.READ, origins=[PAGE], now=NOW)
+    file.create(KeyKind.ADMIN, now=NOW)
+    assert KeyRing(file, clock).origins() == frozenset()
+
+
+def test_pages_of_all_live_ingest_keys_may_send(file: KeyFile, clock: Clock) -> None:
+    file.create(KeyKind.INGEST, origins=[PAGE, "https://b.example"], now=NOW)
+    file.create(
+        KeyKind.INGEST, origins=["https://b.example", "https://soon.example"], expires_at=NOW + 60, now=NOW
+    )
+    gone, _ = file.create(KeyKind.INGEST, origins=["https://gone.example"], now=NOW)
+    file.revoke(gone.key_id, now=NOW)
+    ring = KeyRing(file, clock)
+    assert ring.origins() == frozenset({PAGE, "https://b.example", "https://soon.example"})
+    clock.now += 60
+    assert ring.origins() == frozenset({PAGE, "https://b.example"})
+
+
+def test_one_live_ingest_key_without_origins_opens_all_pages(file: KeyFile, clock: Clock) -> None:
+    file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
+    anywhere, _ = file.create(KeyKind.INGEST, now=NOW)
+    ring = KeyRing(file, clock)
+    assert ring.origins() is None
+    file.revoke(anywhere.key_id, now=NOW)
+    ring.refresh()
+    assert ring.origins() == frozenset({PAGE})
+
+
+# Durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1s", 1),
+        ("15m", 900),
+        ("24h", DAY_S),
+        ("90d", 90 * DAY_S),
+        ("2w", 14 * DAY_S),
+        ("36500d", 36_500 * DAY_S),
+    ],
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "90", "d", "90x", "-1d", "1.5d", "90 d", "1h30m", "0d", "36501d", "9" * 5_000 + "d", "٣d"]
+)
+def test_other_durations_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(
+        Misconfigured, match=r'^duration: ".* is not a number with s, m, h, d or w.* Write it like 90d\.$'
+    ):
+        parse_duration(text)
+
+
+def test_a_key_of_the_longest_duration_can_be_made(file: KeyFile) -> None:
+    key, _ = file.create(KeyKind.READ, expires_at=NOW + parse_duration("36500d"), now=NOW)
+    assert isinstance(key, Key)
+    assert file.keys() == [key]
