@@ -117,9 +117,7 @@ def test_every_base62_typing_error_in_one_token_is_recognised() -> None:
 
 def test_swapped_neighbours_are_recognised() -> None:
     token = make_token(KeyKind.READ)
-    swapped = {token[:at] + token[at + 1] + token[at] + token[at + 2 :] for at in range(len(token) - 1)} - {
-        token
-    }
+    swapped = {token[:at] + token[at + 1] + token[at] + token[at + 2 :] for at in range(len(token) - 1)} - {token}
     assert not any(map(looks_like_key, swapped))
 
 
@@ -242,9 +240,7 @@ def test_the_file_is_synced_before_its_rename_and_the_folder_after_it(file: KeyF
     command = [*strace, sys.executable, "-c", CREATE_MANY, str(file.path), "1"]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     ours = [line for line in trace.read_text().splitlines() if str(file.path.parent) in line]
-    steps = [
-        match[1] for line in ours if (match := re.search(r"\b(flock|write|f(?:data)?sync|rename)\w*\(", line))
-    ]
+    steps = [match[1] for line in ours if (match := re.search(r"\b(flock|write|f(?:data)?sync|rename)\w*\(", line))]
     assert steps == ["flock", "write", "fsync", "rename", "fsync"]
     assert f"<{file.path}.new>" in ours[2]
     assert f"<{file.path.parent}>" in ours[4]
@@ -271,9 +267,7 @@ def test_create_in_a_missing_folder_says_so(tmp_path: Path) -> None:
 
 def test_create_refuses_to_overwrite_a_damaged_file(file: KeyFile) -> None:
     file.path.write_text('{"keys": [')
-    with pytest.raises(
-        Misconfigured, match=r"^keys\.json: is not JSON \(.+\)\. Correct or restore the file\.$"
-    ):
+    with pytest.raises(Misconfigured, match=r"^keys\.json: is not JSON \(.+\)\. Correct or restore the file\.$"):
         file.create(KeyKind.READ, now=NOW)
     assert file.path.read_text() == '{"keys": ['
 
@@ -322,13 +316,9 @@ def test_a_token_found_in_public_can_be_revoked_without_its_id(file: KeyFile) ->
 def test_revoking_an_unknown_key_names_the_nearest(file: KeyFile) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
     mistyped = key.key_id[:-1] + ("0" if key.key_id[-1] != "0" else "1")
-    with pytest.raises(
-        Misconfigured, match=f'^key "{mistyped}" does not exist. Did you mean "{key.key_id}"\\?$'
-    ):
+    with pytest.raises(Misconfigured, match=f'^key "{mistyped}" does not exist. Did you mean "{key.key_id}"\\?$'):
         file.revoke(mistyped, now=NOW)
-    with pytest.raises(
-        Misconfigured, match=r'^key "website" does not exist. `embedsink keys list` shows those'
-    ):
+    with pytest.raises(Misconfigured, match=r'^key "website" does not exist. `embedsink keys list` shows those'):
         file.revoke("website", now=NOW)
 
 
@@ -428,9 +418,7 @@ def test_an_origin_is_kept_as_browsers_send_it(written: str, sent: str) -> None:
     ],
 )
 def test_what_is_no_origin_is_refused_with_advice(file: KeyFile, origin: str) -> None:
-    with pytest.raises(
-        Misconfigured, match=r"^origin: \".*\" is not http\(s\)://host or .*\. Write it like https://"
-    ):
+    with pytest.raises(Misconfigured, match=r"^origin: \".*\" is not http\(s\)://host or .*\. Write it like https://"):
         file.create(KeyKind.INGEST, origins=[PAGE, origin], now=NOW)
     assert not file.path.exists()
 
@@ -530,9 +518,7 @@ DAMAGES = {
     "wrong scope": lambda text: text.replace("\n        12\n", '"12"'),
     "wrong origin": lambda text: text.replace(PAGE, "*"),
     "no zone": lambda text: text.replace("Z", ""),
-    "field twice": lambda text: text.replace(
-        '"revoked_at"', '"revoked_at": "2026-11-21T01:30:00Z", "revoked_at"'
-    ),
+    "field twice": lambda text: text.replace('"revoked_at"', '"revoked_at": "2026-11-21T01:30:00Z", "revoked_at"'),
     "key twice": lambda text: json.dumps({"keys": json.loads(text)["keys"] * 2}),
 }
 
@@ -566,9 +552,7 @@ def test_a_damaged_file_keeps_the_last_good_keys_and_is_told_once(
 def test_a_damaged_file_says_where_and_what_is_allowed(file: KeyFile) -> None:
     file.create(KeyKind.READ, now=NOW)
     rewrite(file, lambda entry: entry.update(kind="reader"))
-    message = (
-        'keys.json: keys[0].kind: "reader" is not one of ingest, read, admin. Correct or restore the file.'
-    )
+    message = 'keys.json: keys[0].kind: "reader" is not one of ingest, read, admin. Correct or restore the file.'
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
         file.keys()
 
@@ -653,9 +637,7 @@ def test_without_ingest_keys_no_page_may_send(file: KeyFile, clock: Clock) -> No
 
 def test_pages_of_all_live_ingest_keys_may_send(file: KeyFile, clock: Clock) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE, "https://b.example"], now=NOW)
-    file.create(
-        KeyKind.INGEST, origins=["https://b.example", "https://soon.example"], expires_at=NOW + 60, now=NOW
-    )
+    file.create(KeyKind.INGEST, origins=["https://b.example", "https://soon.example"], expires_at=NOW + 60, now=NOW)
     gone, _ = file.create(KeyKind.INGEST, origins=["https://gone.example"], now=NOW)
     file.revoke(gone.key_id, now=NOW)
     ring = KeyRing(file, clock)

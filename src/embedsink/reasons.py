@@ -50,7 +50,7 @@ class Reason(StrEnum):
     OVERLOADED = "overloaded", 503, "The server has as much to write as it can hold."
     STORAGE_LOW = "storage_low", 503, "The disk is almost full."
     STORAGE_FAILED = "storage_failed", 503, "The disk failed."
-    NOT_READY = "not_ready", 503, "The store is not open yet."
+    NOT_READY = "not_ready", 503, "The server can't do this yet, or for now."
     INTERNAL_ERROR = "internal_error", 500, "The server has a bug; it is in its log."
 
     # One envelope. It is quarantined; the others of its delivery are not touched.

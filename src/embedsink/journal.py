@@ -1,0 +1,356 @@
+"""The journal: the durable list of everything accepted or quarantined, in NDJSON segments.
+
+Requests that arrive while an fsync runs share the next one (group commit). A group is its lines and a trailer
+line with their byte count and CRC-32; after one write and one fdatasync, all its waiters are told at once.
+The journal knows bytes, not fields.
+
+    append ─▶ pending ─▶ committer thread: write, fdatasync ─▶ waiters        <number>-<random>.open
+                                  └─ after a second or 32 MiB: seal          <number>-<random>.ndjson
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from embedsink.errors import Unavailable
+from embedsink.reasons import Reason
+from embedsink.segment import OPEN, SEALED, Recovery, recover, sync_folder, trailer
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLimits:
+    """Bytes and seconds; the settings of the same names say what they are for."""
+
+    segment_seal_s: float = 1.0
+    segment_bytes_max: int = 32 * 1_048_576
+    pending_bytes_max: int = 32 * 1_048_576
+    journal_bytes_max: int = 4_096 * 1_048_576
+    free_bytes_min: int = 8 * 1_048_576
+
+
+@dataclass(slots=True)
+class JournalCounters:
+    """What the journal did since the start, for `/metrics`."""
+
+    group_count: int = 0
+    byte_count: int = 0
+    sync_duration_s: float = 0.0
+    segment_count: int = 0
+
+
+Waiter = tuple[bytes, "asyncio.Future[None]"]
+
+
+class Journal:
+    """Appends durably. One committer thread owns the open segment; one event loop appends.
+
+    Args:
+        folder: where the segments lie; it is made if missing, and recovered if not.
+        aside: where recovery keeps what it had to cut off or set aside.
+        limits: see `JournalLimits`.
+        after_number: the highest segment number that a store knows: the folder may have been emptied since.
+        on_sealed: called in the committer thread after a segment was sealed.
+        on_failed: called in the committer thread once, when the disk failed and the journal has ended.
+    """
+
+    _loop: asyncio.AbstractEventLoop  # from start() on
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        aside: Path,
+        limits: JournalLimits = JournalLimits(),
+        after_number: int = 0,
+        on_sealed: Callable[[], None] = lambda: None,
+        on_failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder = folder
+        self.limits = limits
+        self.counters = JournalCounters()
+        self.failed: OSError | None = None
+        self.recovery: Recovery = recover(folder, aside=aside)
+        self._on_sealed = on_sealed
+        self._on_failed = on_failed
+        self._next_number = max(self.recovery.last_number, after_number) + 1
+        self._segment: _OpenSegment | None = None
+        self._space = _Space(folder, limits)
+        self._pending: deque[Waiter] = deque()
+        # Two counters with one writer each, so that neither thread can lose the other's sum.
+        self._appended_bytes = 0
+        self._settled_bytes = 0
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to commit, for the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Commit what is pending and seal the open segment."""
+        self._closing = True
+        self._wake.set()
+        if self._thread:
+            await asyncio.to_thread(self._thread.join)
+
+    def append(self, lines: bytes) -> "asyncio.Future[None]":
+        """Whole lines, to be made durable with the next group. Await the answer before promising anything.
+
+        Raises:
+            Unavailable: `overloaded`, `storage_low` or `storage_failed`; nothing is kept of the lines. The
+                awaited future raises the same when the write itself fails.
+        """
+        self._refuse_when_full(len(lines))
+        waiter = self._loop.create_future()
+        self._appended_bytes += len(lines)
+        self._pending.append((lines, waiter))
+        if not self._wake.is_set():
+            self._wake.set()
+        return waiter
+
+    def segments(self) -> list[Path]:
+        """The sealed segments, oldest first."""
+        return sorted(self.folder.glob(f"*{SEALED}"))
+
+    def _refuse_when_full(self, byte_count: int) -> None:
+        if self.failed is not None or self._closing:
+            ended = "journal: has ended. Wait for the server's restart."
+            raise Unavailable(Reason.STORAGE_FAILED, ended, retry_after_s=5)
+        if self._appended_bytes - self._settled_bytes + byte_count > self.limits.pending_bytes_max:
+            raise Unavailable(Reason.OVERLOADED)
+        if self._space.refusal:
+            raise Unavailable(Reason.STORAGE_LOW, self._space.refusal, retry_after_s=10)
+
+    def _work(self) -> None:
+        try:
+            self._commit_until_closed()
+        except OSError as error:
+            self._fail(error)
+        if self.failed is not None:
+            # In the loop's thread, so that no append can slip in behind it and wait for ever.
+            self._call_soon(self._fail_pending)
+
+    def _commit_until_closed(self) -> None:
+        is_last = False
+        while self.failed is None and not is_last:
+            self._space.measure_when_due()
+            self._wake.wait(self._seconds_to_wait())
+            self._wake.clear()
+            # Asked before the last group is taken: what was appended before the closing is in it.
+            is_last = self._closing
+            group = self._take_pending()
+            if group:
+                self._commit(group)
+            self._seal_when_due()
+        if self.failed is None:
+            self._seal()
+
+    def _take_pending(self) -> list[Waiter]:
+        # One by one, because a list could be swapped away between its look-up and its append.
+        group = []
+        while self._pending:
+            group.append(self._pending.popleft())
+        return group
+
+    def _commit(self, group: Sequence[Waiter]) -> None:
+        lines = b"".join([lines for lines, _ in group])
+        failure = self._write_durably(lines + trailer(lines))
+        self._settled_bytes += len(lines)
+        # Answer only after the fsync: a 202 promises that the event survives power loss.
+        self._call_soon(_answer, group, failure)
+
+    def _write_durably(self, group: bytes) -> Unavailable | None:
+        try:
+            segment = self._segment = self._segment or self._open_segment()
+            segment.write(group)
+        except OSError as error:
+            if error.errno in _DISK_FULL and self._cut_back():
+                return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
+            return self._fail(error)
+        started_at = time.perf_counter()
+        try:
+            segment.sync()
+        except OSError as error:
+            # A retried fsync can succeed without having written: the kernel drops the dirty flag. So it ends here.
+            return self._fail(error)
+        self.counters.sync_duration_s += time.perf_counter() - started_at
+        self.counters.group_count += 1
+        self.counters.byte_count += len(group)
+        return None
+
+    def _open_segment(self) -> "_OpenSegment":
+        # The random part makes a name unique for ever: no store that outlives this folder can mistake it for loaded.
+        path = self.folder / f"{self._next_number:012d}-{secrets.token_hex(4)}{OPEN}"
+        segment = _OpenSegment(path)
+        self._next_number += 1
+        try:
+            sync_folder(self.folder)
+        except OSError:
+            segment.seal()  # Its name may not last, so nothing is written to it.
+            raise
+        return segment
+
+    def _cut_back(self) -> bool:
+        """Undo a write for which there was no room; whether the segment is whole again."""
+        try:
+            if self._segment:
+                self._segment.cut_back()
+        except OSError:
+            return False  # The caller then fails the journal.
+        self._space.refuse("disk: is full. The operator has to make room; then resend.")
+        return True
+
+    def _seconds_to_wait(self) -> float | None:
+        if self._space.refusal:
+            return _Space.MEASURE_EVERY_S
+        if self._segment is None or self._segment.end == 0:
+            return None
+        return max(0.0, self._segment.opened_at + self.limits.segment_seal_s - time.monotonic())
+
+    def _seal_when_due(self) -> None:
+        segment = self._segment
+        if (
+            segment
+            and segment.end
+            and (
+                segment.end >= self.limits.segment_bytes_max
+                or time.monotonic() >= segment.opened_at + self.limits.segment_seal_s
+            )
+        ):
+            self._seal()
+
+    def _seal(self) -> None:
+        if self._segment is None:
+            return
+        segment, self._segment = self._segment, None
+        try:
+            segment.seal()
+            sync_folder(self.folder)
+        except OSError as error:
+            self._fail(error)
+            return
+        if segment.end:
+            self.counters.segment_count += 1
+            self._on_sealed()
+
+    def _fail(self, error: OSError) -> Unavailable:
+        self.failed = error
+        # Its group is refused, so the next start should not find it. If the disk can't do even that, it counts once
+        # by its ids.
+        with contextlib.suppress(OSError):
+            if self._segment:
+                self._segment.cut_back()
+        self._on_failed()
+        return self._ended()
+
+    def _ended(self) -> Unavailable:
+        return Unavailable(Reason.STORAGE_FAILED, f"journal: {self.failed}. The server ends itself.", retry_after_s=5)
+
+    def _fail_pending(self) -> None:
+        _answer(self._take_pending(), self._ended())
+
+    def _call_soon(self, call: Callable[..., None], *arguments: object) -> None:
+        # A closed loop has no waiters left.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def _answer(group: Sequence[Waiter], failure: Unavailable | None) -> None:
+    for _, waiter in group:
+        if waiter.done():
+            continue
+        if failure is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(failure)
+
+
+class _OpenSegment:
+    """The file that grows. `end` is where its last durable group ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.end = 0
+        self.opened_at = time.monotonic()
+        self._written = 0
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+
+    def write(self, group: bytes) -> None:
+        """Write it all, however short the single writes are."""
+        view = memoryview(group)
+        while view:
+            written = os.write(self._descriptor, view)
+            self._written += written
+            view = view[written:]
+
+    def sync(self) -> None:
+        fdatasync(self._descriptor)
+        self.end = self._written
+
+    def cut_back(self) -> None:
+        os.ftruncate(self._descriptor, self.end)
+        self._written = self.end
+
+    def seal(self) -> None:
+        """Give it its final name; the caller makes the name durable."""
+        os.close(self._descriptor)
+        if self.end == 0:
+            self.path.unlink()
+        else:
+            self.path.rename(self.path.with_suffix(SEALED))
+
+
+class _Space:
+    """Whether there is room: free disk space and the journal's own budget. Measured by the committer thread."""
+
+    MEASURE_EVERY_S = 0.5
+
+    def __init__(self, folder: Path, limits: JournalLimits) -> None:
+        self.refusal: str | None = None
+        self._folder = folder
+        self._limits = limits
+        self._measured_at = float("-inf")
+
+    def refuse(self, why: str) -> None:
+        """Take in nothing until the next measurement finds room."""
+        self.refusal = why
+        self._measured_at = time.monotonic()
+
+    def measure_when_due(self) -> None:
+        now = time.monotonic()
+        if now - self._measured_at >= self.MEASURE_EVERY_S:
+            self._measured_at = now
+            self.refusal = self._what_is_low()
+
+    def _what_is_low(self) -> str | None:
+        free = os.statvfs(self._folder)
+        if free.f_bavail * free.f_frsize < self._limits.free_bytes_min:
+            return "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to make room; then resend."
+        if _bytes_in(self._folder) > self._limits.journal_bytes_max:
+            return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
+        return None
+
+
+def _bytes_in(folder: Path) -> int:
+    byte_count = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # the loader has just deleted it
+                byte_count += entry.stat().st_size
+    return byte_count
+
+
+fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync

@@ -1,0 +1,364 @@
+"""The journal: what it answers for is on the disk, and what it can't keep it refuses."""
+
+import asyncio
+import errno
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from embedsink import journal as journal_module
+from embedsink.errors import Unavailable
+from embedsink.journal import Journal, JournalLimits
+from embedsink.reasons import Reason
+from embedsink.segment import find_damage
+
+QUICK = JournalLimits(segment_seal_s=0.05, free_bytes_min=0)
+MIB = 1_048_576
+
+
+def line(number: int, size: int = 0) -> bytes:
+    """A journal line that is told from others by its number."""
+    return json.dumps({"kind": "event", "n": number, "filling": "x" * size}).encode() + b"\n"
+
+
+def numbers(folder: Path) -> list[int]:
+    """The numbers of all whole lines in a journal folder, in its order, trailers left out."""
+    found = []
+    for segment in sorted(folder.iterdir()):
+        content = segment.read_bytes()
+        assert find_damage(content) is None
+        found += [json.loads(line)["n"] for line in content.splitlines() if line.startswith(b'{"kind"')]
+    return found
+
+
+def run(test: Callable[[Journal], Awaitable[None]], journal: Journal) -> None:
+    """Run a test on a started journal, and close it."""
+
+    async def started() -> None:
+        journal.start()
+        try:
+            await asyncio.wait_for(test(journal), 20)
+        finally:
+            await asyncio.wait_for(journal.close(), 20)
+
+    asyncio.run(started())
+
+
+async def fate(journal: Journal, lines: bytes) -> Reason | None:
+    """Why lines were refused; None when they are durable."""
+    try:
+        await journal.append(lines)
+    except Unavailable as refusal:
+        return refusal.reason
+    return None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def open_journal(folder: Path, limits: JournalLimits = QUICK, **options: object) -> Journal:
+    return Journal(folder, aside=folder.parent / "aside", limits=limits, **options)  # type: ignore[arg-type]
+
+
+def test_what_is_answered_for_is_in_the_file_and_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+
+    def fdatasync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").read_bytes())
+
+    monkeypatch.setattr(journal_module, "fdatasync", fdatasync)
+
+    async def test(journal: Journal) -> None:
+        for number in range(20):
+            await journal.append(line(number))
+            assert line(number) in synced[-1]
+            assert find_damage(synced[-1]) is None
+
+    run(test, open_journal(folder))
+
+
+def test_appends_keep_their_order_over_groups_and_segments(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        for start in range(0, 400, 40):
+            await asyncio.gather(*[journal.append(line(number)) for number in range(start, start + 40)])
+            await asyncio.sleep(0.02)
+
+    run(test, open_journal(folder))
+    assert numbers(folder) == list(range(400))
+    assert len(list(folder.iterdir())) > 1
+
+
+def test_appends_during_a_sync_share_the_next_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "fdatasync", lambda descriptor: time.sleep(0.05))
+
+    async def test(journal: Journal) -> None:
+        first = journal.append(line(0))
+        await asyncio.sleep(0.02)
+        await asyncio.gather(first, *[journal.append(line(number)) for number in range(1, 100)])
+        assert journal.counters.group_count == 2
+
+    run(test, open_journal(folder))
+
+
+def test_a_segment_is_sealed_by_age_and_told(folder: Path) -> None:
+    sealed = threading.Event()
+
+    async def test(journal: Journal) -> None:
+        await journal.append(line(1))
+        await asyncio.to_thread(sealed.wait, 5)
+        assert len(journal.segments()) == 1
+
+    run(test, open_journal(folder, on_sealed=sealed.set))
+    assert [segment.suffix for segment in folder.iterdir()] == [".ndjson"]
+
+
+def test_a_segment_is_sealed_by_size(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        for number in range(8):
+            await journal.append(line(number, size=2_000))
+
+    run(test, open_journal(folder, JournalLimits(segment_bytes_max=4_096, free_bytes_min=0)))
+    assert [segment.stat().st_size > 4_096 for segment in folder.iterdir()].count(True) >= 2
+    assert numbers(folder) == list(range(8))
+
+
+def test_closing_commits_what_is_pending_and_seals(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        waiters = [journal.append(line(number)) for number in range(1_000)]
+        await journal.close()
+        await asyncio.gather(*waiters)
+
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
+    assert numbers(folder) == list(range(1_000))
+    assert [segment.suffix for segment in folder.iterdir()] == [".ndjson"]
+
+
+def test_after_closing_nothing_is_taken_in(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        await journal.close()
+        assert await fate(journal, line(1)) is Reason.STORAGE_FAILED
+
+    run(test, open_journal(folder))
+
+
+def test_a_journal_that_took_in_nothing_leaves_no_file(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        await asyncio.sleep(0)
+
+    run(test, open_journal(folder))
+    assert list(folder.iterdir()) == []
+
+
+def test_segment_names_never_repeat_even_after_the_folder_was_emptied(folder: Path) -> None:
+    names: list[str] = []
+
+    async def test(journal: Journal) -> None:
+        await journal.append(line(1))
+
+    for _ in range(5):
+        run(test, open_journal(folder))
+        names += [segment.name for segment in folder.iterdir()]
+        for segment in folder.iterdir():
+            segment.unlink()
+    assert len(set(names)) == 5
+
+
+def test_numbers_go_on_after_those_that_a_store_knows(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        await journal.append(line(1))
+
+    run(test, open_journal(folder, after_number=41))
+    assert next(folder.iterdir()).name.startswith("000000000042-")
+
+
+def test_a_slow_disk_bounds_what_is_pending(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung = threading.Event()
+    monkeypatch.setattr(journal_module, "fdatasync", lambda descriptor: hung.wait(10))
+    one = line(0, size=1_000)
+
+    async def test(journal: Journal) -> None:
+        waiters = [journal.append(one) for _ in range(10_000 // len(one))]
+        assert await fate(journal, one) is Reason.OVERLOADED
+        hung.set()
+        await asyncio.gather(*waiters)
+        assert await fate(journal, one) is None
+
+    run(test, open_journal(folder, JournalLimits(pending_bytes_max=10_000, free_bytes_min=0)))
+
+
+def test_short_writes_are_finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, content[:7]))
+
+    async def test(journal: Journal) -> None:
+        await asyncio.gather(*[journal.append(line(number)) for number in range(50)])
+
+    run(test, open_journal(folder))
+    assert numbers(folder) == list(range(50))
+
+
+def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    fdatasync, write = os.fdatasync, os.write
+
+    def failing(descriptor: int) -> None:
+        calls.append("sync")
+        if calls.count("sync") == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        fdatasync(descriptor)
+
+    def noted(descriptor: int, content: bytes) -> int:
+        calls.append("write")
+        return write(descriptor, content)
+
+    monkeypatch.setattr(journal_module, "fdatasync", failing)
+    monkeypatch.setattr(os, "write", noted)
+    failures: list[str] = []
+
+    async def test(journal: Journal) -> None:
+        assert await fate(journal, line(1)) is None
+        fates = await asyncio.gather(*[fate(journal, line(number)) for number in range(2, 20)])
+        assert set(fates) == {Reason.STORAGE_FAILED}
+        assert await fate(journal, line(20)) is Reason.STORAGE_FAILED
+        assert journal.failed is not None
+
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("disk")))
+    assert calls == ["write", "sync", "write", "sync"]
+    assert failures == ["disk"]
+
+    # The next start finds what was answered for, and nothing of what was refused.
+    open_journal(folder)
+    assert numbers(folder) == [1]
+
+
+def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def failing(descriptor: int, content: bytes) -> int:
+        if len(content) < 100:
+            raise OSError(errno.EIO, "Input/output error")
+        return write(descriptor, content[:-99])
+
+    async def test(journal: Journal) -> None:
+        assert await fate(journal, line(1, size=1_000)) is Reason.STORAGE_FAILED
+        assert await fate(journal, line(2)) is Reason.STORAGE_FAILED
+
+    failures: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", failing)
+        run(test, open_journal(folder, on_failed=lambda: failures.append("disk")))
+    assert failures == ["disk"]
+    open_journal(folder)
+    assert numbers(folder) == []
+
+
+def test_a_failed_measurement_of_space_is_a_failed_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(path: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def test(journal: Journal) -> None:
+        monkeypatch.setattr(os, "statvfs", failing)
+        assert await eventually(lambda: fate(journal, line(1)), Reason.STORAGE_FAILED)
+        assert journal.failed is not None
+
+    run(test, open_journal(folder))
+
+
+def test_a_segment_deleted_while_the_journal_is_measured_does_not_end_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Vanished:
+        def stat(self) -> os.stat_result:
+            raise FileNotFoundError
+
+    class Entries(list[Vanished]):
+        def __enter__(self) -> "Entries":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(os, "scandir", lambda path: Entries([Vanished()]))
+
+    async def test(journal: Journal) -> None:
+        assert await fate(journal, line(1)) is None
+
+    run(test, open_journal(folder))
+
+
+def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        assert await eventually(lambda: fate(journal, line(1, size=2_000)), Reason.STORAGE_LOW)
+
+        async def tidied() -> Reason | None:
+            for segment in journal.segments():
+                segment.unlink()
+            return await fate(journal, line(2))
+
+        assert await eventually(tidied, None)
+
+    run(test, open_journal(folder, JournalLimits(segment_seal_s=0.05, journal_bytes_max=1_000, free_bytes_min=0)))
+
+
+def test_less_free_space_than_the_reserve_is_refused_before_anything_is_written(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        await asyncio.sleep(0.1)
+        assert await fate(journal, line(1)) is Reason.STORAGE_LOW
+
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=2**62)))
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode != 0:
+        if "CI" in os.environ:
+            pytest.fail("CI has to be able to mount a tmpfs")
+        pytest.skip("only root may mount a tmpfs")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_full_disk_refuses_keeps_nothing_and_heals_by_itself(small_disk: Path) -> None:
+    folder = small_disk / "journal"
+    filling = small_disk / "filling"
+    kept: list[int] = []
+
+    async def test(journal: Journal) -> None:
+        await journal.append(line(0))
+        with filling.open("wb") as file:
+            file.write(bytes(MIB))
+        fates = []
+        for number in range(1, 8):
+            fates.append(await fate(journal, line(number, size=300_000)))
+            if fates[-1] is None:
+                kept.append(number)
+        assert set(fates) == {None, Reason.STORAGE_LOW}
+        assert journal.failed is None
+        filling.unlink()
+        assert await eventually(lambda: fate(journal, line(100)), None)
+
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
+    assert numbers(folder) == [0, *kept, 100]
+
+
+async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeout_s: float = 5) -> bool:
+    """Whether an answer becomes the wanted one in time."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if await ask() == wanted:
+            return True
+        await asyncio.sleep(0.05)
+    return False
