@@ -1,0 +1,19 @@
+-- One row per id that more than one event, or more than one action, has.
+-- What to do: look at received_at. Weeks apart, a sender repeated itself later than ids are remembered
+-- (EMBEDSINK_DEDUP_DAYS): raise that. Close together, the loader has a bug: report it, then `embedsink rebuild`.
+select
+    table_name,
+    id,
+    count(*) as row_count,
+    min(received_at) as first_received_at,
+    max(received_at) as last_received_at,
+    min(arrival) as first_arrival,
+    max(arrival) as last_arrival
+from (
+    select 'event' as table_name, event_id as id, received_at, arrival from event
+    union all
+    select 'action', action_id, received_at, arrival from action
+)
+group by table_name, id
+having count(*) > 1 or id is null
+order by table_name, id;

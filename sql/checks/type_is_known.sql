@@ -1,0 +1,26 @@
+-- One row per type and surface that the catalog (spec 6.3, 6.5) does not have, and how many rows have it.
+-- What to do: envelope validation let through what it should have quarantined: report it. The rows are kept, no
+-- report shows them.
+with found as (
+    select 'event' as direction, type, surface from event
+    union all
+    select 'action', type, null from action
+),
+known as (
+    select 'event' as direction, unnest(['ready', 'view', 'navigate', 'ai-query', 'error']) as type,
+        ['dashboard', 'app', 'chat'] as surfaces
+    union all
+    select 'event', unnest(['dashboard-loaded', 'download', 'drilldown']), ['dashboard']
+    union all
+    select
+        'action',
+        unnest(['set-color-scheme', 'set-theme', 'set-locale', 'set-filter', 'navigate', 'refresh']),
+        [null]
+)
+select direction, type, surface, count(*) as row_count
+from found
+left join known using (direction, type)
+where known.surfaces is null
+   or (direction = 'event' and not coalesce(list_contains(surfaces, surface), false))
+group by all
+order by all;

@@ -1,0 +1,95 @@
+-- What the lines of a segment mean as rows.
+
+-- One row per accepted envelope. The client's clock is moved by the server's only when the two differ by more than a
+-- minute (transit is not skew), and nothing happens later than a minute after it was received.
+create or replace temp view incoming_envelope as
+with clock as (
+    select
+        *,
+        coalesce(envelope.id, id)::uuid as envelope_id,
+        make_timestamp((envelope.timestamp * 1000)::bigint) as client_at,
+        make_timestamp((sent_at * 1000)::bigint) as sent_timestamp,
+        make_timestamp(received_at * 1000) as received_timestamp,
+        if(abs(received_at - sent_at) > 60000, received_at - sent_at, 0) as skew_ms
+    from incoming
+    where kind in ('event', 'action')
+)
+select
+    *,
+    greatest(
+        least(client_at + to_milliseconds(coalesce(skew_ms, 0)), received_timestamp + interval 1 minute),
+        timestamp '0001-01-01'
+    ) as occurred_at
+from clock;
+
+-- One row per event. Deployment and tenant are the context's, or what the `ready` payload says of itself.
+create or replace temp view incoming_event as
+select
+    envelope_id as event_id,
+    arrival,
+    occurred_at,
+    client_at,
+    sent_timestamp as sent_at,
+    received_timestamp as received_at,
+    key_id,
+    coalesce(context.deployment, envelope.payload.deploymentId) as deployment,
+    context.session as session,
+    context.viewer as viewer,
+    coalesce(context.tenant, envelope.payload.embedTenant) as tenant,
+    context.page as page,
+    envelope.seq as seq,
+    split_part(envelope.type, ':', 3) as type,
+    envelope.surface as surface,
+    envelope.payload.mode as mode,
+    envelope.payload.surface as payload_surface,
+    envelope.payload.publicId as public_id,
+    envelope.payload.path as path,
+    envelope.payload.previousPath as previous_path,
+    envelope.payload.title as title,
+    envelope.payload.widgetCount as widget_count,
+    envelope.payload.loadDurationMs as load_duration_ms,
+    envelope.payload.format as format,
+    envelope.payload.target as target,
+    envelope.payload.widgetId as widget_id,
+    envelope.payload.rowCount as row_count,
+    envelope.payload.member as member,
+    envelope.payload.value as value,
+    envelope.payload.query as query,
+    envelope.payload.status as status,
+    envelope.payload.chatId as chat_id,
+    envelope.payload.agentId as agent_id,
+    envelope.payload.message as message,
+    envelope.payload.name as error_name,
+    envelope.payload.context as error_context,
+    envelope.payload.fatal as fatal,
+    extra,
+    envelope_extra
+from incoming_envelope
+where kind = 'event';
+
+-- One row per action. A theme is open (spec 6.5): all of its payload arrives as `extra`.
+create or replace temp view incoming_action as
+select
+    envelope_id as action_id,
+    arrival,
+    occurred_at,
+    client_at,
+    sent_timestamp as sent_at,
+    received_timestamp as received_at,
+    key_id,
+    context.deployment as deployment,
+    context.session as session,
+    context.viewer as viewer,
+    context.tenant as tenant,
+    context.page as page,
+    envelope.seq as seq,
+    split_part(envelope.type, ':', 3) as type,
+    envelope.payload.scheme as scheme,
+    if(is_theme, coalesce(extra -> '$.embedTheme', extra), null) as theme,
+    envelope.payload.locale as locale,
+    envelope.payload.filterUrlParameter as filter_url_parameter,
+    envelope.payload.path as path,
+    if(is_theme, null, extra) as extra,
+    envelope_extra
+from (select *, split_part(envelope.type, ':', 3) = 'set-theme' as is_theme from incoming_envelope)
+where kind = 'action';

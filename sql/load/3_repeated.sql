@@ -1,0 +1,24 @@
+-- One row per delivered envelope whose id was seen before: earlier in this segment, or in the last days of the store.
+-- The bound on received_at is a literal when the query is planned, so that older rows are never read. The delivered ids
+-- are the small side: they are hashed, and the stored ones only stream past.
+set variable dedup_since = (
+    select make_timestamp(min(received_at) * 1000) - to_days(getvariable('dedup_days')::integer) from incoming
+);
+
+create or replace temp table repeated as
+with delivered as (
+    select kind, envelope_id as id, arrival, row_number() over (partition by kind, envelope_id order by arrival) as turn
+    from incoming_envelope
+),
+stored as (
+    select 'event' as kind, event_id as id from event
+    where received_at >= getvariable('dedup_since')::timestamp
+      and event_id in (select id from delivered where kind = 'event')
+    union all
+    select 'action', action_id from action
+    where received_at >= getvariable('dedup_since')::timestamp
+      and action_id in (select id from delivered where kind = 'action')
+)
+select kind, id, arrival, turn
+from delivered
+where turn > 1 or (kind, id) in (select (kind, id) from stored);

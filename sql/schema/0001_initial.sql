@@ -1,0 +1,117 @@
+-- The tables of the store. Times are UTC. No keys, indexes or constraints: docs/decisions/0002.
+
+-- One row per accepted event (an envelope of direction `event`), as the viewer's embed told it.
+create table event (
+    event_id         uuid,      -- the envelope's id, or ours where it had none
+    arrival          bigint,    -- the order of journaling: segment number × 2^32 + line
+    occurred_at      timestamp, -- when it happened, by the corrected client clock
+    client_at        timestamp, -- when it happened, by the raw client clock
+    sent_at          timestamp,
+    received_at      timestamp,
+    key_id           varchar,
+    deployment       bigint,
+    session          varchar,
+    viewer           varchar,
+    tenant           varchar,
+    page             varchar,
+    seq              bigint,
+    type             varchar,   -- without its prefix: `view`, `ai-query`
+    surface          varchar,
+    -- ready, view, navigate, dashboard-loaded
+    mode             varchar,
+    payload_surface  varchar,
+    public_id        varchar,
+    path             varchar,
+    previous_path    varchar,
+    title            varchar,
+    widget_count     double,
+    load_duration_ms double,
+    -- download, drilldown
+    format           varchar,
+    target           varchar,
+    widget_id        varchar,
+    row_count        double,
+    member           varchar,
+    value            json,
+    -- ai-query
+    query            varchar,
+    status           varchar,
+    chat_id          varchar,
+    agent_id         varchar,
+    -- error
+    message          varchar,
+    error_name       varchar,
+    error_context    varchar,
+    fatal            boolean,
+    -- what the catalog does not know
+    extra            json,      -- of the payload
+    envelope_extra   json       -- of the envelope
+);
+
+-- One row per accepted action (an envelope of direction `action`): what the host page told the embed.
+create table action (
+    action_id            uuid,
+    arrival              bigint,
+    occurred_at          timestamp,
+    client_at            timestamp,
+    sent_at              timestamp,
+    received_at          timestamp,
+    key_id               varchar,
+    deployment           bigint,
+    session              varchar,
+    viewer               varchar,
+    tenant               varchar,
+    page                 varchar,
+    seq                  bigint,
+    type                 varchar,
+    scheme               varchar,
+    theme                json,
+    locale               varchar,
+    filter_url_parameter varchar,
+    path                 varchar,
+    extra                json,
+    envelope_extra       json
+);
+
+-- One row per kept rejection: an envelope, or a whole body that could not be read (then "index" is null).
+create table quarantine (
+    quarantine_id uuid,
+    arrival       bigint,
+    received_at   timestamp,
+    sent_at       timestamp,
+    key_id        varchar,
+    deployment    bigint,
+    session       varchar,
+    viewer        varchar,
+    tenant        varchar,
+    page          varchar,
+    "index"       bigint,    -- its place in the delivery, from 0
+    reason        varchar,   -- one of the closed list of docs/wire.md
+    detail        varchar,
+    raw           varchar,   -- as it was sent
+    raw_encoding  varchar,   -- base64 where it is no text
+    replayed_at   timestamp  -- when it was accepted after all
+);
+
+-- One row per delivery and reason: how many events the forwarder says it had to give up.
+create table loss (
+    arrival     bigint,
+    received_at timestamp,
+    key_id      varchar,
+    deployment  bigint,
+    session     varchar,
+    reason      varchar,
+    lost_count  bigint
+);
+
+-- One row per journal segment in this store, with its ledger: received = accepted + duplicate + quarantined.
+-- It is written with the segment's rows in one transaction, which is what makes loading exactly-once.
+create table loaded_segment (
+    segment           varchar,
+    loaded_at         timestamp,
+    byte_count        bigint,
+    received_count    bigint,
+    accepted_count    bigint,
+    duplicate_count   bigint,
+    quarantined_count bigint
+);

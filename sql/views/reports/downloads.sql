@@ -1,0 +1,32 @@
+-- One row per period, deployment, surface, format and target in which something was exported.
+-- A row count is a claim of the sender: below zero or beyond a hundred billion it is not summed, and the sum is null
+-- where no export told one (images have none).
+create or replace view downloads as
+select
+    date_trunc(coalesce(getvariable('interval')::varchar, 'day'), occurred_at) as period_start,
+    deployment,
+    surface,
+    format,
+    target,
+    count(*) as download_count,
+    sum(case when row_count between 0 and 1e11 then row_count end)::bigint as exported_row_count,
+    count(distinct viewer) as viewer_count
+from event_in_scope
+where type = 'download'
+group by all
+order by period_start, deployment, surface, format, target;
+
+comment on view downloads is
+'Downloads
+What is exported, in which format, and by how many people?
+One row per period, deployment, surface, format and target.';
+comment on column downloads.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
+comment on column downloads.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column downloads.surface is 'Surface that was exported from.';
+comment on column downloads.format is 'File format: csv, xlsx, png or pdf.';
+comment on column downloads.target is 'What was exported: a widget, or the whole dashboard.';
+comment on column downloads.download_count is 'Exports.';
+comment on column downloads.exported_row_count is
+'Rows exported, summed over the exports that told them; null when none did.';
+comment on column downloads.viewer_count is 'Distinct viewers who exported in the period.';

@@ -1,0 +1,35 @@
+-- One row per period, deployment and surface in which anything happened: without errors too, since "none" was measured.
+-- Rates are null where there was nothing to rate: no view event, no session.
+create or replace view error_rates as
+select
+    date_trunc(coalesce(getvariable('interval')::varchar, 'day'), occurred_at) as period_start,
+    deployment,
+    surface,
+    count(*) filter (type = 'error') as error_count,
+    count(*) filter (type = 'error' and fatal) as fatal_count,
+    count(*) filter (type = 'view') as view_count,
+    error_count / nullif(view_count, 0) as errors_per_view,
+    count(distinct session) as session_count,
+    count(distinct session) filter (type = 'error') as session_with_error_count,
+    (session_count - session_with_error_count) / nullif(session_count, 0) as error_free_session_rate
+from event_in_scope
+group by period_start, deployment, surface
+order by period_start, deployment, surface;
+
+comment on view error_rates is
+'Error rates
+How often does each surface fail?
+One row per period, deployment and surface.';
+comment on column error_rates.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
+comment on column error_rates.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column error_rates.surface is 'Surface on which it happened.';
+comment on column error_rates.error_count is 'Errors that the embed showed, fatal ones included.';
+comment on column error_rates.fatal_count is 'Errors that took down the whole surface.';
+comment on column error_rates.view_count is 'View events.';
+comment on column error_rates.errors_per_view is
+'error_count for each view event; null without views. Unit: errors per view.';
+comment on column error_rates.session_count is 'Distinct sessions with any event in the period.';
+comment on column error_rates.session_with_error_count is 'Distinct sessions with an error in the period.';
+comment on column error_rates.error_free_session_rate is
+'Sessions without an error of all sessions; null without sessions. Unit: share.';

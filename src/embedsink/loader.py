@@ -1,0 +1,253 @@
+"""The loader: one thread that brings sealed segments into the store, publishes snapshots and tidies the journal.
+
+sealed segment ─▶ check its CRCs ─▶ one transaction: rows + name ─▶ store.duckdb
+                                                                        └─ checkpoint, copy ─▶ analytics.duckdb
+a segment is deleted only when a snapshot covers it
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from embedsink import snapshot
+from embedsink.errors import EmbedsinkError
+from embedsink.folder import DataFolder
+from embedsink.segment import OPEN, SEALED, find_damage, number_of, set_aside
+from embedsink.store import Ledger, SegmentUnreadable, Store, StoreBroken, StoreRefused
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 2.0
+SNAPSHOT_SHARE_MAX = 1 / 20
+_NICENESS = 10
+
+
+@dataclass(slots=True)
+class LoaderStatus:
+    """What the loader did and found, for `/readyz` and `/metrics`. Written by its thread alone."""
+
+    segment_count: int = 0
+    received_count: int = 0
+    accepted_count: int = 0
+    duplicate_count: int = 0
+    quarantined_count: int = 0
+    load_duration_s: float = 0.0
+    snapshot_count: int = 0
+    snapshot_duration_s: float = 0.0
+    snapshot_at: float | None = None
+    reopened_count: int = 0
+    trouble: str | None = None
+    damaged: list[str] = field(default_factory=list)
+
+    def count(self, ledger: Ledger) -> None:
+        """Add a segment's ledger."""
+        self.segment_count += 1
+        self.received_count += ledger.received_count
+        self.accepted_count += ledger.accepted_count
+        self.duplicate_count += ledger.duplicate_count
+        self.quarantined_count += ledger.quarantined_count
+
+
+class Loader:
+    """Owns the store's loading side. `wake` it when a segment was sealed.
+
+    Args:
+        folder: the data folder; the store is its `store.duckdb`.
+        store: not yet open.
+        snapshot_interval_s: least time between two snapshots.
+        on_loaded: called in the loader's thread after each segment, with its ledger.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        store: Store,
+        *,
+        snapshot_interval_s: float = 10.0,
+        on_loaded: Callable[[Ledger], None] = lambda ledger: None,
+    ) -> None:
+        self.status = LoaderStatus()
+        self._folder = folder
+        self._store = store
+        self._find_what_lies_aside()
+        self._snapshot_interval_s = snapshot_interval_s
+        self._on_loaded = on_loaded
+        self._snapshot_due_at = 0.0
+        self._loaded: set[str] = set()
+        self._is_dirty = False
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work_until_closed, name="loader", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load; call `open_store` first."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for sealed segments now."""
+        self._wake.set()
+
+    def close(self, *, timeout_s: float | None = None) -> None:
+        """Load what is sealed, publish a last snapshot and close the store."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        self._store.close()
+
+    def open_store(self) -> None:
+        """Open the store; a missing one is begun from the snapshot, a broken one is set aside first.
+
+        Raises:
+            Misconfigured: nothing that a rebuild could mend.
+            OSError, StoreRefused: there is no room for it now, or another program has it open.
+        """
+        if not self._folder.store.exists():
+            self._set_store_aside("is missing")
+            self._begin_from_snapshot()
+        try:
+            self._store.open()
+        except StoreBroken as error:
+            self._set_store_aside(str(error))
+            self._begin_from_snapshot()
+            self._open_again()
+        self._loaded = self._store.loaded_segments()
+        # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
+        self._is_dirty = True
+
+    @property
+    def last_number(self) -> int:
+        """The highest segment number that the store knows."""
+        return max((number_of(Path(name)) for name in self._loaded), default=0)
+
+    def load_all(self) -> None:
+        """Load every sealed segment that the store does not have yet, oldest first."""
+        for segment in sorted(self._folder.journal.glob(f"*{SEALED}")):
+            if segment.name not in self._loaded:
+                self._load(segment)
+
+    def publish(self) -> None:
+        """Publish a snapshot now, and delete the segments that it covers, but for the newest.
+
+        The newest one stays, so that the numbers of the journal go on after a restart.
+        """
+        started_at = time.monotonic()
+        self._store.checkpoint()
+        covered = set(self._loaded)
+        snapshot.replace_by_copy(self._folder.snapshot, self._folder.store)
+        for segment in sorted(self._folder.journal.glob(f"*{SEALED}"))[:-1]:
+            if segment.name in covered:
+                segment.unlink()
+                self._loaded.discard(segment.name)
+        self._is_dirty = False
+        duration = time.monotonic() - started_at
+        self._snapshot_due_at = time.monotonic() + max(self._snapshot_interval_s, duration / SNAPSHOT_SHARE_MAX)
+        self.status.snapshot_count += 1
+        self.status.snapshot_duration_s += duration
+        self.status.snapshot_at = time.time()
+
+    def _work_until_closed(self) -> None:
+        _give_way_to_ingest()
+        is_last = False
+        while not is_last:
+            self._wake.wait(self._seconds_to_snapshot())
+            self._wake.clear()
+            is_last = self._closing
+            self._work(is_last=is_last)
+
+    def _work(self, *, is_last: bool) -> None:
+        try:
+            if not self._store.is_open:
+                self.open_store()
+            elif self.status.trouble:
+                # What was refused may have been committed all the same.
+                self._loaded = self._store.loaded_segments()
+            self.load_all()
+            if self._is_dirty and (is_last or time.monotonic() >= self._snapshot_due_at):
+                self.publish()
+            self.status.trouble = None
+        except StoreBroken as error:
+            # Ingest goes on: the journal keeps everything until the store is back.
+            self.report(f"store: {error}. It is being reopened")
+            self.status.reopened_count += 1
+            self._store.close()
+        except (StoreRefused, OSError) as error:
+            self.report(f"store: {error}. Loading goes on when that has changed")
+        except EmbedsinkError as error:
+            self.report(str(error))
+        except Exception as error:
+            # A thread that ended unseen would look like one that has nothing to do.
+            log.error("bug", exc_info=error)
+            self.report(f"loader: {type(error).__name__}. It is a bug; see the log. Loading is tried again")
+
+    def report(self, trouble: str) -> None:
+        """Say what keeps it from loading, and try again soon."""
+        if trouble != self.status.trouble:
+            log.error("loader_trouble", extra={"detail": trouble})
+        self.status.trouble = trouble
+        self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
+
+    def _load(self, segment: Path) -> None:
+        damage = find_damage(segment.read_bytes())
+        if damage is not None:
+            self._set_segment_aside(segment, f"{damage.why} after offset {damage.end:,}")
+            return
+        started_at = time.monotonic()
+        try:
+            ledger = self._store.load(segment)
+        except SegmentUnreadable as error:
+            self._set_segment_aside(segment, str(error))
+            return
+        self._loaded.add(segment.name)
+        self._is_dirty = True
+        self.status.load_duration_s += time.monotonic() - started_at
+        self.status.count(ledger)
+        self._on_loaded(ledger)
+
+    def _set_segment_aside(self, segment: Path, why: str) -> None:
+        set_aside(segment, aside=self._folder.aside)
+        self.status.damaged.append(f"journal {segment.name}: {why}. It is kept in aside/; everything else is loaded.")
+        log.error("segment_set_aside", extra={"detail": self.status.damaged[-1]})
+
+    def _find_what_lies_aside(self) -> None:
+        for path in sorted([*self._folder.aside.glob(f"*{SEALED}*"), *self._folder.aside.glob(f"*{OPEN}*")]):
+            self.status.damaged.append(f"aside/{path.name}: is damaged and not loaded. Mend it, or move it elsewhere.")
+
+    def _set_store_aside(self, why: str) -> None:
+        """Whatever is left of a store is kept; the snapshot takes its place, and the journal brings the rest."""
+        for path in (self._folder.store, self._folder.store.with_name("store.duckdb.wal")):
+            if path.exists():
+                log.error("store_set_aside", extra={"detail": f"{path.name}: {why}. It is rebuilt from the snapshot."})
+                set_aside(path, aside=self._folder.aside)
+
+    def _begin_from_snapshot(self) -> None:
+        if self._folder.snapshot.exists():
+            snapshot.replace_by_copy(self._folder.store, self._folder.snapshot)
+
+    def _open_again(self) -> None:
+        try:
+            self._store.open()
+        except StoreBroken as error:
+            # Nothing is left but the journal. What only the two of them held is in aside/, for a person to mend.
+            self._set_store_aside(str(error))
+            set_aside(self._folder.snapshot, aside=self._folder.aside)
+            self.status.damaged.append(
+                "store.duckdb and analytics.duckdb: were both damaged and are kept in aside/. Restore a backup."
+            )
+            self._store.open()
+
+    def _seconds_to_snapshot(self) -> float | None:
+        if not self._is_dirty and self.status.trouble is None:
+            return None
+        return max(0.0, self._snapshot_due_at - time.monotonic())
+
+
+def _give_way_to_ingest() -> None:
+    """On Linux, priorities belong to threads: loading takes the time that answering senders leaves over."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

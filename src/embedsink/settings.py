@@ -1,0 +1,90 @@
+"""Every setting: one frozen table of names, defaults, units and meanings. README lists it; a test compares.
+
+Each is read from the environment as `EMBEDSINK_<NAME>`, in capitals. Units stand last in the name.
+"""
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from embedsink.envelope import Rules
+from embedsink.errors import Misconfigured
+
+MIB = 1_048_576
+
+
+class Settings(BaseSettings):
+    """The limits and intervals of one server. Frozen: what was read at the start holds until the end."""
+
+    model_config = SettingsConfigDict(env_prefix="EMBEDSINK_", frozen=True, extra="ignore")
+
+    service_name: str = Field(
+        "svc",
+        pattern=r"^[a-z][a-z0-9-]*$",
+        description="The vendor's word in identifiers: `svc` stands for `svc-embed` and `svc:event:view`.",
+    )
+
+    body_bytes_max: int = Field(MIB, ge=1_024, description="Largest request body, before and after decompression.")
+    events_max: int = Field(1_000, ge=1, description="Most envelopes in one request.")
+    envelope_bytes_max: int = Field(65_536, ge=256, description="Largest envelope, as compact JSON.")
+    context_bytes_max: int = Field(8_192, ge=256, description="Largest context of a delivery, as compact JSON.")
+    depth_max: int = Field(32, ge=4, le=200, description="Deepest nesting of arrays and objects in a body.")
+    body_timeout_s: float = Field(15.0, gt=0, description="Longest wait for a whole request body.")
+    inflight_bytes_max: int = Field(
+        64 * MIB, ge=MIB, description="Most bytes of request bodies held at once; beyond it senders get 503."
+    )
+    rate_events_per_s: int = Field(
+        1_000_000, ge=1, description="Most envelopes per second and ingest key, bursts of two seconds allowed."
+    )
+    preflight_max_age_s: int = Field(7_200, ge=0, description="How long a browser may cache a CORS preflight.")
+
+    segment_seal_s: float = Field(1.0, gt=0, description="Age at which a journal segment is sealed and loaded.")
+    segment_bytes_max: int = Field(32 * MIB, ge=4_096, description="Size at which a journal segment is sealed.")
+    pending_bytes_max: int = Field(
+        32 * MIB, ge=MIB, description="Most bytes waiting for the journal's next write; beyond it senders get 503."
+    )
+    journal_bytes_max: int = Field(
+        4_096 * MIB, ge=MIB, description="Largest journal; when loading or snapshots fall this far behind, 503."
+    )
+    free_bytes_min: int = Field(8 * MIB, ge=0, description="Free disk space below which senders get 503.")
+    journal_timeout_s: float = Field(4.0, gt=0, description="Longest wait of `/readyz` for a write to be durable.")
+
+    dedup_days: int = Field(7, ge=1, description="How far back an id is remembered, so that a retry counts once.")
+    snapshot_interval_s: float = Field(10.0, gt=0, description="Least time between two snapshots for notebooks.")
+    store_memory_bytes: int = Field(256 * MIB, ge=64 * MIB, description="DuckDB's memory; beyond it, it spills.")
+    store_threads: int = Field(1, ge=1, description="DuckDB's threads.")
+
+    report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
+    read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")
+    keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
+    shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")
+
+    @property
+    def line_bytes_max(self) -> int:
+        """The longest journal line: a quarantined body in which every byte had to be escaped, and its context."""
+        return 6 * self.body_bytes_max + 2 * self.envelope_bytes_max
+
+    def rules(self) -> Rules:
+        """The part that validation holds a body against."""
+        return Rules(
+            service_name=self.service_name,
+            events_max=self.events_max,
+            envelope_bytes_max=self.envelope_bytes_max,
+            context_bytes_max=self.context_bytes_max,
+            depth_max=self.depth_max,
+        )
+
+
+def read_settings() -> Settings:
+    """The settings from the environment.
+
+    Raises:
+        Misconfigured: names each variable that has a wrong value, and what is allowed.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = [
+            f"EMBEDSINK_{str(first['loc'][0]).upper()}: {first['input']!r}: {first['msg']}. Change or unset it."
+            for first in error.errors(include_url=False)
+        ]
+        raise Misconfigured("\n".join(lines)) from None

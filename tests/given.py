@@ -1,0 +1,85 @@
+"""Short-hand events, brought into a store the way that real ones come: parsed, journaled, loaded.
+
+    {type: view, at: "10:00", viewer: u2, title: Sales}
+
+`at` is a time on a Monday, or a whole timestamp, in UTC; `received` and `sent` are the clocks of the
+delivery, the first being `at` where it is not told. `key` is who sent it. What `CONTEXT` and `ENVELOPE` name
+belongs there, and everything else is the payload, over what its type requires.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from embedsink.envelope import journal_lines, parse
+from embedsink.segment import trailer
+
+MONDAY = date(2026, 11, 2)
+CONTEXT = {"deployment": 1, "session": "s1", "viewer": "u1", "tenant": None, "page": None}
+ENVELOPE = {"id": None, "seq": None, "surface": "dashboard"}
+CLOCKS = {"at": "10:00", "received": None, "sent": None}
+REQUIRED: dict[str, dict[str, Any]] = {
+    "ready": {"embedTenant": None, "deploymentId": None, "mode": "signed"},
+    "view": {"path": "/"},
+    "navigate": {"path": "/"},
+    "dashboard-loaded": {},
+    "download": {"format": "csv", "target": "widget"},
+    "drilldown": {"member": "orders.count"},
+    "ai-query": {"query": "why", "status": "submitted"},
+    "error": {"message": "it failed"},
+}
+
+Given = Mapping[str, Any]
+
+
+def instant(text: object) -> datetime:
+    """`10:00` on that Monday; a date's midnight; a timestamp as it stands."""
+    try:
+        return datetime.combine(MONDAY, time.fromisoformat(str(text)))
+    except ValueError:
+        return datetime.fromisoformat(str(text))
+
+
+def segment(folder: Path, given: Iterable[Given], *, number: int = 1) -> Path:
+    """A sealed journal segment with one delivery for each event."""
+    lines = b"".join(_lines(event) for event in given)
+    path = folder / f"{number:012d}-00000000.ndjson"
+    path.write_bytes(lines + trailer(lines))
+    return path
+
+
+def _lines(event: Given) -> bytes:
+    at, received, sent = (event.get(clock, default) for clock, default in CLOCKS.items())
+    delivery = {
+        "sentAt": sent and _epoch_ms(sent),
+        "context": {name: event.get(name, default) for name, default in CONTEXT.items()},
+        "events": [_envelope(event, _epoch_ms(at))],
+    }
+    parsed = parse(json.dumps(delivery).encode(), _epoch_ms(received or at))
+    assert not parsed.rejected, f"{dict(event)}: {parsed.rejected[0].detail}"
+    return journal_lines(parsed, key_id=event.get("key", "k1"), new_id=uuid4)
+
+
+def _envelope(event: Given, timestamp: int) -> dict[str, Any]:
+    around = {name: event.get(name, default) for name, default in ENVELOPE.items()}
+    if around["id"] is not None:
+        around["id"] = str(UUID(int=around["id"]))
+    elsewhere = {"type", "key", *CONTEXT, *ENVELOPE, *CLOCKS}
+    told = {name: value for name, value in event.items() if name not in elsewhere}
+    payload = REQUIRED[event["type"]] | told
+    if event["type"] in ("ready", "view"):
+        payload["surface"] = around["surface"]
+    return around | {
+        "source": "svc-embed",
+        "direction": "event",
+        "type": f"svc:event:{event['type']}",
+        "timestamp": timestamp,
+        "payload": payload,
+    }
+
+
+def _epoch_ms(text: object) -> int:
+    return round(instant(text).replace(tzinfo=UTC).timestamp() * 1000)

@@ -1,0 +1,203 @@
+"""The pairing of AI queries against an oracle that walks each history as a person would."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import product
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.rows import replace_events, variables, views_over_nothing
+
+START = datetime(2026, 11, 2, 10)
+NOW = START + timedelta(minutes=30)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One ai-query event; `minute` counts from START."""
+
+    status: str
+    minute: int = 0
+    seq: int | None = None
+    deployment: int | None = 1
+    session: str | None = "s1"
+    chat_id: str | None = None
+    query: str = "why"
+    surface: str = "chat"
+    tenant: str | None = None
+    viewer: str | None = None
+    agent_id: str | None = None
+
+    @property
+    def occurred_at(self) -> datetime:
+        return START + timedelta(minutes=self.minute)
+
+
+class Row(NamedTuple):
+    """One row of the report `ai_query`."""
+
+    deployment: int | None
+    surface: str
+    session: str | None
+    viewer: str | None
+    chat_id: str | None
+    agent_id: str | None
+    query: str
+    submitted_at: datetime | None
+    finished_at: datetime | None
+    status: str
+    latency_ms: int | None
+    is_ambiguous: bool
+
+
+def expected_rows(history: list[Stage], scope: dict[str, object]) -> Counter[Row]:
+    """The oracle."""
+    queues: dict[object, list[Stage]] = defaultdict(list)
+    # Python's sort keeps the order of arrival among equals.
+    for stage in sorted(history, key=lambda s: (s.minute, s.seq is None, s.seq or 0)):
+        if _is_seen(stage, scope):
+            queues[stage.deployment, stage.session, stage.chat_id, stage.query].append(stage)
+    rows = [row for queue in queues.values() for row in _walk(queue)]
+    return Counter(row for row in rows if _is_in_period(row, scope))
+
+
+def _is_seen(stage: Stage, scope: dict[str, object]) -> bool:
+    deployments = scope.get("deployments")
+    return (
+        (deployments is None or stage.deployment in deployments)  # type: ignore[operator]
+        and scope.get("surface") in (None, stage.surface)
+        and scope.get("tenant") in (None, stage.tenant)
+    )
+
+
+def _is_in_period(row: Row, scope: dict[str, object]) -> bool:
+    began_at = row.submitted_at or row.finished_at
+    assert began_at
+    return scope.get("since", datetime.min) <= began_at < scope.get("until", datetime.max)  # type: ignore[operator]
+
+
+def _walk(queue: list[Stage]) -> Iterator[Row]:
+    open_now: list[Stage] = []
+    crowded: set[int] = set()
+    for stage in queue:
+        if stage.status == "submitted":
+            open_now.append(stage)
+            if len(open_now) > 1:
+                crowded |= {id(one) for one in open_now}
+        elif open_now:
+            asked = open_now.pop(0)
+            yield _row(asked, stage, id(asked) in crowded)
+        else:
+            yield _row(None, stage, False)
+    for asked in open_now:
+        yield _row(asked, None, id(asked) in crowded)
+
+
+def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool) -> Row:
+    first, last = asked or ended, ended or asked
+    assert first
+    assert last
+    status = ended.status if ended else "pending" if first.minute + 10 > 30 else "abandoned"
+    return Row(
+        deployment=first.deployment,
+        surface=first.surface,
+        session=first.session,
+        viewer=first.viewer if first.viewer is not None else last.viewer,
+        chat_id=first.chat_id,
+        agent_id=last.agent_id if last.agent_id is not None else first.agent_id,
+        query=first.query,
+        submitted_at=asked.occurred_at if asked else None,
+        finished_at=ended.occurred_at if ended else None,
+        status=status,
+        latency_ms=(ended.minute - asked.minute) * 60_000 if asked and ended else None,
+        is_ambiguous=is_crowded or first.session is None,
+    )
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with views_over_nothing() as connection:
+        yield connection
+
+
+def found_rows(
+    connection: duckdb.DuckDBPyConnection, history: Iterable[Stage], scope: dict[str, object]
+) -> Counter[Row]:
+    rows = [
+        {name: value for name, value in vars(stage).items() if name != "minute"}
+        | {"occurred_at": stage.occurred_at, "type": "ai-query", "arrival": arrival}
+        for arrival, stage in enumerate(history)
+    ]
+    # The other way round, so that the order in the table can't pass for the order of arrival.
+    replace_events(connection, reversed(rows))
+    with variables(connection, scope | {"now": NOW}):
+        return Counter(Row(*row) for row in connection.execute("select * from ai_query").fetchall())
+
+
+def test_every_history_of_up_to_seven_stages(connection: duckdb.DuckDBPyConnection) -> None:
+    lengths = range(1, 8)
+    queues = [queue for length in lengths for queue in product(("submitted", "completed"), repeat=length)]
+    history = [
+        Stage(status, minute, session=f"s{number}")
+        for number, queue in enumerate(queues)
+        for minute, status in enumerate(queue)
+    ]
+    assert found_rows(connection, history, {}) == expected_rows(history, {})
+
+
+# Most stages stand in one queue and at few instants: there, order and crowds matter.
+OTHER_QUEUES: list[dict[str, Any]] = [
+    {"deployment": 2},
+    {"deployment": None},
+    {"session": ""},
+    {"session": None},
+    {"chat_id": "c1"},
+    {"query": "Why"},
+]
+stages = st.builds(
+    lambda queue, **said: Stage(**said, **queue),
+    queue=st.sampled_from([{}] * 6 + OTHER_QUEUES),
+    status=st.sampled_from(["submitted", "submitted", "completed", "error"]),
+    minute=st.sampled_from([1, 2, 20, 21]),
+    seq=st.sampled_from([None, 0, 1]),
+    surface=st.sampled_from(["chat", "chat", "app"]),
+    tenant=st.sampled_from([None, "acme"]),
+    viewer=st.sampled_from([None, "u1", "u2"]),
+    agent_id=st.sampled_from([None, "a1", "a2"]),
+)
+histories = st.lists(stages, min_size=6, max_size=30)
+instants = st.sampled_from([1, 2, 20, 21]).map(lambda minute: START + timedelta(minutes=minute))
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "since": instants,
+        "until": instants,
+        "surface": st.sampled_from(["chat", "app"]),
+        "deployments": st.lists(st.sampled_from([1, 2]), max_size=2),
+        "tenant": st.just("acme"),
+    },
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(history=histories, scope=scopes)
+def test_any_history_pairs_as_the_oracle_does(
+    connection: duckdb.DuckDBPyConnection, history: list[Stage], scope: dict[str, object]
+) -> None:
+    assert found_rows(connection, history, scope) == expected_rows(history, scope)
+
+
+@settings(max_examples=25, deadline=None)
+@given(history=histories)
+def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection, history: list[Stage]) -> None:
+    rows = found_rows(connection, history, {})
+    submitted = sum(count for row, count in rows.items() if row.submitted_at)
+    finished = sum(count for row, count in rows.items() if row.finished_at)
+    assert submitted == sum(stage.status == "submitted" for stage in history)
+    assert finished == sum(stage.status != "submitted" for stage in history)

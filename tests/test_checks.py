@@ -1,0 +1,79 @@
+"""sql/checks: silent about a healthy store, and each finds the fault that it is named for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedsink.sqlfiles import read_sql
+from embedsink.store import Store
+from tests.given import segment
+
+CHECKS = read_sql("checks")
+FAULTS = {
+    "arrival_is_unique": "insert into loss (arrival) select min(arrival) from event",
+    "id_is_unique": "insert into event by name select event_id, arrival + 100 as arrival from event limit 1",
+    "ledger_adds_up": "delete from event where arrival = (select min(arrival) from event)",
+    "segment_is_loaded_once": (
+        "insert into loaded_segment (segment) select left(segment, 12) || '-1.ndjson' from loaded_segment"
+    ),
+    "time_is_possible": "update event set occurred_at = received_at + interval 61 seconds",
+    "type_is_known": "update event set surface = 'chat' where type = 'download'",
+}
+OTHER_FAULTS = [
+    ("ledger_adds_up", "update loaded_segment set received_count = received_count + 1"),
+    ("ledger_adds_up", "delete from loaded_segment"),
+    ("ledger_adds_up", "insert into quarantine (arrival) select min(arrival) from event"),
+    ("time_is_possible", "update event set occurred_at = null"),
+    ("time_is_possible", "update event set received_at = now()::timestamp + interval 1 day"),
+    ("type_is_known", "update event set type = 'scroll' where type = 'view'"),
+    ("type_is_known", "update event set surface = null where type = 'view'"),
+    ("type_is_known", "insert into action (type) values ('dance')"),
+]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    folder = tmp_path_factory.mktemp("store")
+    store = Store(folder / "store.duckdb")
+    store.open()
+    view = {"type": "view", "id": 1}
+    store.load(segment(folder, [view, {"type": "download"}, view]))
+    # The id again, with other content: quarantined.
+    store.load(segment(folder, [{"type": "error", "id": 1}, {"type": "ready"}], number=2))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(loaded: Store) -> Iterator[Store]:
+    """A healthy store; what a test does to it is rolled back."""
+    loaded._loading().execute("begin")
+    yield loaded
+    loaded._loading().execute("rollback")
+
+
+def found(store: Store, check: str) -> int:
+    return len(store._loading().execute(CHECKS[check]).fetchall())
+
+
+def test_a_healthy_store_has_no_offending_rows(store: Store) -> None:
+    assert {check: found(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
+
+
+def test_an_empty_store_has_no_offending_rows(tmp_path: Path) -> None:
+    store = Store(tmp_path / "empty.duckdb")
+    store.open()
+    assert {check: found(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
+    store.close()
+
+
+@pytest.mark.parametrize(("check", "fault"), [*FAULTS.items(), *OTHER_FAULTS])
+def test_a_planted_fault_is_found(store: Store, check: str, fault: str) -> None:
+    store._loading().execute(fault)
+    assert found(store, check) > 0
+
+
+def test_every_check_has_a_fault_that_it_finds_and_says_what_to_do() -> None:
+    assert FAULTS.keys() == CHECKS.keys()
+    assert [name for name, sql in CHECKS.items() if "-- What to do: " not in sql] == []

@@ -1,0 +1,118 @@
+"""Scope is airtight: a reader sees the deployments asked for and no others, whatever `ready` events say."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.rows import replace_events, variables, views_over_nothing
+
+START = datetime(2026, 11, 2, 10)
+Event = dict[str, Any]
+
+
+def resolved(events: list[Event]) -> list[Event]:
+    """The oracle: an event's own word first, then what all `ready` events of its key and session agree on."""
+    names = ("deployment", "tenant")
+    return [event | {name: _resolve(event, name, events) for name in names} for event in events]
+
+
+def _resolve(event: Event, name: str, events: list[Event]) -> object:
+    if event[name] is not None or event["session"] is None:
+        return event[name]
+    said = {
+        ready[name]
+        for ready in events
+        if ready["type"] == "ready"
+        and (ready["key_id"], ready["session"]) == (event["key_id"], event["session"])
+        and ready[name] is not None
+    }
+    return said.pop() if len(said) == 1 else None
+
+
+def _is_seen(event: Event, scope: dict[str, Any]) -> bool:
+    return (
+        ("deployments" not in scope or event["deployment"] in scope["deployments"])
+        and scope.get("surface", event["surface"]) == event["surface"]
+        and scope.get("tenant", event["tenant"]) == event["tenant"]
+        and scope.get("since", datetime.min) <= event["occurred_at"] < scope.get("until", datetime.max)
+    )
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with views_over_nothing() as connection:
+        yield connection
+
+
+def seen(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:
+    replace_events(connection, events)
+    with variables(connection, scope):
+        return connection.sql("select arrival, deployment, tenant from event_in_scope order by arrival").fetchall()
+
+
+instants = st.integers(0, 3).map(lambda minute: START + timedelta(minutes=minute))
+senders = st.sampled_from([("k1", "s1")] * 4 + [("k1", "s2"), ("k2", "s1"), ("k1", None)])
+
+
+def events(kind: str, deployments: list[int | None], tenants: list[str | None]) -> st.SearchStrategy[Event]:
+    return st.builds(
+        lambda sender, **said: {"type": kind, "key_id": sender[0], "session": sender[1], **said},
+        sender=senders,
+        deployment=st.sampled_from(deployments),
+        tenant=st.sampled_from(tenants),
+        surface=st.sampled_from(["app", "chat"]),
+        occurred_at=instants,
+    )
+
+
+# Most events say little for themselves, so that much is left to what `ready` says.
+readies = events("ready", [1, 2, None], ["a", "b", None])
+views = events("view", [None, None, None, 1], [None, None, None, "a"])
+histories = st.lists(readies | views, min_size=3, max_size=12).map(
+    lambda rows: [row | {"arrival": arrival} for arrival, row in enumerate(rows)]
+)
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "deployments": st.lists(st.sampled_from([1, 2, 3]), max_size=2),
+        "tenant": st.sampled_from(["a", "b"]),
+        "surface": st.sampled_from(["app", "chat"]),
+        "since": instants,
+        "until": instants,
+    },
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(history=histories, scope=scopes)
+def test_any_scope_shows_what_the_oracle_sees(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
+) -> None:
+    expected = [event for event in resolved(history) if _is_seen(event, scope)]
+    assert seen(connection, history, scope) == [(e["arrival"], e["deployment"], e["tenant"]) for e in expected]
+
+
+@pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
+def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
+    connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
+) -> None:
+    homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "arrival": 1}
+    assert seen(connection, [homeless], {}) == [(1, None, None)]
+    assert seen(connection, [homeless], {"deployments": deployments}) == []
+
+
+def test_nothing_is_joined_while_no_event_lacks_what_ready_could_say(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    ready = {"type": "ready", "key_id": "k1", "session": "s1", "deployment": 1, "tenant": None}
+    replace_events(connection, [ready, ready | {"type": "view"}])
+    assert connection.execute("from session_context").fetchall() == []
+    replace_events(connection, [ready, ready | {"type": "view", "deployment": None}])
+    assert connection.execute("from session_context").fetchall() == [("k1", "s1", 1, None)]
+    replace_events(connection, [ready | {"tenant": "acme"}, ready | {"type": "view"}])
+    assert connection.execute("from session_context").fetchall() == [("k1", "s1", 1, "acme")]

@@ -1,0 +1,49 @@
+"""What `parse` accepts or rejects, the store can load: one line that it can't read holds up a segment."""
+
+from pathlib import Path
+from uuid import uuid4
+
+from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines, parse
+from embedsink.errors import Refused
+from embedsink.segment import trailer
+from embedsink.store import Ledger, Store
+from tests.envelope.cases import Case, read_cases
+from tests.envelope.sending import RECEIVED_AT
+
+
+def fate(case: Case) -> Parsed | Refused:
+    try:
+        return parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
+    except Refused as refusal:
+        return refusal
+
+
+def line_or_lines(case: Case, found: Parsed | Refused) -> bytes:
+    if isinstance(found, Parsed):
+        return journal_lines(found, key_id="k_1", new_id=uuid4)
+    rejection = Rejection(None, found.reason, str(found), case.body)
+    return body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
+
+
+def load(folder: Path, lines: bytes) -> Ledger:
+    segment = folder / f"{1:012d}-00000000.ndjson"
+    segment.write_bytes(lines + trailer(lines))
+    store = Store(folder / "store.duckdb")
+    store.open()
+    try:
+        return store.load(segment)
+    finally:
+        store.close()
+
+
+def test_every_case_loads_and_the_ledger_adds_up(tmp_path: Path) -> None:
+    fates = [(case, fate(case)) for case in read_cases("valid") + read_cases("invalid")]
+
+    ledger = load(tmp_path, b"".join(line_or_lines(case, found) for case, found in fates))
+
+    parsed = [found for _, found in fates if isinstance(found, Parsed)]
+    rejected = sum(len(one.rejected) for one in parsed) + len(fates) - len(parsed)
+    assert ledger.received_count == sum(len(one.accepted) for one in parsed) + rejected
+    assert ledger.received_count == ledger.accepted_count + ledger.duplicate_count + ledger.quarantined_count
+    # Some cases share an id and differ otherwise.
+    assert ledger.quarantined_count >= rejected

@@ -1,0 +1,525 @@
+"""The loader: every segment once, whatever breaks, and a snapshot that anybody can open at any time."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from embedsink import copying, snapshot
+from embedsink.errors import Misconfigured
+from embedsink.folder import DataFolder, FolderLock
+from embedsink.loader import Loader
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+from embedsink.sqlfiles import read_sql
+from embedsink.store import Store, StoreBroken, StoreRefused
+from tests.crashing import Crashing, Server, senders
+from tests.envelope.sending import view
+from tests.given import segment
+from tests.servers import fetch, wait_until
+
+VIEW = {"type": "view"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    folder = DataFolder(tmp_path / "data")
+    folder.make()
+    return folder
+
+
+@contextlib.contextmanager
+def opened(folder: DataFolder) -> Iterator[Loader]:
+    """A loader on an open store, its thread not started."""
+    loader = Loader(folder, Store(folder.store))
+    loader.open_store()
+    try:
+        yield loader
+    finally:
+        loader.close()
+
+
+def add_segment(folder: DataFolder, number: int, count: int = 3) -> Path:
+    """A sealed segment with some events, each with an id of its own."""
+    return segment(folder.journal, [VIEW | {"id": number * 1_000 + place} for place in range(count)], number=number)
+
+
+def events_in(path: Path) -> list[int]:
+    """The ids of the events in a database, which must be healthy."""
+    with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
+        assert {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()} == set()
+        return sorted(row[0].int for row in database.execute("select event_id from event").fetchall())
+
+
+def expected(*numbers: int, count: int = 3) -> list[int]:
+    return [number * 1_000 + place for number in numbers for place in range(count)]
+
+
+def wal_of(folder: DataFolder) -> Path:
+    return folder.store.with_name("store.duckdb.wal")
+
+
+def damaged(content: bytes, how: str) -> bytes:
+    """What is left of a file."""
+    return {
+        "truncated": content[: min(5_000, len(content) // 2)],
+        "empty": b"",
+        "header": content[:9] + bytes([content[9] ^ 1]) + content[10:],
+        "zeros": bytes(len(content)),
+        "noise": content[: len(content) // 3] + os.urandom(len(content) - len(content) // 3),
+    }[how]
+
+
+DAMAGES = ("truncated", "empty", "header", "zeros", "noise")
+
+
+def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFolder) -> None:
+    add_segment(folder, 1)
+    for _ in range(3):
+        with opened(folder) as loader:
+            loader.load_all()
+            loader.load_all()
+    assert events_in(folder.store) == expected(1)
+
+
+def test_a_segment_committed_just_before_a_crash_is_not_loaded_again(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_segment(folder, 1)
+
+    def crash(store: Store, segment: Path) -> None:
+        raise StoreRefused("the answer to the commit was lost")
+
+    with opened(folder) as loader, monkeypatch.context() as patch:
+        patch.setattr(Store, "_ledger_of", crash)
+        for _ in range(3):
+            loader._work(is_last=False)
+    with opened(folder) as loader:
+        loader.load_all()
+    assert events_in(folder.store) == expected(1)
+
+
+def test_a_segment_that_was_not_committed_is_loaded_at_the_next_try(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_segment(folder, 1)
+    with opened(folder) as loader:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "load", refusing("there is no room"))
+            loader._work(is_last=False)
+            assert "there is no room" in str(loader.status.trouble)
+        loader._work(is_last=False)
+        assert loader.status.trouble is None
+    assert events_in(folder.store) == expected(1)
+
+
+def refusing(why: str) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise StoreRefused(why)
+
+    return refuse
+
+
+def test_segments_are_deleted_only_when_a_snapshot_covers_them_and_never_the_newest(folder: DataFolder) -> None:
+    paths = [add_segment(folder, number) for number in (1, 2, 3)]
+    with opened(folder) as loader:
+        loader.load_all()
+        assert [path.exists() for path in paths] == [True, True, True]
+
+        paths.append(add_segment(folder, 4))
+        paths.append(add_segment(folder, 5))
+        loader.publish()
+
+        assert [path.exists() for path in paths] == [False, False, False, True, True]
+        assert events_in(folder.snapshot) == expected(1, 2, 3)
+
+
+def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [add_segment(folder, number) for number in (1, 2)]
+
+    def fail(target: Path, source: Path) -> None:
+        raise OSError("no space left")
+
+    with opened(folder) as loader, monkeypatch.context() as patch:
+        patch.setattr(snapshot, "replace_by_copy", fail)
+        loader._work(is_last=True)
+        assert "no space left" in str(loader.status.trouble)
+        assert all(path.exists() for path in paths)
+
+
+def test_a_snapshot_holds_everything_while_a_reader_holds_a_transaction(folder: DataFolder) -> None:
+    with opened(folder) as loader:
+        add_segment(folder, 1, count=3_000)
+        loader.load_all()
+        reader = loader._store.reader({"deployments": None})
+        rows = reader.rows("event")
+        next(rows)
+        add_segment(folder, 20)
+        loader.load_all()
+        loader.publish()
+        reader.close()
+    assert events_in(folder.snapshot) == expected(1, count=3_000) + expected(20)
+
+
+@pytest.mark.parametrize("how", [*DAMAGES, "missing", *[f"wal {how}" for how in DAMAGES]])
+def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFolder, how: str) -> None:
+    with opened(folder) as loader:
+        for number in (1, 2):
+            add_segment(folder, number)
+        loader.load_all()
+        loader.publish()
+        add_segment(folder, 3)
+        loader.load_all()
+        store, wal = folder.store.read_bytes(), wal_of(folder).read_bytes()
+    add_segment(folder, 4)
+    if how == "missing":
+        folder.store.unlink()
+    elif how.startswith("wal"):
+        # As if the server had been killed, and what it had just loaded stood in the WAL alone.
+        folder.store.write_bytes(store)
+        wal_of(folder).write_bytes(damaged(wal, how.removeprefix("wal ")))
+    else:
+        folder.store.write_bytes(damaged(folder.store.read_bytes(), how))
+
+    with opened(folder) as loader:
+        loader.load_all()
+        assert loader.status.damaged == []
+
+    assert events_in(folder.store) == expected(1, 2, 3, 4)
+    # DuckDB reads a damaged WAL as far as it is good; the journal brings the rest.
+    assert len(list(folder.aside.iterdir())) in ([0, 2] if how.startswith("wal") else [how != "missing"])
+
+
+@pytest.mark.parametrize("how", [*DAMAGES, "missing"])
+def test_a_lost_or_damaged_snapshot_is_made_again(folder: DataFolder, how: str) -> None:
+    add_segment(folder, 1)
+    with opened(folder) as loader:
+        loader._work(is_last=True)
+    if how == "missing":
+        folder.snapshot.unlink()
+    else:
+        folder.snapshot.write_bytes(damaged(folder.snapshot.read_bytes(), how))
+
+    with opened(folder) as loader:
+        loader._work(is_last=False)
+
+    assert events_in(folder.snapshot) == expected(1)
+
+
+def test_with_store_and_snapshot_both_damaged_the_journal_is_loaded_and_it_is_said(folder: DataFolder) -> None:
+    for number in (1, 2):
+        add_segment(folder, number)
+    with opened(folder) as loader:
+        loader._work(is_last=True)
+    for path in (folder.store, folder.snapshot):
+        path.write_bytes(b"\0" * 20_000)
+
+    for _ in range(2):
+        with opened(folder) as loader:
+            loader._work(is_last=True)
+
+    assert events_in(folder.snapshot) == expected(2)
+    assert sorted(path.name for path in folder.aside.iterdir()) == [
+        "analytics.duckdb",
+        "store.duckdb",
+        "store.duckdb.1",
+    ]
+
+
+def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, tmp_path: Path) -> None:
+    with opened(folder) as loader:
+        add_segment(folder, 1)
+        loader._work(is_last=True)
+        backup = shutil.copy(folder.snapshot, tmp_path / "backup.duckdb")
+        for number in (2, 3):
+            add_segment(folder, number)
+        loader.load_all()
+    folder.store.unlink()
+    shutil.copy(backup, folder.snapshot)
+
+    with opened(folder) as loader:
+        loader.load_all()
+
+    assert events_in(folder.store) == expected(1, 2, 3)
+
+
+def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolder) -> None:
+    paths = [add_segment(folder, number) for number in (1, 2, 3)]
+    content = bytearray(paths[1].read_bytes())
+    content[100] ^= 1
+    paths[1].write_bytes(content)
+
+    with opened(folder) as loader:
+        loader.load_all()
+        assert loader.status.damaged == [
+            f"journal {paths[1].name}: its checksum does not hold after offset 0. "
+            "It is kept in aside/; everything else is loaded."
+        ]
+    assert events_in(folder.store) == expected(1, 3)
+    assert (folder.aside / paths[1].name).read_bytes() == content
+
+    with opened(folder) as loader:
+        assert len(loader.status.damaged) == 1, "a person has not looked at it yet"
+
+
+def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(folder) as loader:
+        add_segment(folder, 1)
+        loader.load_all()
+        reader = loader._store.reader({"deployments": None})
+        add_segment(folder, 2)
+        with monkeypatch.context() as patch:
+
+            def break_down(store: Store, segment: Path) -> None:
+                raise StoreBroken("FATAL Error: database has been invalidated")
+
+            patch.setattr(Store, "load", break_down)
+            loader._work(is_last=False)
+        assert not loader._store.is_open
+        assert loader.status.reopened_count == 1
+        reader.close()
+        loader._work(is_last=False)
+        assert loader.status.trouble is None
+    assert events_in(folder.store) == expected(1, 2)
+    assert list(folder.aside.iterdir()) == []
+
+
+def test_a_bug_in_loading_is_told_and_tried_again(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(folder) as loader:
+        add_segment(folder, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "load", lambda store, segment: 1 // 0)
+            loader._work(is_last=False)
+        assert "ZeroDivisionError" in str(loader.status.trouble)
+        loader._work(is_last=False)
+    assert events_in(folder.store) == expected(1)
+
+
+def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFolder) -> None:
+    add_segment(folder, 1)
+    with opened(folder) as loader:
+        loader.load_all()
+    looking = "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", looking, str(folder.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as notebook:
+        assert notebook.stdout
+        notebook.stdout.readline()
+        loader = Loader(folder, Store(folder.store))
+        with pytest.raises(StoreRefused, match=f"PID {notebook.pid}"):
+            loader.open_store()
+        notebook.communicate(b"\n")
+    assert list(folder.aside.iterdir()) == []
+    assert events_in(folder.store) == expected(1)
+
+
+def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode != 0:
+        if "CI" in os.environ:
+            pytest.fail("CI has to be able to mount a tmpfs")
+        pytest.skip("only root may mount a tmpfs")
+    try:
+        folder = DataFolder(disk / "data")
+        folder.make()
+        add_segment(folder, 1)
+        with opened(folder) as loader:
+            loader._work(is_last=True)
+        add_segment(folder, 2)
+        filling = disk / "filling"
+        with contextlib.suppress(OSError), filling.open("wb") as file:
+            file.write(bytes(16 * 1_048_576))
+
+        loader = Loader(folder, Store(folder.store))
+        loader._work(is_last=True)
+        assert "No space left" in str(loader.status.trouble)
+        filling.unlink()
+        loader._work(is_last=True)
+        assert loader.status.trouble is None
+        loader.close()
+
+        assert list(folder.aside.iterdir()) == []
+        assert events_in(folder.snapshot) == expected(1, 2)
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_second_program_on_the_same_folder_is_refused_with_the_first_ones_number(folder: DataFolder) -> None:
+    with FolderLock(folder), pytest.raises(Misconfigured, match=f"open in process {os.getpid()}. Stop that server"):
+        FolderLock(folder).__enter__()
+    with FolderLock(folder):
+        pass
+
+
+def test_what_a_killed_server_left_of_a_copy_is_replaced(folder: DataFolder) -> None:
+    source, new = folder.path / "source", folder.path / "target.new"
+    source.write_bytes(b"new")
+    new.write_bytes(b"half a copy")
+    with new.open("r+b") as orphan:
+        snapshot.replace_by_copy(folder.path / "target", source)
+        orphan.write(b"a child of the killed server writes on")
+    assert (folder.path / "target").read_bytes() == b"new"
+    assert not new.exists()
+
+
+def test_a_copy_is_never_written_into_a_file_that_another_has_open(tmp_path: Path) -> None:
+    for name in ("source", "target"):
+        (tmp_path / name).write_bytes(name.encode())
+    with pytest.raises(FileExistsError):
+        copying.copy_durably(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == b"target"
+
+
+def test_numbers_go_on_after_the_journal_was_emptied(folder: DataFolder) -> None:
+    settings = Settings(segment_seal_s=0.02)
+
+    async def write_one() -> None:
+        async with Sink(folder, settings) as sink:
+            await sink.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
+
+    for _ in range(3):
+        asyncio.run(write_one())
+        for path in folder.journal.iterdir():
+            path.unlink()
+    with contextlib.closing(duckdb.connect(str(folder.store), read_only=True)) as store:
+        numbers = store.execute("select segment[:12]::int from loaded_segment order by 1").fetchall()
+        assert numbers == [(1,), (2,), (3,)]
+
+
+def test_a_server_starts_without_its_store_and_takes_in_events(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "open", refusing("no room"))
+            async with Sink(folder, Settings(segment_seal_s=0.02)) as sink:
+                await sink.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
+                assert "no room" in str(sink.loader.status.trouble)
+        async with Sink(folder, Settings()):
+            pass
+
+    asyncio.run(test())
+    with contextlib.closing(duckdb.connect(str(folder.snapshot), read_only=True)) as database:
+        assert database.execute("select count(*) from loss").fetchall() == [(1,)]
+
+
+READING = """
+import sys, time, duckdb
+counts, end = [], time.monotonic() + 30
+while len(set(counts)) < 3 and time.monotonic() < end:
+    with duckdb.connect(sys.argv[1], read_only=True) as snapshot:
+        time.sleep(0.02)
+        counts.append(snapshot.execute("select count(*) from event_in_scope").fetchone()[0])
+print(*counts)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: Path) -> None:
+    crashing = Crashing(tmp_path / "data")
+    server = Server(crashing.data)
+    try:
+        server.wait_until_ready()
+        wait_until((crashing.data / "analytics.duckdb").exists, what="there is a snapshot")
+        with senders(server.port, crashing.token, crashing.notes, count=1):
+            notebook = subprocess.run(
+                [sys.executable, "-c", READING, str(crashing.data / "analytics.duckdb")],
+                capture_output=True,
+                text=True,
+            )
+        assert notebook.returncode == 0, notebook.stderr
+        counts = [int(line) for line in notebook.stdout.split()]
+        assert len(counts) > 10
+        assert counts == sorted(counts)
+        assert len(set(counts)) == 3
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path / "data")
+    folder.make()
+    path = add_segment(folder, 1)
+    path.write_bytes(path.read_bytes().replace(b"svc:event:view", b"svc:event:vie!", 1))
+    add_segment(folder, 2)
+    server = Server(folder.path)
+    try:
+        server.wait_until_ready()
+        ready = fetch(f"http://127.0.0.1:{server.port}/readyz")
+        assert ready.status == 503
+        assert path.name in json.dumps(ready.json())
+        assert server.stop() == 0
+    finally:
+        server.kill()
+    assert events_in(folder.snapshot) == expected(2)
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_second_server_on_the_same_folder_ends_and_the_first_goes_on(tmp_path: Path) -> None:
+    first = Server(tmp_path / "data")
+    try:
+        first.wait_until_ready()
+        second = Server(tmp_path / "data")
+        assert second.process.wait(20) == 1
+        assert f"is open in process {first.process.pid}. Stop that server" in second.log.read_text()
+        assert first.stop() == 0
+    finally:
+        first.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_an_event_is_visible_within_two_seconds_of_its_202(tmp_path: Path) -> None:
+    """p95 over 30 probes, with the settings that are shipped: from its 202 until it is loaded, where reports look."""
+    crashing = Crashing(tmp_path / "data")
+    server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="1.0", EMBEDSINK_SNAPSHOT_INTERVAL_S="10")
+    answered_at: list[float] = []
+    visible_at: list[float] = []
+    try:
+        server.wait_until_ready()
+        sending = threading.Thread(target=send_thirty, args=(server.port, crashing.token, answered_at))
+        sending.start()
+        while len(visible_at) < 30:
+            loaded = loaded_count(server.port)
+            visible_at += [time.monotonic()] * (loaded - len(visible_at))
+            time.sleep(0.02)
+        sending.join()
+    finally:
+        server.kill()
+    seconds = sorted(visible - answered for visible, answered in zip(visible_at, answered_at, strict=True))
+    assert seconds[int(len(seconds) * 0.95)] <= 2.0, seconds
+
+
+def send_thirty(port: int, token: str, answered_at: list[float]) -> None:
+    for _ in range(30):
+        body = json.dumps(view()).encode()
+        headers = {"Content-Type": "application/json"}
+        answer = fetch(f"http://127.0.0.1:{port}/api/v1/events", key=token, headers=headers, body=body)
+        assert answer.status == 202
+        answered_at.append(time.monotonic())
+        time.sleep(0.13)
+
+
+def loaded_count(port: int) -> int:
+    metrics = fetch(f"http://127.0.0.1:{port}/metrics").body.decode()
+    return int(float(re.findall(r'embedsink_loaded_envelopes_total{fate="accepted"} (\S+)', metrics)[0]))

@@ -1,0 +1,266 @@
+"""The store: a segment's rows are in it once, each envelope meets one fate, and nothing that was accepted jams it."""
+
+import base64
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import pytest
+
+from embedsink import store as store_module
+from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
+from embedsink.envelope.lines import replayed_line
+from embedsink.errors import Misconfigured
+from embedsink.reasons import Reason
+from embedsink.segment import trailer
+from embedsink.sqlfiles import read_sql
+from embedsink.store import Ledger, SegmentUnreadable, Store, StoreBroken
+from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
+
+DAY_MS = 86_400_000
+OTHER_ID = ID[:-1] + "f"
+
+
+class Loading:
+    """A store and the segments that are loaded into it, one for each call."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = Store(folder / "store.duckdb")
+        self.store.open()
+        self.count = 0
+
+    def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
+        """Load what these bodies are once they were parsed."""
+        parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
+        return self.lines(*[journal_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
+
+    def lines(self, *lines: bytes) -> Ledger:
+        """Load these journal lines."""
+        self.count += 1
+        segment = self.folder / f"{self.count:012d}-00000000.ndjson"
+        segment.write_bytes(b"".join(line + trailer(line) for line in lines))
+        return self.store.load(segment)
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of the store."""
+        return self.store._loading().execute(sql).fetchall()
+
+    def offending(self) -> dict[str, int]:
+        """The checks that found something."""
+        found = {name: len(self.ask(sql)) for name, sql in read_sql("checks").items()}
+        return {name: count for name, count in found.items() if count}
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Iterator[Loading]:
+    loading = Loading(tmp_path)
+    yield loading
+    assert loading.offending() == {}
+    loading.store.close()
+
+
+def ledger(received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0) -> Ledger:
+    return Ledger(received, accepted, duplicate, quarantined)
+
+
+def test_an_id_twice_in_a_delivery_counts_once(loading: Loading) -> None:
+    assert loading.bodies([view(id=ID), view(id=ID)]) == ledger(2, accepted=1, duplicate=1)
+
+
+def test_an_id_again_in_a_later_segment_counts_once(loading: Loading) -> None:
+    loading.bodies(view(id=ID))
+    assert loading.bodies(view(id=ID.upper())) == ledger(1, duplicate=1)
+    assert loading.ask("select count(*) from event") == [(1,)]
+
+
+def test_a_retry_with_another_context_and_clock_is_a_duplicate(loading: Loading) -> None:
+    loading.bodies({"events": [view(id=ID)]})
+    retry = {"sentAt": RECEIVED_AT, "context": {"session": "s1"}, "events": [view(id=ID)]}
+    assert loading.bodies(retry) == ledger(1, duplicate=1)
+
+
+def test_an_id_is_remembered_for_seven_days(loading: Loading) -> None:
+    loading.bodies(view(id=ID), view(id=OTHER_ID))
+    assert loading.bodies(view(id=ID), received_at=RECEIVED_AT + 7 * DAY_MS) == ledger(1, duplicate=1)
+
+
+def test_an_id_beyond_the_seven_days_is_new(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    loading.bodies(view(id=ID))
+    late = RECEIVED_AT + 7 * DAY_MS + 1
+    assert loading.bodies(view(id=ID), received_at=late) == ledger(1, accepted=1)
+    # Said by a check, since this is the one way in which an id can count twice.
+    assert loading.offending() == {"id_is_unique": 1}
+    loading.store.close()
+
+
+@pytest.mark.parametrize("first_in_same_segment", [True, False])
+def test_an_id_with_other_content_is_quarantined_and_the_first_wins(
+    loading: Loading, first_in_same_segment: bool
+) -> None:
+    first, second = view({"path": "/first"}, id=ID), view({"path": "/second", "novel": 1}, id=ID)
+    if first_in_same_segment:
+        assert loading.bodies(first, second) == ledger(2, accepted=1, quarantined=1)
+    else:
+        assert loading.bodies(first) == ledger(1, accepted=1)
+        assert loading.bodies(second) == ledger(1, quarantined=1)
+
+    assert loading.ask("select path from event") == [("/first",)]
+    [(reason, detail, raw)] = loading.ask("select reason, detail, raw from quarantine")
+    assert (reason, ID in detail) == ("id_conflict", True)
+    assert json.loads(raw)["payload"]["path"] == "/second"
+
+
+def test_an_action_and_an_event_may_have_the_same_id(loading: Loading) -> None:
+    action = event_or_action("action:refresh", id=ID)
+    assert loading.bodies([view(id=ID), action]) == ledger(2, accepted=2)
+
+
+def test_rejections_losses_and_replays_are_rows(loading: Loading) -> None:
+    delivery = {"context": {"session": "s1"}, "events": [view(), view(id=7), 5], "lost": {"queue_overflow": 3}}
+    assert loading.bodies(delivery) == ledger(3, accepted=1, quarantined=2)
+    assert loading.ask("select reason, lost_count, session from loss") == [("queue_overflow", 3, "s1")]
+    rejected = loading.ask('select "index", reason, raw, session, replayed_at from quarantine order by "index"')
+    assert [row[:2] for row in rejected] == [(1, "bad_field"), (2, "not_an_object")]
+    assert rejected[1][2:] == ("5", "s1", None)
+
+    [(quarantine_id,)] = loading.ask('select quarantine_id from quarantine where "index" = 2')
+    assert loading.lines(replayed_line(str(quarantine_id), received_at=RECEIVED_AT)) == ledger(0)
+    assert loading.ask('select "index" from quarantine where replayed_at is not null') == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("sent_after_ms", "moved_by_ms"), [(0, 0), (-60_000, 0), (-60_001, 60_001), (3_600_000, -3_600_000)]
+)
+def test_a_wrong_clock_is_corrected_and_transit_is_not(loading: Loading, sent_after_ms: int, moved_by_ms: int) -> None:
+    at = RECEIVED_AT - 500_000
+    loading.bodies({"sentAt": RECEIVED_AT + sent_after_ms, "events": [view(timestamp=at)]})
+    [(occurred_at, client_at)] = loading.ask("select epoch_ms(occurred_at), epoch_ms(client_at) from event")
+    assert (occurred_at, client_at) == (at + moved_by_ms, at)
+
+
+def test_nothing_happens_later_than_a_minute_after_it_was_received(loading: Loading) -> None:
+    loading.bodies(view(timestamp=RECEIVED_AT + DAY_MS))
+    assert loading.ask("select epoch_ms(occurred_at) from event") == [(RECEIVED_AT + 60_000,)]
+
+
+def test_every_action_is_kept_with_its_payload(loading: Loading) -> None:
+    theme = {"font": "Inter", "colors": {"a": "#fff"}}
+    loading.bodies(
+        event_or_action("action:set-theme", {"embedTheme": theme}),
+        event_or_action("action:set-color-scheme"),
+        event_or_action("action:set-locale"),
+        event_or_action("action:set-filter"),
+        event_or_action("action:navigate"),
+        event_or_action("action:refresh"),
+    )
+    rows = loading.ask("select type, theme, scheme, locale, filter_url_parameter, path from action order by arrival")
+    assert json.loads(rows[0][1]) == theme
+    assert [(row[0], row[2:]) for row in rows] == [
+        ("set-theme", (None, None, None, None)),
+        ("set-color-scheme", ("dark", None, None, None)),
+        ("set-locale", (None, "de", None, None)),
+        ("set-filter", (None, None, "f_orders.region=[1]", None)),
+        ("navigate", (None, None, None, "/dashboards/costs")),
+        ("refresh", (None, None, None, None)),
+    ]
+
+
+def nested(depth: int) -> object:
+    return {"a": nested(depth - 1)} if depth else 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"path": "/\u2028😀\\\"\n\r\t\x01'; drop table event; --", "title": "\u202eabc\ufeff"},
+        {"x": 10**30, "y": 1e308, "z": -(10**40), "w": 1e-320},
+        {"d": nested(27)},
+        {"Path": "/other", "PATH": "/third", "SURFACE": 1, "kind": "lost", "id": 1},
+        {"": 1, "a.b": 2, '"': 3, "$": 4},
+        {"path": "x" * 60_000},
+    ],
+    ids=["text", "numbers", "depth", "case", "names", "length"],
+)
+def test_valid_content_never_jams_the_store(loading: Loading, payload: dict[str, Any]) -> None:
+    assert loading.bodies(view(payload)) == ledger(1, accepted=1)
+    [(path, extra)] = loading.ask("select path, extra from event")
+    assert path == payload.get("path", "/dashboards/sales")
+    kept = json.loads(extra) if extra else {}
+    assert kept.keys() == payload.keys() - {"path", "title"}
+
+
+@pytest.mark.parametrize("at", [-62_135_596_800_000, -1, 0, 253_402_300_799_999])
+def test_the_first_and_the_last_instant_never_jam_the_store(loading: Loading, at: int) -> None:
+    for sent_at in (None, -62_135_596_800_000, 253_402_300_799_999):
+        assert loading.bodies({"sentAt": sent_at, "events": [view(timestamp=at)]}) == ledger(1, accepted=1)
+
+
+@pytest.mark.parametrize("byte", [b"\x01", b'"', b"\xff"])
+def test_a_body_of_the_largest_size_with_every_byte_escaped_is_kept(loading: Loading, byte: bytes) -> None:
+    body = byte * 1_048_576
+    rejection = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body)
+    line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
+    assert loading.lines(line) == ledger(1, quarantined=1)
+    [(raw, encoding)] = loading.ask("select raw, raw_encoding from quarantine")
+    assert (base64.b64decode(raw) if encoding else raw.encode()) == body
+
+
+def test_what_can_not_be_read_changes_nothing(loading: Loading) -> None:
+    good = journal_lines(parse(json.dumps(view()).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    with pytest.raises(SegmentUnreadable):
+        loading.lines(good, b'{"kind":"event","received_at":"never"}\n')
+    assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
+
+
+def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ending_early(folder: str, pattern: str = "*.sql") -> dict[str, str]:
+        found = read_sql(folder, pattern)
+        return found | {name: sql + "; select error('ends here')" for name, sql in found.items() if name[0] == "9"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "read_sql", ending_early)
+        with pytest.raises(SegmentUnreadable, match="ends here"):
+            loading.bodies(view(id=ID))
+    assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
+
+
+def test_a_store_with_a_newer_schema_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    with contextlib.closing(duckdb.connect(str(path))) as newer:
+        newer.execute("create table migration (name varchar, applied_at timestamp)")
+        newer.execute("insert into migration values ('9999_later', now()::timestamp)")
+    before = path.read_bytes()
+
+    with pytest.raises(Misconfigured, match="9999_later, which is newer than this embedsink"):
+        Store(path).open()
+
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.duckdb"
+    store = Store(path)
+    store.open()
+    store.close()
+    with contextlib.closing(duckdb.connect(str(path))) as connection:
+        tables = connection.execute("select table_name from duckdb_tables() order by all").fetchall()
+
+    def with_a_faulty_one(folder: str, pattern: str = "*.sql") -> dict[str, str]:
+        faulty = {"0009_faulty": "create table half (n int); select error('killed here')"}
+        return read_sql(folder, pattern) | (faulty if folder == "schema" else {})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "read_sql", with_a_faulty_one)
+        with pytest.raises(StoreBroken):
+            Store(path).open()
+
+    with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
+        assert connection.execute("select table_name from duckdb_tables() order by all").fetchall() == tables
+        assert ("0009_faulty",) not in connection.execute("select name from migration").fetchall()

@@ -1,0 +1,149 @@
+"""sql/views against tests/reports/*.yaml: given these events, in this scope, a report has exactly these rows.
+
+A case has a promise (`case`), events (`given`, see tests/given.py), session variables (`scope`), the server's
+clock (`now`) and rows (`expect`, all of `columns` in order). A file may set `defaults` for what is given.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from embedsink.sqlfiles import read_sql, sql_folder
+from embedsink.store import Column, Store
+from tests.given import instant, segment
+
+CASES = Path(__file__).parent / "reports"
+REPORTS = sorted(read_sql("views/reports"))
+VIEWS = sorted(read_sql("views/base") | read_sql("views/reports"))
+TABLES = ("event", "action", "quarantine", "loss", "loaded_segment")
+COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|share|errors per view)\.)?")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without its numbers of base 60: `10:00` is a time of day, so it stays text."""
+
+
+_NUMBERS = {"tag:yaml.org,2002:int": r"-?\d+$", "tag:yaml.org,2002:float": r"-?\d+(\.\d+)?(e\d+)?$"}
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NUMBERS]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _tag, _pattern in _NUMBERS.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list("-0123456789"))
+
+
+@cache
+def read_cases(report: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.load((CASES / f"{report}.yaml").read_text(), _Loader)
+    return content
+
+
+def every_case() -> Iterator[Any]:
+    for report in REPORTS:
+        for case in read_cases(report)["cases"]:
+            yield pytest.param(report, case, id=f"{report}: {case['case']}")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = Store(tmp_path_factory.mktemp("store") / "store.duckdb")
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(opened: Store) -> Store:
+    """An empty store. Emptied rather than opened anew: opening takes 80 ms, and the cases are many."""
+    for table in TABLES:
+        opened._loading().execute(f"truncate {table}")
+    return opened
+
+
+def scope_of(case: dict[str, Any]) -> dict[str, object]:
+    scope: dict[str, object] = {"now": case.get("now"), "deployments": None} | case.get("scope", {})
+    instants = {name: instant(scope[name]) for name in ("since", "until", "now") if scope.get(name) is not None}
+    return scope | instants
+
+
+def expected_cell(cell: object, column: Column) -> object:
+    if isinstance(cell, float):
+        return pytest.approx(cell)
+    return instant(cell) if column.type == "TIMESTAMP" and cell is not None else cell
+
+
+@pytest.mark.parametrize(("report", "case"), list(every_case()))
+def test_report(report: str, case: dict[str, Any], store: Store, tmp_path: Path) -> None:
+    content = read_cases(report)
+    defaults = content.get("defaults", {})
+    store.load(segment(tmp_path, (defaults | event for event in case.get("given", []))))
+    with store.reader(scope_of(case)) as reader:
+        columns = reader.columns(report)
+        rows = [row for rows in reader.rows(report) for row in rows]
+    assert [column.name for column in columns] == content["columns"]
+    assert rows == [tuple(map(expected_cell, row, columns)) for row in case["expect"]]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_first_case_is_no_events(report: str) -> None:
+    first = read_cases(report)["cases"][0]
+    assert (first["case"], first.get("given", []), first["expect"]) == ("no events", [], [])
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_report_describes_itself_and_its_columns(report: str, store: Store) -> None:
+    with store.reader({"deployments": None}) as reader:
+        title, question, grain = reader.comment(report).splitlines()
+        assert not title.endswith(".")
+        assert question.endswith("?")
+        assert re.fullmatch(r"One row per .+\.", grain)
+        for column in reader.columns(report):
+            described = COLUMN_COMMENT.fullmatch(column.comment)
+            assert described, f"{report}.{column.name}: {column.comment!r}"
+            assert bool(described["unit"]) == column.name.endswith(("_ms", "_rate", "_per_view")), column.name
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_report_and_its_columns_are_documented(report: str, store: Store) -> None:
+    text = (sql_folder().parent / "docs" / "reports.md").read_text()
+    section = re.search(rf"(?ms)^### `{report}`$(.*?)(?=^##)", text + "\n## end")
+    assert section, f"docs/reports.md has no section `{report}`"
+    listed = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \|", section[1])
+    with store.reader({"deployments": None}) as reader:
+        assert listed == [(column.name, column.type.lower()) for column in reader.columns(report)]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_report_reads_base_views_only(report: str) -> None:
+    sql = re.sub(r"--.*", "", read_sql("views/reports")[report])
+    sources = set(re.findall(r"(?i)\b(?:from|join)\s+(\w+)", sql.split("comment on")[0]))
+    assert sources <= set(read_sql("views/base"))
+
+
+def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Store, tmp_path: Path) -> None:
+    store.load(segment(tmp_path, [{"type": "view"}, {"type": "ai-query"}, {"type": "error"}]))
+    store.checkpoint()
+    copied = tmp_path / "analytics.duckdb"
+    copied.write_bytes(store.path.read_bytes())
+    with duckdb.connect(copied, read_only=True) as notebook:
+        for view in VIEWS:
+            notebook.execute(f"select * from {view}").fetchall()
+        assert notebook.execute("select view_count from views").fetchall() == [(1,)]
+        comments = notebook.execute("select comment from duckdb_views() where not internal").fetchall()
+        assert all(comment for (comment,) in comments)
+
+
+@pytest.mark.parametrize("report", [report for report in REPORTS if not report.startswith("ai_quer")])
+def test_the_period_reaches_the_scan(report: str, store: Store) -> None:
+    store._loading().execute("set variable since = timestamp '2026-11-01'")
+    try:
+        plan = str(store._loading().execute(f"explain (format json) select * from {report}").fetchall())
+    finally:
+        store._loading().execute("reset variable since")
+    assert re.search(r"SEQ_SCAN.*Filters[^}]*occurred_at\s*>=", plan.replace("\\", ""), re.DOTALL)
