@@ -1,0 +1,101 @@
+"""The application: its routes, and what is opened when it starts."""
+
+import gc
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypedDict
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from embedsink.errors import EmbedsinkError
+from embedsink.folder import DataFolder
+from embedsink.http import operations, quarantine, reports
+from embedsink.http.cors import INGEST_PATH, answer_preflight
+from embedsink.http.events import Events
+from embedsink.http.openapi import describe
+from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+
+
+class State(TypedDict):
+    """What every request finds in `request.state`."""
+
+    sink: Sink
+
+
+# Starlette's own type for this wants handlers of any exception; these are only ever called with their own.
+HANDLERS: Mapping[Any, Any] = {EmbedsinkError: answer_known, HTTPException: answer_http, Exception: answer_bug}
+
+
+class Application(Starlette):
+    """Starlette, with ingest before its middleware and its router: they would take 11 of 58 µs a request.
+
+    Ingest stays among the routes, so that everything else still knows of it.
+    """
+
+    def __init__(self, events: Events, **options: Any) -> None:
+        super().__init__(**options)
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run the lifespan."""
+        if scope["type"] == "http" and scope["path"] == INGEST_PATH and scope["method"] == "POST":
+            await self._events(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def create_app(
+    folder: DataFolder,
+    settings: Settings,
+    *,
+    https_only: bool = False,
+    on_failed: Callable[[], None] = lambda: None,
+) -> Application:
+    """The ASGI application on a data folder.
+
+    Args:
+        folder: opened when the application starts, and closed when it ends.
+        settings: the limits.
+        https_only: refuse keys that came over plain HTTP.
+        on_failed: called, in another thread, once the disk has failed and the program should end.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[State]:
+        async with Sink(folder, settings, https_only=https_only, on_failed=on_failed) as sink:
+            _calm_the_garbage_collector()
+            yield {"sink": sink}
+
+    events = Events(settings)
+    app = Application(
+        events,
+        routes=[
+            Route(INGEST_PATH, events, methods=["POST"]),
+            Route(INGEST_PATH, answer_preflight, methods=["OPTIONS"]),
+            Route("/api/v1/reports", reports.list_reports),
+            Route("/api/v1/reports/{name}", reports.show_report),
+            Route("/api/v1/quarantine", quarantine.list_quarantine),
+            Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
+            Route("/healthz", operations.healthz),
+            Route("/readyz", operations.readyz),
+            Route("/metrics", operations.metrics),
+            Route("/openapi.json", describe),
+            Route("/problems/{reason}", explain_problem),
+        ],
+        exception_handlers=HANDLERS,
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False  # An address is right or it is not: a redirected POST may lose its body.
+    return app
+
+
+def _calm_the_garbage_collector() -> None:
+    # Full collections of a heap that only ever grew at the start cost 10 ms each: p99 falls from 14 to 4 ms without.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)

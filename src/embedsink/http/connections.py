@@ -1,0 +1,77 @@
+"""uvicorn's connection, with limits for what there has none: the head of a request, and a body that nobody reads."""
+
+import asyncio
+from collections.abc import Mapping
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+HEAD_BYTES_MAX = 65_536
+HEAD_TIMEOUT_S = 10.0
+# What is still read of a body that was answered already: a sender has to finish before it reads a 413.
+UNREAD_BYTES_MAX = 8 * 1_048_576
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"  # RFC 6585
+)
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """Closes on senders whose head is too large or takes too long, and on those who don't stop after an answer."""
+
+    _head_bytes = 0
+    _unread_bytes = 0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, and look whether a head is still open afterwards."""
+        super().data_received(data)
+        if self._has_whole_head():
+            if self._timer is not None:
+                self._stop_waiting()
+            if self.cycle.response_complete and self.cycle.more_body:
+                self._skip(len(data))
+            elif self._unread_bytes:
+                self._unread_bytes = 0
+        elif self._timer is None:
+            # Not counted: it may begin with the end of the body before.
+            self._await_head()
+        else:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+
+    def _skip(self, byte_count: int) -> None:
+        self._unread_bytes += byte_count
+        if self._unread_bytes > UNREAD_BYTES_MAX:
+            self.transport.close()
+
+    def _has_whole_head(self) -> bool:
+        # uvicorn begins a scope with a request's first byte, and adds the method when its head is whole.
+        scope: Mapping[str, object] | None = self.scope  # None before the first request
+        return scope is not None and "method" in scope
+
+    def _await_head(self) -> None:
+        self._head_bytes = 0
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is not None and not cycle.response_complete:
+            self._await_head()  # An answer to an earlier request is still on its way.
+        else:
+            self.transport.close()

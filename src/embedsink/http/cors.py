@@ -1,0 +1,53 @@
+"""CORS for ingest, the one resource that other origins use (Fetch standard, section 3.2)."""
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+
+from embedsink.errors import Refused
+from embedsink.reasons import Reason
+from embedsink.sink import Sink
+
+INGEST_PATH = "/api/v1/events"
+
+
+def cors_headers(request: Request) -> dict[str, str]:
+    """What lets a page of an allowed origin read the answer; nothing for any other."""
+    origin = request.headers.get("origin")
+    sink = request.scope.get("state", {}).get("sink")
+    if origin is None or sink is None or request.scope["path"] != INGEST_PATH:
+        return {}
+    return allowing(origin) if is_allowed(origin, sink) else {"Vary": "Origin"}
+
+
+def is_allowed(origin: str, sink: Sink) -> bool:
+    """Whether any live ingest key belongs to this origin."""
+    origins = sink.keys.origins()
+    return origins is None or origin in origins
+
+
+def allowing(origin: str) -> dict[str, str]:
+    """The headers for an origin that may read the answer."""
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Expose-Headers": "Retry-After, WWW-Authenticate, X-Request-Id",
+        "Vary": "Origin",
+    }
+
+
+async def answer_preflight(request: Request) -> Response:
+    """`OPTIONS`: comes without a key, so it is answered for every origin that some ingest key belongs to."""
+    headers: Headers = request.headers
+    sink: Sink = request.state.sink
+    origin = headers.get("origin")
+    if origin is None or not is_allowed(origin, sink):
+        raise Refused(Reason.WRONG_ORIGIN, "origin: belongs to no ingest key. Create one with --origin.")
+    return Response(
+        status_code=204,
+        headers={
+            **allowing(origin),
+            "Access-Control-Allow-Methods": "POST",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, Content-Encoding",
+            "Access-Control-Max-Age": str(sink.settings.preflight_max_age_s),
+        },
+    )

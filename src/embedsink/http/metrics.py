@@ -1,0 +1,65 @@
+"""What `/metrics` shows: counters that others keep, read when somebody asks."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from embedsink.reasons import Reason
+from embedsink.sink import Sink
+
+
+def exposition(sink: Sink) -> bytes:
+    """All metrics in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Counters(sink))
+    return generate_latest(registry)
+
+
+class _Counters:
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._ingest()
+        yield from self._journal()
+        yield from self._loader()
+
+    def _ingest(self) -> Iterator[Metric]:
+        counters = self._sink.counters
+        envelopes = CounterMetricFamily("embedsink_envelopes", "Envelopes made durable, by fate.", labels=["fate"])
+        for fate in ("accepted", "quarantined"):
+            envelopes.add_metric([fate], counters[fate])
+        yield envelopes
+        refused = CounterMetricFamily("embedsink_refused_requests", "Requests refused, by reason.", labels=["reason"])
+        for reason in Reason:
+            if reason.status is not None:
+                refused.add_metric([str(reason)], counters[f"refused.{reason}"])
+        yield refused
+
+    def _journal(self) -> Iterator[Metric]:
+        journal = self._sink.journal
+        yield CounterMetricFamily("embedsink_journal_groups", "Groups committed.", journal.counters.group_count)
+        yield CounterMetricFamily("embedsink_journal_bytes", "Bytes committed.", journal.counters.byte_count)
+        yield CounterMetricFamily(
+            "embedsink_journal_sync_seconds", "Time spent in fdatasync.", journal.counters.sync_duration_s
+        )
+        yield GaugeMetricFamily(
+            "embedsink_journal_segments", "Sealed segments that no snapshot covers yet.", len(journal.segments())
+        )
+
+    def _loader(self) -> Iterator[Metric]:
+        status = self._sink.loader.status
+        loaded = CounterMetricFamily("embedsink_loaded_envelopes", "Envelopes loaded, by fate.", labels=["fate"])
+        loaded.add_metric(["accepted"], status.accepted_count)
+        loaded.add_metric(["duplicate"], status.duplicate_count)
+        loaded.add_metric(["quarantined"], status.quarantined_count)
+        yield loaded
+        yield CounterMetricFamily("embedsink_load_seconds", "Time spent loading segments.", status.load_duration_s)
+        yield CounterMetricFamily("embedsink_snapshots", "Snapshots published.", status.snapshot_count)
+        yield CounterMetricFamily("embedsink_snapshot_seconds", "Time spent on snapshots.", status.snapshot_duration_s)
+        yield GaugeMetricFamily(
+            "embedsink_snapshot_timestamp_seconds", "When the last snapshot was published.", status.snapshot_at or 0
+        )
+        yield CounterMetricFamily("embedsink_store_reopened", "Times the store was reopened.", status.reopened_count)
+        yield GaugeMetricFamily("embedsink_damaged_files", "Files set aside as damaged.", len(status.damaged))

@@ -1,0 +1,351 @@
+"""`/openapi.json`: the HTTP surface as OpenAPI 3.1.0, made from the types, settings and reasons that enforce it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from embedsink import __version__
+from embedsink.envelope import REJECTIONS_LISTED_MAX
+from embedsink.envelope.catalog import Catalog, Delivery, catalog_for
+from embedsink.http import problems, quarantine
+from embedsink.keys import KeyKind
+from embedsink.reasons import Reason
+from embedsink.reports import INTERVALS, SURFACES, report_names
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+
+Schema = dict[str, Any]
+
+_ANY_REQUEST = (Reason.INTERNAL_ERROR,)
+_ACCESS = (
+    Reason.TWO_CREDENTIALS,
+    Reason.NO_CREDENTIAL,
+    Reason.BAD_CREDENTIAL,
+    Reason.WRONG_KIND,
+    Reason.PLAIN_HTTP,
+    Reason.NOT_READY,
+    *_ANY_REQUEST,
+)
+_INGEST = (
+    *(reason for reason in _ACCESS if reason is not Reason.NOT_READY),
+    Reason.NOT_JSON,
+    Reason.NOT_UTF8,
+    Reason.TOO_DEEP,
+    Reason.DUPLICATE_KEY,
+    Reason.NOT_FINITE,
+    Reason.EMPTY,
+    Reason.OUT_OF_SCOPE,
+    Reason.WRONG_ORIGIN,
+    Reason.BODY_TOO_SLOW,
+    Reason.BODY_TOO_LARGE,
+    Reason.TOO_MANY_EVENTS,
+    Reason.MEDIA_TYPE,
+    Reason.ENCODING,
+    Reason.NOTHING_ACCEPTED,
+    Reason.RATE_LIMITED,
+    Reason.OVERLOADED,
+    Reason.STORAGE_LOW,
+    Reason.STORAGE_FAILED,
+)
+_SCOPED = (*_ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
+_REPLAY = (*_ACCESS, Reason.OUT_OF_SCOPE, Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)
+_HEADERS: dict[int, dict[str, str]] = {
+    401: {"WWW-Authenticate": "The challenge of RFC 6750, section 3."},
+    429: {"Retry-After": "Seconds to wait, jittered."},
+    503: {"Retry-After": "Seconds to wait, jittered."},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path. `success` is its status with its content by media type; `reasons` why it may fail."""
+
+    method: str
+    path: str
+    id: str
+    summary: str
+    success: tuple[int, str, dict[str, Schema]]
+    reasons: Sequence[Reason] = _ANY_REQUEST
+    kinds: Sequence[KeyKind] = ()
+    is_key_optional: bool = False
+    parameters: Sequence[Schema] = ()
+    body: dict[str, Schema] = field(default_factory=dict)
+
+
+async def describe(request: Request) -> Response:
+    """The description of this server: its limits and service name are in it."""
+    sink: Sink = request.state.sink
+    return JSONResponse(description(sink.settings))
+
+
+@lru_cache(maxsize=4)
+def description(settings: Settings) -> Schema:
+    """The OpenAPI document."""
+    paths: dict[str, Schema] = {}
+    for operation in _operations(settings):
+        paths.setdefault(operation.path, {})[operation.method] = _described(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "embedsink",
+            "version": __version__,
+            "summary": "Keeps every event of embedded analytics, and answers questions about them.",
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {"schemas": _schemas(settings), "securitySchemes": _security_schemes()},
+    }
+
+
+def _operations(settings: Settings) -> list[Operation]:
+    return [
+        Operation(
+            "post",
+            "/api/v1/events",
+            "sendEvents",
+            "Make events durable: one envelope, an array of them, NDJSON or a delivery",
+            (202, "Durable. Forget these events.", {"application/json": _ref("Receipt")}),
+            _INGEST,
+            (KeyKind.INGEST, KeyKind.ADMIN),
+            is_key_optional=True,
+            parameters=[_parameter("Content-Encoding", {"enum": ["gzip", "identity"]}, place="header")],
+            body=_event_bodies(settings),
+        ),
+        Operation(
+            "options",
+            "/api/v1/events",
+            "preflightEvents",
+            "The CORS preflight; it needs no key",
+            (204, "Pages of this origin may send.", {}),
+            (Reason.WRONG_ORIGIN, *_ANY_REQUEST),
+            parameters=[_parameter("Origin", {"type": "string"}, place="header")],
+        ),
+        Operation(
+            "get",
+            "/api/v1/reports",
+            "listReports",
+            "Every report with its question, its grain and its columns",
+            (200, "The reports.", {"application/json": _array(_ref("Report"))}),
+            _ACCESS,
+            (KeyKind.READ, KeyKind.ADMIN),
+        ),
+        Operation(
+            "get",
+            "/api/v1/reports/{name}",
+            "readReport",
+            "The rows of a report, in the reader's scope; as JSON, or with .csv as CSV",
+            (200, "The rows.", {"application/json": _array({"type": "object"}), "text/csv": {"type": "string"}}),
+            (*_SCOPED, Reason.NOT_FOUND),
+            (KeyKind.READ, KeyKind.ADMIN),
+            parameters=[_report_name(), *_scope_parameters(), *_report_parameters()],
+        ),
+        Operation(
+            "get",
+            "/api/v1/quarantine",
+            "listQuarantine",
+            "The newest kept rejections in the reader's scope",
+            (200, "The rejections.", {"application/json": _array({"type": "object"})}),
+            _SCOPED,
+            (KeyKind.READ, KeyKind.ADMIN),
+            parameters=[*_scope_parameters(), _limit_parameter()],
+        ),
+        Operation(
+            "post",
+            "/api/v1/quarantine/replay",
+            "replayQuarantine",
+            "Try everything in quarantine again",
+            (200, "How many were accepted, and how many are still wrong.", {"application/json": _ref("Replay")}),
+            _REPLAY,
+            (KeyKind.ADMIN,),
+        ),
+        Operation("get", "/healthz", "healthz", "Whether the process answers", (200, "It does.", _text())),
+        Operation(
+            "get",
+            "/readyz",
+            "readyz",
+            "Whether an event would be kept now, proven by a write",
+            (200, "It would.", {"application/json": _ref("Readiness")}),
+            (Reason.NOT_READY, *_ANY_REQUEST),
+        ),
+        Operation("get", "/metrics", "metrics", "What happened so far, for Prometheus", (200, "Counters.", _text())),
+        Operation(
+            "get",
+            "/openapi.json",
+            "describe",
+            "This description",
+            (200, "OpenAPI 3.1.0.", {"application/json": {"type": "object"}}),
+        ),
+        Operation(
+            "get",
+            "/problems/{reason}",
+            "explainProblem",
+            "What the type of a problem means",
+            (200, "The reason.", {"application/json": _ref("Explanation")}),
+            (Reason.NOT_FOUND, *_ANY_REQUEST),
+            parameters=[_parameter("reason", {"enum": [str(reason) for reason in Reason]}, place="path")],
+        ),
+    ]
+
+
+def _described(operation: Operation) -> Schema:
+    status, description, content = operation.success
+    responses = {str(status): {"description": description} | ({"content": _content(content)} if content else {})}
+    for failure in sorted({reason.status for reason in operation.reasons if reason.status}):
+        same = [reason for reason in operation.reasons if reason.status == failure]
+        responses[str(failure)] = _problem_response(failure, same)
+    described: Schema = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "parameters": list(operation.parameters),
+        "security": [{f"{kind}Key": []} for kind in operation.kinds] + [{}] * operation.is_key_optional,
+        "responses": responses,
+    }
+    if operation.body:
+        described["requestBody"] = {"required": True, "content": _content(operation.body)}
+    return described
+
+
+def _problem_response(status: int, reasons: Iterable[Reason]) -> Schema:
+    names = sorted(str(reason) for reason in reasons)
+    of_this_status = {"properties": {"status": {"const": status}, "reason": {"enum": names}}}
+    base = "NothingAccepted" if status == Reason.NOTHING_ACCEPTED.status else "Problem"
+    text = {"type": "string"}
+    headers = {name: {"description": meaning, "schema": text} for name, meaning in _HEADERS.get(status, {}).items()}
+    return {
+        "description": f"{', '.join(names)}. {problems.ADVICE[status]}",
+        "headers": {"X-Request-Id": {"schema": text}} | headers,
+        "content": {problems.MEDIA_TYPE: {"schema": {"allOf": [_ref(base), of_this_status]}}},
+    }
+
+
+def _event_bodies(settings: Settings) -> dict[str, Schema]:
+    envelopes = _array(_ref("Envelope")) | {"minItems": 1, "maxItems": settings.events_max}
+    return {
+        "application/json": {"anyOf": [_ref("Envelope"), envelopes, _ref("Delivery")]},
+        "text/plain": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "description": "The same JSON: for beacons, which can't set another content type.",
+        },
+        "application/x-ndjson": {"type": "string", "description": "One envelope a line."},
+    }
+
+
+def _schemas(settings: Settings) -> dict[str, Schema]:
+    catalog = catalog_for(settings.service_name)
+    schemas = _wire_types(catalog)
+    schemas["Delivery"]["properties"]["events"] |= {"items": _ref("Envelope"), "maxItems": settings.events_max}
+    mapping = {name: _ref(envelope.__name__)["$ref"] for name, envelope in catalog.envelope_types.items()}
+    schemas["Envelope"] = {
+        "description": f"One protocol message, as JSON at most {settings.envelope_bytes_max:,} bytes long.",
+        "oneOf": [{"$ref": address} for address in mapping.values()],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
+    return dict(sorted((schemas | _answers()).items()))
+
+
+def _wire_types(catalog: Catalog) -> dict[str, Schema]:
+    types = [*catalog.envelope_types.values(), Delivery]
+    adapters = [(type_.__name__, "validation", TypeAdapter(type_)) for type_ in types]
+    _, together = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    found: dict[str, Schema] = together["$defs"]
+    return found
+
+
+def _answers() -> dict[str, Schema]:
+    text, number, count = {"type": "string"}, {"type": "integer"}, {"type": "integer", "minimum": 0}
+    rejections = _array(_ref("Rejection")) | {"maxItems": REJECTIONS_LISTED_MAX}
+    listing = {"accepted": count, "rejected": rejections, "rejectedCount": count}
+    problem = {"type": text, "title": text, "status": number, "reason": _reasons(Reason), "detail": text}
+    column = dict.fromkeys(("name", "type", "unit", "description"), text)
+    report = dict.fromkeys(("name", "title", "question", "grain"), text)
+    return {
+        "Problem": _object(problem) | {"description": "RFC 9457 problem details."},
+        "NothingAccepted": {"allOf": [_ref("Problem"), _object(listing, optional=("rejectedCount",))]},
+        "Receipt": _object(listing, optional=("rejectedCount",)),
+        "Rejection": _object(
+            {
+                "index": count,
+                "id": {"type": ["string", "null"]},
+                "reason": _reasons(Reason),
+                "detail": text,
+            }
+        ),
+        "Report": _object(report | {"columns": _array(_object(column))}),
+        "Replay": _object({"replayed": count, "rejected": count}),
+        "Readiness": _object({"ready": {"type": "boolean"}, "troubles": _array(text)}),
+        "Explanation": _object(
+            {"reason": _reasons(Reason), "title": text, "status": {"type": ["integer", "null"]}, "advice": text}
+        ),
+    }
+
+
+def _security_schemes() -> dict[str, Schema]:
+    return {
+        f"{kind}Key": {"type": "http", "scheme": "bearer", "description": f"A key of the kind {kind}: es_{kind}_…"}
+        for kind in KeyKind
+    }
+
+
+def _scope_parameters() -> list[Schema]:
+    instant = "A date, an instant (ISO 8601) or a span back from now such as 7d."
+    return [
+        _parameter("since", {"type": "string"}, f"Only what happened then or later. {instant}"),
+        _parameter("until", {"type": "string"}, f"Only what happened before. {instant}"),
+        _parameter("deployment", _array({"type": "integer"}), "Only these; repeat it for several."),
+        _parameter("tenant", {"type": "string"}, "Only this one."),
+    ]
+
+
+def _report_name() -> Schema:
+    names = "|".join(report_names())
+    pattern = {"type": "string", "pattern": rf"^({names})(\.(json|csv))?$"}
+    return _parameter("name", pattern, "The report, and how its rows are written.", place="path")
+
+
+def _report_parameters() -> list[Schema]:
+    return [
+        _parameter("surface", {"enum": list(SURFACES)}, "Only this one."),
+        _parameter("interval", {"enum": list(INTERVALS)}, "The length of a period. Default: day."),
+        _parameter("guard", {"enum": ["on", "off"]}, "CSV: whether text that looks like a formula is disarmed."),
+    ]
+
+
+def _limit_parameter() -> Schema:
+    bounds = {"type": "integer", "minimum": 1, "maximum": quarantine.LIMIT_MAX, "default": quarantine.LIMIT_DEFAULT}
+    return _parameter("limit", bounds, "Most rejections in the answer.")
+
+
+def _parameter(name: str, schema: Schema, description: str = "", *, place: str = "query") -> Schema:
+    described = {"name": name, "in": place, "schema": schema, "required": place == "path"}
+    return described | ({"description": description} if description else {})
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _object(properties: dict[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _reasons(reasons: Iterable[Reason]) -> Schema:
+    return {"enum": [str(reason) for reason in reasons]}
+
+
+def _text() -> dict[str, Schema]:
+    return {"text/plain": {"type": "string"}}
+
+
+def _content(schemas: dict[str, Schema]) -> Schema:
+    return {media_type: {"schema": schema} for media_type, schema in schemas.items()}

@@ -1,0 +1,123 @@
+"""`/api/v1/reports`: the list of reports, and the rows of one as JSON or CSV, streamed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import asdict
+
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Send
+
+from embedsink.errors import Refused, quote
+from embedsink.http.access import require_key
+from embedsink.keys import Key, KeyKind
+from embedsink.reasons import Reason
+from embedsink.reports import (
+    PARAMETERS,
+    Report,
+    Scope,
+    all_reports,
+    csv_chunks,
+    json_chunks,
+    known_name,
+    parse_scope,
+)
+from embedsink.sink import Sink
+from embedsink.store import EVERYTHING, Reader
+
+FORMATS = {"json": "application/json", "csv": "text/csv; charset=utf-8; header=present"}
+_HEADERS = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
+
+
+async def list_reports(request: Request) -> Response:
+    """Every report with its question, its grain and its columns."""
+    require_key(request, KeyKind.READ)
+    sink: Sink = request.state.sink
+    reports = await run_in_threadpool(_list, sink)
+    return JSONResponse([asdict(report) for report in reports], headers=_HEADERS)
+
+
+async def show_report(request: Request) -> Response:
+    """The rows of a report, in the reader's scope."""
+    key = require_key(request, KeyKind.READ)
+    name, _, suffix = request.path_params["name"].partition(".")
+    name, suffix = known_name(name), suffix or "json"
+    if suffix not in FORMATS:
+        raise Refused(Reason.NOT_FOUND, f"report {name}.{suffix[:16]} does not exist. There are .json and .csv.")
+    scope, guard = _scope_of(request, key), _guard_of(request, suffix)
+    sink: Sink = request.state.sink
+    reader = await run_in_threadpool(sink.store.reader, scope.variables())
+    chunks = csv_chunks(reader, name, guard=guard) if suffix == "csv" else json_chunks(reader, name)
+    # The first chunk before the status: then a report that fails can still say so.
+    first = await _first_chunk(chunks, reader, sink)
+    headers = dict(_HEADERS)
+    if suffix == "csv":
+        headers["Content-Disposition"] = f'attachment; filename="{_file_name(name, scope)}.csv"'
+    content, timeout_s = _rest(first, chunks, reader), sink.settings.read_timeout_s
+    return _Download(content, timeout_s=timeout_s, media_type=FORMATS[suffix], headers=headers)
+
+
+class _Download(StreamingResponse):
+    """A stream that is cut when its reader pauses for too long: it holds a connection to the store."""
+
+    def __init__(self, content: AsyncGenerator[bytes], *, timeout_s: float, **options: object) -> None:
+        super().__init__(content, **options)  # type: ignore[arg-type]
+        self._content = content
+        self._timeout_s = timeout_s
+
+    async def stream_response(self, send: Send) -> None:
+        async def send_in_time(message: object) -> None:
+            await asyncio.wait_for(send(message), self._timeout_s)  # type: ignore[arg-type]
+
+        try:
+            await super().stream_response(send_in_time)
+        except TimeoutError:
+            return  # uvicorn closes the connection of an answer that is not whole
+        finally:
+            await self._content.aclose()
+
+
+async def _first_chunk(chunks: Iterator[bytes], reader: Reader, sink: Sink) -> bytes:
+    try:
+        async with sink.report_slots:
+            return await run_in_threadpool(next, chunks)
+    except BaseException:
+        reader.close()
+        raise
+
+
+async def _rest(first: bytes, chunks: Iterator[bytes], reader: Reader) -> AsyncGenerator[bytes]:
+    try:
+        yield first
+        async for chunk in iterate_in_threadpool(chunks):
+            yield chunk
+    finally:
+        reader.close()
+
+
+def _list(sink: Sink) -> list[Report]:
+    with sink.store.reader(EVERYTHING) as reader:
+        return all_reports(reader)
+
+
+def _scope_of(request: Request, key: Key) -> Scope:
+    query = request.query_params
+    for name in query:
+        if name not in (*PARAMETERS, "guard"):
+            allowed = ", ".join((*PARAMETERS, "guard"))
+            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)}: is not one of {allowed}.")
+    asked = {name: query.get(name) for name in PARAMETERS}
+    return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
+
+
+def _guard_of(request: Request, suffix: str) -> bool:
+    guard = request.query_params.get("guard", "on")
+    if guard not in ("on", "off"):
+        raise Refused(Reason.BAD_PARAMETER, f"guard: {quote(guard)} is not one of on, off.")
+    return guard == "on" and suffix == "csv"
+
+
+def _file_name(name: str, scope: Scope) -> str:
+    period = [moment.strftime("%Y-%m-%d") for moment in (scope.since, scope.until) if moment]
+    return "_".join([name, *period])

@@ -1,0 +1,140 @@
+"""Everything that a server, or a command on its own data folder, has open: journal, store, loader and keys."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Self
+
+from uuid_utils import uuid7
+
+from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
+from embedsink.errors import Misconfigured, Refused
+from embedsink.folder import DataFolder, FolderLock
+from embedsink.journal import Journal, JournalLimits
+from embedsink.keys import KeyFile, KeyRing
+from embedsink.loader import Loader
+from embedsink.settings import Settings
+from embedsink.store import Store, StoreLimits, StoreRefused
+
+log = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    """The server's clock, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class Sink:
+    """An open data folder. Use it as an asynchronous context manager.
+
+    Args:
+        folder: where everything lies; made if missing.
+        settings: the limits.
+        https_only: refuse keys that came over plain HTTP.
+        on_failed: called, in another thread, once the disk has failed and nothing more can be accepted.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        settings: Settings,
+        *,
+        https_only: bool = False,
+        on_failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.rules = settings.rules()
+        self.https_only = https_only
+        self.counters: Counter[str] = Counter()
+        self.report_slots = asyncio.Semaphore(settings.report_concurrency_max)
+        self._on_failed = on_failed
+        self._lock = FolderLock(folder)
+
+    async def __aenter__(self) -> Self:
+        self.folder.make()
+        self._lock.__enter__()
+        try:
+            self._open()
+        except BaseException:
+            self.store.close()
+            self._lock.__exit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Commit what is pending, load it, publish a last snapshot and unlock the folder."""
+        self._watching.cancel()
+        await self.journal.close()
+        await asyncio.to_thread(self.loader.close)
+        self._lock.__exit__(None, None, None)
+
+    def _open(self) -> None:
+        settings = self.settings
+        self.store = Store(
+            self.folder.store,
+            StoreLimits(
+                memory_bytes=settings.store_memory_bytes,
+                threads=settings.store_threads,
+                line_bytes_max=settings.line_bytes_max,
+                dedup_days=settings.dedup_days,
+            ),
+        )
+        self.loader = Loader(self.folder, self.store, snapshot_interval_s=settings.snapshot_interval_s)
+        try:
+            self.loader.open_store()
+        except (OSError, StoreRefused) as error:
+            # Ingest does not wait for it: the loader tries again.
+            self.loader.report(f"store: {error}. Loading begins when that has changed")
+        self.journal = Journal(
+            self.folder.journal,
+            aside=self.folder.aside,
+            limits=JournalLimits(
+                segment_seal_s=settings.segment_seal_s,
+                segment_bytes_max=settings.segment_bytes_max,
+                pending_bytes_max=settings.pending_bytes_max,
+                journal_bytes_max=settings.journal_bytes_max,
+                free_bytes_min=settings.free_bytes_min,
+            ),
+            after_number=self.loader.last_number,
+            on_sealed=self.loader.wake,
+            on_failed=self._on_failed,
+        )
+        for found in (*self.journal.recovery.cut, *self.journal.recovery.damaged):
+            log.warning("journal_recovered", extra={"detail": found})
+        self.loader.status.damaged += self.journal.recovery.damaged
+        self.keys = KeyRing(KeyFile(self.folder.keys), time.time)
+        self.loader.start()
+        self.loader.wake()
+        self.journal.start()
+        self._watching = asyncio.create_task(self._watch_keys())
+
+    async def _watch_keys(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.keys_reload_s)
+            try:
+                self.keys.refresh()
+            except Misconfigured as error:
+                log.error("keys_trouble", extra={"detail": str(error)})
+
+    async def accept(self, parsed: Parsed, *, key_id: str) -> None:
+        """Make a delivery durable: its accepted envelopes, its rejections and what the forwarder lost.
+
+        Raises:
+            Unavailable: nothing of it is kept.
+        """
+        await self.journal.append(journal_lines(parsed, key_id=key_id, new_id=uuid7))
+        self.counters["accepted"] += len(parsed.accepted)
+        self.counters["quarantined"] += len(parsed.rejected)
+
+    async def quarantine_body(self, body: bytes, refusal: Refused, *, received_at: int, key_id: str) -> None:
+        """Make a body that can't be read durable, with the reason.
+
+        Raises:
+            Unavailable: it is not kept.
+        """
+        rejection = Rejection(None, refusal.reason, str(refusal), body)
+        await self.journal.append(body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7))
+        self.counters["quarantined"] += 1

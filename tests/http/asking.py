@@ -1,0 +1,157 @@
+"""The real application on a real data folder, asked in this process, without a socket.
+
+with open_server(tmp_path) as server:
+    assert server.post(view(), key=server.key()).status_code == 202
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.types import Message, Receive, Scope, Send
+
+from embedsink.folder import DataFolder
+from embedsink.http.app import create_app
+from embedsink.keys import KeyFile, KeyKind
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+
+EVENTS = "/api/v1/events"
+PAGE = "https://app.example.com"
+# A refused request must leave no trace, so everything stays in one segment that can be looked at.
+NEVER_S = 3_600.0
+WAIT_S_MAX = 15.0
+
+
+class Server:
+    """An application whose lifespan has begun. `journaled` shows what it made durable."""
+
+    def __init__(self, app: Starlette, folder: DataFolder, runner: asyncio.Runner, state: Any) -> None:
+        self.app = app
+        self.folder = folder
+        self.state = state
+        self.sink: Sink = state["sink"]
+        self.admin = ""
+        self._runner = runner
+
+    def key(self, kind: str = "ingest", **options: Any) -> str:
+        """A new key, known at once. The options are those of `KeyFile.create`."""
+        _, token = KeyFile(self.folder.keys).create(KeyKind(kind), now=time.time(), **options)
+        self.sink.keys.refresh()
+        return token
+
+    def revoke(self, token: str) -> None:
+        """End a key, at once."""
+        KeyFile(self.folder.keys).revoke(token, now=time.time())
+        self.sink.keys.refresh()
+
+    def ask(self, method: str, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
+        """One request; `request` as httpx takes it."""
+        headers = list(httpx.Headers(request.pop("headers", {})).raw)
+        if key is not None:
+            headers.append((b"authorization", f"Bearer {key}".encode()))
+        return self._runner.run(self._ask(method, path, headers, request))
+
+    def get(self, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
+        """GET a path."""
+        return self.ask("GET", path, key=key, **request)
+
+    def post(
+        self, body: Any, *, key: str | None = None, type_: str = "application/json", **headers: str
+    ) -> httpx.Response:
+        """POST to ingest: bytes as they are, and anything else as JSON."""
+        content = body if isinstance(body, bytes) or hasattr(body, "__aiter__") else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.ask("POST", EVENTS, key=key, content=content, headers={"content-type": type_} | named)
+
+    def run(self, messages: list[Message], headers: list[tuple[bytes, bytes]]) -> list[Message]:
+        """What the application sends when ingest receives exactly these ASGI messages."""
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return messages.pop(0)
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": EVENTS,
+            "raw_path": EVENTS.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "server": ("test", 80),
+            "client": ("test", 1),
+        }
+        self._runner.run(self.answer(scope, receive, send))
+        return sent
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application, with the lifespan's state in each request as a server puts it there."""
+        if scope["type"] == "http":
+            scope["state"] = dict(self.state)
+        await self.app(scope, receive, send)
+
+    def journaled(self) -> list[dict[str, Any]]:
+        """Every line that is durable, the trailers aside."""
+        segments = sorted(self.folder.journal.iterdir())
+        lines = [json.loads(line) for segment in segments for line in segment.read_bytes().splitlines()]
+        return [line for line in lines if line.get("kind") in ("event", "action", "quarantined", "lost")]
+
+    def rows(self, path: str, *, key: str, count: int = 1) -> list[dict[str, Any]]:
+        """The rows of a report or of the quarantine, once there are as many."""
+        end = time.monotonic() + WAIT_S_MAX
+        while True:
+            found: list[dict[str, Any]] = self.get(path, key=key).json()
+            if len(found) >= count:
+                return found
+            assert time.monotonic() < end, f"{path}: still {len(found)} rows"
+            time.sleep(0.02)
+
+    async def _ask(self, method: str, path: str, headers: Any, request: dict[str, Any]) -> httpx.Response:
+        # Starlette raises a bug again after it was answered; a server would log that.
+        transport = httpx.ASGITransport(self.answer, raise_app_exceptions=False)
+        base_url = request.pop("base_url", "http://test")
+        async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
+            return await client.request(method, path, headers=headers, **request)
+
+
+@contextmanager
+def open_server(path: Path, *, https_only: bool = False, **settings: Any) -> Iterator[Server]:
+    """An application on a data folder, its settings the defaults but for these."""
+    folder = DataFolder(path)
+    chosen = Settings(**({"segment_seal_s": NEVER_S} | settings))
+    app = create_app(folder, chosen, https_only=https_only)
+    with asyncio.Runner() as runner:
+        lifespan = app.router.lifespan_context(app)
+        state = runner.run(lifespan.__aenter__())
+        try:
+            yield Server(app, folder, runner, state)
+        finally:
+            runner.run(lifespan.__aexit__(None, None, None))
+
+
+def problem(answer: httpx.Response) -> str:
+    """The reason of an error answer, whose form is checked on the way (RFC 9457, section 3)."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    body = answer.json()
+    assert body["status"] == answer.status_code
+    assert body["type"] == f"/problems/{body['reason']}"
+    assert body["title"]
+    assert body["detail"]
+    assert answer.headers["x-request-id"]
+    assert ("retry-after" in answer.headers) == (answer.status_code in (429, 503))
+    assert ("www-authenticate" in answer.headers) or answer.status_code != 401
+    reason: str = body["reason"]
+    return reason

@@ -1,0 +1,14 @@
+"""One server for the tests of a module that don't need settings of their own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.http.asking import Server, open_server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An application with the default settings."""
+    with open_server(tmp_path_factory.mktemp("data")) as opened:
+        yield opened

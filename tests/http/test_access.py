@@ -1,0 +1,226 @@
+"""Who may do what: every route, every credential, two deployments (spec 5 and 7)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from embedsink.http.access import token_of
+from embedsink.keys import KeyFile, KeyKind
+from tests.envelope.sending import event_or_action, view
+from tests.http.asking import EVENTS, Server, open_server, problem
+
+DEPLOYMENTS = (1, 2)
+SCOPES: dict[str, list[int] | None] = {"unscoped": None, "one": [1], "both": [1, 2]}
+DEAD = ("none", "malformed", "unknown", "expired", "revoked")
+LIVE = tuple(f"{kind} {scope}" for kind, scope in product(KeyKind, SCOPES))
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route of the matrix; `{}` stands for a deployment."""
+
+    method: str
+    path: str
+    kinds: tuple[str, ...]
+    body: Any = None
+    is_for_all: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.body or ''}".strip()
+
+
+ROUTES = (
+    Route("POST", EVENTS, ("ingest", "admin"), body="context"),
+    Route("POST", EVENTS, ("ingest", "admin"), body="ready"),
+    Route("GET", "/api/v1/reports", ("read", "admin")),
+    Route("GET", "/api/v1/reports/views?deployment={}", ("read", "admin")),
+    Route("GET", "/api/v1/reports/views.csv?deployment={}", ("read", "admin")),
+    Route("GET", "/api/v1/quarantine?deployment={}", ("read", "admin")),
+    Route("POST", "/api/v1/quarantine/replay", ("admin",), is_for_all=True),
+)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with an event and a rejection of each deployment."""
+    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
+        key = server.key()
+        for deployment in DEPLOYMENTS:
+            title = f"secret of {deployment}"
+            delivery = {"context": {"deployment": deployment}, "events": [view({"title": title}), view({"path": 1})]}
+            assert server.post(delivery, key=key).status_code == 202
+        reader = server.key("read")
+        server.rows("/api/v1/reports/views", key=reader, count=2)
+        server.rows("/api/v1/quarantine", key=reader, count=2)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def credentials(house: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    now = time.time()
+    elsewhere = KeyFile(tmp_path_factory.mktemp("elsewhere") / "keys.json")
+    _, unknown = elsewhere.create(KeyKind.ADMIN, now=now)
+    _, expired = KeyFile(house.folder.keys).create(KeyKind.ADMIN, now=now - 100, expires_at=now - 50)
+    revoked = house.key("admin")
+    house.revoke(revoked)
+    dead = {"none": None, "malformed": "es_admin_x", "unknown": unknown, "expired": expired, "revoked": revoked}
+    return dead | {
+        f"{kind} {scope}": house.key(kind, deployments=SCOPES[scope]) for kind, scope in product(KeyKind, SCOPES)
+    }
+
+
+def ask(server: Server, route: Route, deployment: int, key: str | None) -> httpx.Response:
+    path = route.path.format(deployment)
+    if route.body is None:
+        return server.ask(route.method, path, key=key)
+    ready = event_or_action("event:ready", {"deploymentId": deployment if route.body == "ready" else None})
+    context = {"deployment": deployment} if route.body == "context" else {}
+    return server.post({"context": context, "events": [ready]}, key=key)
+
+
+def expected(route: Route, credential: str, deployment: int) -> tuple[int, str]:
+    kind, _, scope = credential.partition(" ")
+    if kind not in route.kinds:
+        return 403, "wrong_kind"
+    reach = SCOPES[scope]
+    targets_one = "{}" in route.path or route.body is not None
+    if reach is not None and (route.is_for_all or (targets_one and deployment not in reach)):
+        return 403, "out_of_scope"
+    return (202 if route.body else 200), ""
+
+
+@pytest.mark.parametrize("credential", DEAD)
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_without_a_live_key_every_route_answers_401(
+    house: Server, credentials: dict[str, str | None], route: Route, credential: str
+) -> None:
+    before = len(house.journaled())
+    for deployment in DEPLOYMENTS:
+        answer = ask(house, route, deployment, credentials[credential])
+        assert answer.status_code == 401
+        assert problem(answer) == ("no_credential" if credential == "none" else "bad_credential")
+        assert answer.headers["www-authenticate"].startswith('Bearer realm="embedsink"')
+    assert len(house.journaled()) == before
+
+
+@pytest.mark.parametrize("credential", LIVE)
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_a_live_key_reaches_what_is_its_own_and_nothing_else(
+    house: Server, credentials: dict[str, str | None], route: Route, credential: str
+) -> None:
+    for deployment in DEPLOYMENTS:
+        answer = ask(house, route, deployment, credentials[credential])
+        status, reason = expected(route, credential, deployment)
+        assert answer.status_code == status, answer.text
+        if reason:
+            assert problem(answer) == reason
+            assert "secret" not in answer.text
+            assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"])
+@pytest.mark.parametrize("kind", ["read", "admin"])
+def test_a_scoped_reader_sees_no_trace_of_other_deployments(house: Server, kind: str, path: str) -> None:
+    mine = house.get(path, key=house.key(kind, deployments=[2]))
+    others = house.get(f"{path}?deployment=2", key=house.key(kind))
+    assert mine.status_code == 200
+    assert mine.content == others.content
+    assert "secret of 1" not in mine.text
+    assert house.get(path, key=house.key(kind)).content != mine.content
+    nothing = house.get(path, key=house.key(kind, deployments=[3]))
+    assert nothing.text.count("\n") <= 1
+    assert "secret" not in nothing.text
+
+
+def test_all_bad_keys_get_the_very_same_body(house: Server, credentials: dict[str, str | None]) -> None:
+    answers = [house.get("/api/v1/reports", key=credentials[name]) for name in DEAD if name != "none"]
+    answers.append(house.get("/api/v1/reports", headers={"authorization": "Basic dXNlcjpwYXNz"}))
+    answers.append(house.get("/api/v1/reports", headers={"authorization": "Bearer"}))
+    answers.append(house.get("/api/v1/reports", headers={"authorization": "Bearer   "}))
+    answers.append(house.get("/api/v1/reports", headers=[(b"authorization", "Bearer schlüssel".encode())]))
+    answers.append(house.get("/api/v1/reports", headers=[(b"authorization", b"Bearer \xff\xfe")]))
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.content for answer in answers}) == 1
+    assert len({answer.headers["www-authenticate"] for answer in answers}) == 1
+
+
+def test_whether_a_report_exists_is_told_only_to_readers(house: Server) -> None:
+    for key in (None, "es_read_wrong", house.key("ingest")):
+        exists, does_not = (house.get(f"/api/v1/reports/{name}", key=key) for name in ("views", "nothing"))
+        assert exists.content == does_not.content
+        assert exists.status_code == does_not.status_code in (401, 403)
+    assert problem(house.get("/api/v1/reports/nothing", key=house.key("read"))) == "not_found"
+
+
+@pytest.mark.parametrize("name", ["access_token", "key"])
+def test_a_key_in_the_address_does_not_count(house: Server, name: str) -> None:
+    for path in ("/api/v1/reports", EVENTS):
+        method = "POST" if path == EVENTS else "GET"
+        key = house.key("admin")
+        for written in (key, key.replace("_", "%5F")):
+            answer = house.ask(method, f"{path}?{name}={written}")
+            assert problem(answer) == "bad_credential"
+            assert key not in answer.text
+
+
+def test_an_ordinary_parameter_may_begin_like_a_key(house: Server) -> None:
+    assert house.get("/api/v1/reports/views?tenant=es_madrid", key=house.key("read")).status_code == 200
+    assert token_of([], "tenant=es_read") is None
+
+
+def test_two_credentials_are_refused(house: Server) -> None:
+    key = house.key()
+    headers = [(b"authorization", f"Bearer {key}".encode())] * 2
+    answer = house.ask("POST", EVENTS, headers=headers, json=view())
+    assert (answer.status_code, problem(answer)) == (400, "two_credentials")
+    assert 'error="invalid_request"' in answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("type_", ["application/json", "text/plain", "text/plain;charset=UTF-8"])
+def test_the_key_may_stand_in_the_body(house: Server, type_: str) -> None:
+    answer = house.post({"events": [view()], "key": house.key()}, type_=type_)
+    assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [("es_ingest_wrong", "bad_credential"), ("", "bad_credential"), (None, "no_credential"), (7, "no_credential")],
+)
+def test_a_wrong_key_in_the_body_is_a_401_and_leaves_nothing(house: Server, key: Any, reason: str) -> None:
+    before = len(house.journaled())
+    assert problem(house.post({"events": [view(), 1], "key": key})) == reason
+    assert len(house.journaled()) == before
+
+
+def test_a_body_that_nobody_vouches_for_is_not_kept(server: Server) -> None:
+    before = len(server.journaled())
+    assert problem(server.post(b'{"events": [')) == "no_credential"
+    assert len(server.journaled()) == before
+
+
+def test_a_key_for_one_deployment_supplies_it(server: Server) -> None:
+    assert server.post(view(), key=server.key(deployments=[7])).status_code == 202
+    assert server.journaled()[-1]["context"]["deployment"] == 7
+
+
+def test_a_revoked_key_is_refused_at_once(server: Server) -> None:
+    key = server.key()
+    assert server.post(view(), key=key).status_code == 202
+    server.revoke(key)
+    assert problem(server.post(view(), key=key)) == "bad_credential"
+
+
+def test_over_plain_http_no_key_is_taken_where_others_can_listen(tmp_path: Path) -> None:
+    with open_server(tmp_path, https_only=True) as server:
+        key = server.key("admin")
+        for method, path in (("POST", EVENTS), ("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")):
+            answer = server.ask(method, path, key=key, headers={"content-type": "text/plain"})
+            assert (answer.status_code, problem(answer)) == (403, "plain_http")
+        secure = server.ask("GET", "/api/v1/reports", key=key, base_url="https://test")
+        assert secure.status_code == 200

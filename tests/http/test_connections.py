@@ -1,0 +1,108 @@
+"""The head of a request: its size and its time are limited, whatever the application."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from embedsink.http import connections
+from embedsink.http.connections import HEAD_BYTES_MAX, BoundedConnection
+
+MIB = 1_048_576
+TIMEOUT_S = 0.3
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def empty_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listener:
+        patch.setattr(connections, "HEAD_TIMEOUT_S", TIMEOUT_S)
+        config = uvicorn.Config(empty_answer, http=BoundedConnection, log_config=None, lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        thread.join()
+
+
+def answer_to(port: int, *parts: bytes, pause_s: float = 0.0) -> bytes:
+    """All that comes back until the server closes, or is silent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=2 * TIMEOUT_S + 1) as connection:
+        received = b""
+        try:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause_s)
+            while piece := connection.recv(65_536):
+                received += piece
+        except (ConnectionError, TimeoutError):
+            pass
+        return received
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 20 * MIB + b"\r\n\r\n",
+        b"GET /" + b"x" * MIB + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100_000 + b"\r\n",
+    ],
+    ids=["20 MB in a header", "1 MB in the address", "100,000 headers"],
+)
+def test_a_huge_head_is_refused_and_the_connection_closed(port: int, request_: bytes) -> None:
+    # The answer may be lost when the connection is closed while the sender is still sending.
+    assert answer_to(port, request_)[:12] in (b"HTTP/1.1 431", b"")
+
+
+def test_a_body_that_goes_on_after_its_answer_is_cut(port: int) -> None:
+    chunk = b"%x\r\n%b\r\n" % (MIB, b" " * MIB)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 204")
+        endless = chunk * 64
+        with pytest.raises(ConnectionError):
+            connection.sendall(endless)
+
+
+def test_what_is_left_of_an_answered_body_does_not_spoil_the_next_request(port: int) -> None:
+    first = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+    last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    assert answer_to(port, first, b" " * 100_000, last, pause_s=0.05).count(b"HTTP/1.1 204") == 2
+
+
+def test_a_head_within_the_limit_passes(port: int) -> None:
+    head = b"GET / HTTP/1.1\r\nX: " + b"x" * (HEAD_BYTES_MAX - 1_000) + b"\r\nConnection: close\r\n\r\n"
+    assert answer_to(port, head[:100], head[100:], pause_s=0.05).startswith(b"HTTP/1.1 204")
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_a_slow_head_is_cut(port: int, begun: bytes) -> None:
+    started_at = time.monotonic()
+    assert answer_to(port, begun) == b""
+    assert TIMEOUT_S * 0.9 < time.monotonic() - started_at < TIMEOUT_S + 1
+
+
+def test_a_drip_does_not_extend_the_time(port: int) -> None:
+    assert answer_to(port, *[b"G"] + [b"x"] * 20, pause_s=0.05) == b""
+
+
+def test_a_second_request_has_the_same_time(port: int) -> None:
+    started_at = time.monotonic()
+    assert answer_to(port, REQUEST, REQUEST, b"GET ", pause_s=0.2).count(b"HTTP/1.1 204") == 2
+    assert time.monotonic() - started_at < 0.6 + TIMEOUT_S + 1
+
+
+def test_requests_that_follow_each_other_are_not_cut(port: int) -> None:
+    last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    answered = answer_to(port, *[REQUEST] * 4, last, pause_s=TIMEOUT_S / 2)
+    assert answered.count(b"HTTP/1.1 204") == 5

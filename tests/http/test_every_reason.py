@@ -1,0 +1,193 @@
+"""Each reason of the closed list is provoked over HTTP: what is not provoked here, nobody can meet."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import embedsink.http.events
+import embedsink.journal
+from embedsink.reasons import Reason
+from tests.envelope.sending import view
+from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
+
+ID = "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
+MIB = 1_048_576
+
+BODIES: dict[Reason, bytes] = {
+    Reason.NOT_JSON: b'{"source": ',
+    Reason.NOT_UTF8: b'{"source": "\xff"}',
+    Reason.TOO_DEEP: b"[" * 33 + b"]" * 33,
+    Reason.DUPLICATE_KEY: b'{"source": 1, "source": 2}',
+    Reason.NOT_FINITE: b"[1e400]",
+    Reason.EMPTY: b"[]",
+}
+ENVELOPES: dict[Reason, Any] = {
+    Reason.NOT_AN_OBJECT: "view",
+    Reason.WRONG_SOURCE: view(source="other-embed"),
+    Reason.WRONG_DIRECTION: view(direction="sideways"),
+    Reason.UNKNOWN_TYPE: view(type="svc:event:blink"),
+    Reason.BAD_FIELD: view({"path": 7}),
+    Reason.WRONG_SURFACE: view(type="svc:event:download", surface="chat"),
+    Reason.BAD_TIMESTAMP: view(timestamp="yesterday"),
+    Reason.TOO_LARGE: view({"title": "x" * 70_000}),
+    Reason.BAD_TEXT: view({"title": "\0"}),
+}
+
+
+@pytest.fixture(scope="module")
+def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with open_server(tmp_path_factory.mktemp("quick"), segment_seal_s=0.01) as opened:
+        yield opened
+
+
+async def slow_body() -> AsyncIterator[bytes]:
+    yield b"["
+    await asyncio.sleep(5)
+
+
+async def body_in_parts() -> AsyncIterator[bytes]:
+    for _ in range(3):
+        yield b" " * MIB
+
+
+def two_credentials(server: Server, _: Path) -> httpx.Response:
+    key = server.key()
+    return server.post({"events": [view()], "key": key}, key=key)
+
+
+def wrong_origin(server: Server, _: Path) -> httpx.Response:
+    return server.post(view(), key=server.key(origins=[PAGE]), origin="https://evil.example.com")
+
+
+def plain_http(_: Server, path: Path) -> httpx.Response:
+    with open_server(path, https_only=True) as server:
+        return server.post(view(), key=server.key())
+
+
+def body_too_slow(_: Server, path: Path) -> httpx.Response:
+    with open_server(path, body_timeout_s=0.1) as server:
+        return server.post(slow_body(), key=server.key())
+
+
+def rate_limited(_: Server, path: Path) -> httpx.Response:
+    with open_server(path, rate_events_per_s=1) as server:
+        key = server.key()
+        assert server.post([view(), view()], key=key).status_code == 202
+        return server.post(view(), key=key)
+
+
+def overloaded(_: Server, path: Path) -> httpx.Response:
+    with open_server(path, body_bytes_max=4 * MIB, inflight_bytes_max=MIB) as server:
+        return server.post(body_in_parts(), key=server.key())
+
+
+def storage_low(_: Server, path: Path) -> httpx.Response:
+    with open_server(path, free_bytes_min=2**62) as server:
+        key = server.key()
+        server.get("/readyz")  # its write makes the journal look at the disk
+        return server.post(view(), key=key)
+
+
+def storage_failed(_: Server, path: Path) -> httpx.Response:
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with open_server(path) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedsink.journal, "fdatasync", fail)
+        return server.post(view(), key=server.key())
+
+
+def not_ready(_: Server, path: Path) -> httpx.Response:
+    (path / "aside").mkdir()
+    (path / "aside" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
+    with open_server(path) as server:
+        return server.get("/readyz")
+
+
+def internal_error(server: Server, _: Path) -> httpx.Response:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("internals")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedsink.http.events, "parse", fail)
+        return server.post(view(), key=server.key())
+
+
+REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
+    Reason.TWO_CREDENTIALS: two_credentials,
+    Reason.BAD_PARAMETER: lambda server, _: server.get("/api/v1/reports/views?surface=moon", key=server.key("read")),
+    Reason.NO_CREDENTIAL: lambda server, _: server.post(view()),
+    Reason.BAD_CREDENTIAL: lambda server, _: server.post(view(), key="es_ingest_wrong"),
+    Reason.WRONG_ORIGIN: wrong_origin,
+    Reason.WRONG_KIND: lambda server, _: server.post(view(), key=server.key("read")),
+    Reason.PLAIN_HTTP: plain_http,
+    Reason.NOT_FOUND: lambda server, _: server.get("/api/v1/nothing"),
+    Reason.METHOD_NOT_ALLOWED: lambda server, _: server.ask("DELETE", EVENTS),
+    Reason.BODY_TOO_SLOW: body_too_slow,
+    Reason.BODY_TOO_LARGE: lambda server, _: server.post(b" " * (MIB + 1), key=server.key()),
+    Reason.TOO_MANY_EVENTS: lambda server, _: server.post([view()] * 1_001, key=server.key()),
+    Reason.MEDIA_TYPE: lambda server, _: server.post(view(), key=server.key(), type_="multipart/form-data"),
+    Reason.ENCODING: lambda server, _: server.post(view(), key=server.key(), content_encoding="br"),
+    Reason.NOTHING_ACCEPTED: lambda server, _: server.post([1], key=server.key()),
+    Reason.RATE_LIMITED: rate_limited,
+    Reason.OVERLOADED: overloaded,
+    Reason.STORAGE_LOW: storage_low,
+    Reason.STORAGE_FAILED: storage_failed,
+    Reason.NOT_READY: not_ready,
+    Reason.INTERNAL_ERROR: internal_error,
+    Reason.OUT_OF_SCOPE: lambda server, _: server.post(
+        {"context": {"deployment": 2}, "events": [view()]}, key=server.key(deployments=[1])
+    ),
+}
+
+
+def test_every_reason_is_provoked_here() -> None:
+    assert set(BODIES) | set(ENVELOPES) | set(REQUESTS) | {Reason.ID_CONFLICT} == set(Reason)
+
+
+@pytest.mark.parametrize("reason", REQUESTS)
+def test_a_refused_request_gets_its_status_and_leaves_nothing(reason: Reason, server: Server, tmp_path: Path) -> None:
+    before = len(server.journaled())
+    answer = REQUESTS[reason](server, tmp_path)
+    assert (problem(answer), answer.status_code) == (reason, reason.status)
+    assert answer.json()["title"] == reason.sentence
+    stored = 1 if reason is Reason.NOTHING_ACCEPTED else 0
+    assert len(server.journaled()) - before == stored
+
+
+@pytest.mark.parametrize("reason", BODIES)
+def test_a_body_that_cannot_be_read_is_quarantined(reason: Reason, server: Server) -> None:
+    answer = server.post(BODIES[reason], key=server.key())
+    assert (problem(answer), answer.status_code) == (reason, 400)
+    line = server.journaled()[-1]
+    assert (line["kind"], line["reason"], line["index"]) == ("quarantined", reason, None)
+    assert line["detail"] == answer.json()["detail"]
+
+
+@pytest.mark.parametrize("reason", ENVELOPES)
+def test_an_envelope_is_rejected_alone(reason: Reason, server: Server) -> None:
+    answer = server.post([view(id=ID), ENVELOPES[reason]], key=server.key())
+    assert answer.status_code == 202
+    assert answer.json()["accepted"] == 1
+    [rejected] = answer.json()["rejected"]
+    assert (rejected["index"], rejected["reason"]) == (1, reason)
+    line = server.journaled()[-1]
+    assert (line["kind"], line["reason"], line["detail"]) == ("quarantined", reason, rejected["detail"])
+
+
+def test_an_envelope_without_a_deployment_is_out_of_a_scope_of_several(server: Server) -> None:
+    answer = server.post({"events": [view()]}, key=server.key(deployments=[1, 2]))
+    assert problem(answer) == Reason.NOTHING_ACCEPTED
+    assert answer.json()["rejected"][0]["reason"] == Reason.OUT_OF_SCOPE
+
+
+def test_an_id_with_other_content_is_quarantined_when_it_is_loaded(quick_server: Server) -> None:
+    key, reader = quick_server.key(), quick_server.key("read")
+    for title in ("first", "second"):
+        assert quick_server.post(view({"title": title}, id=ID), key=key).status_code == 202
+    [row] = quick_server.rows("/api/v1/quarantine", key=reader)
+    assert row["reason"] == Reason.ID_CONFLICT

@@ -1,0 +1,102 @@
+"""The description says what the server does: each route, each status, each form, no more and no less."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from embedsink import __version__
+from embedsink.http.openapi import description
+from embedsink.settings import Settings
+from tests.envelope.sending import view
+from tests.http.asking import Server, open_server
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+DESCRIBED = description(Settings())
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(_: schemathesis.SerializationContext, value: object) -> bytes:
+    """The text as it is."""
+    return str(value).encode(errors="surrogatepass")
+
+
+api = schemathesis.openapi.from_dict(DESCRIBED)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose reports have rows."""
+    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
+        key = server.key()
+        server.post([view(), 1], key=key)
+        server.rows("/api/v1/reports/views", key=server.key("read"))
+        server.admin = server.key("admin")
+        yield server
+
+
+def methods_of(app: Starlette) -> set[tuple[str, str]]:
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    assert len(routes) == len(app.routes)
+    # Starlette answers HEAD wherever it answers GET (RFC 9110, section 9.3.2).
+    return {(route.path, method.lower()) for route in routes for method in route.methods or () if method != "HEAD"}
+
+
+def test_each_route_is_described_and_nothing_else(server: Server) -> None:
+    described = {(path, method) for path, item in DESCRIBED["paths"].items() for method in item}
+    assert described == methods_of(server.app)
+
+
+def test_it_is_served_to_everybody(server: Server) -> None:
+    answer = server.get("/openapi.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["openapi"] == "3.1.0"
+    assert answer.json()["info"]["version"] == __version__
+
+
+def test_it_is_valid() -> None:
+    api.validate()
+    ids = [operation["operationId"] for item in DESCRIBED["paths"].values() for operation in item.values()]
+    assert len(set(ids)) == len(ids) == len(list(api.get_all_operations()))
+
+
+def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
+    schemas = description(Settings(service_name="acme", events_max=7))["components"]["schemas"]
+    assert schemas["ViewEnvelope"]["properties"]["source"]["const"] == "acme-embed"
+    assert "acme:event:view" in schemas["Envelope"]["discriminator"]["mapping"]
+    assert schemas["Delivery"]["properties"]["events"]["maxItems"] == 7
+
+
+@pytest.mark.slow
+@api.parametrize()
+@settings(
+    max_examples=12,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
+def test_what_is_sent_and_answered_is_as_described(case: schemathesis.Case[Any], loaded: Server) -> None:
+    sent = requests.Request(**case.as_transport_kwargs(base_url="http://test")).prepare()
+    headers = {name: value for name, value in sent.headers.items() if name.lower() != "content-length"}
+    answer = loaded.ask(sent.method or "", sent.url or "", key=loaded.admin, headers=headers, content=sent.body)
+    case.validate_response(answer, checks=CHECKS)

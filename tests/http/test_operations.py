@@ -1,0 +1,78 @@
+"""What the people who run a server look at."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+import embedsink.journal
+from tests.envelope.sending import view
+from tests.http.asking import Server, open_server, problem
+
+
+def metric(server: Server, name: str) -> float:
+    answer = server.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    [line] = [line for line in answer.text.splitlines() if line.startswith(name + " ")]
+    return float(line.split()[-1])
+
+
+def test_healthz_says_that_it_lives(server: Server) -> None:
+    answer = server.get("/healthz")
+    assert (answer.status_code, answer.text) == (200, "ok\n")
+
+
+def test_readyz_proves_a_write(server: Server) -> None:
+    before = metric(server, "embedsink_journal_groups_total")
+    answer = server.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "troubles": []})
+    assert metric(server, "embedsink_journal_groups_total") == before + 1
+
+
+def test_readyz_names_a_damaged_segment(tmp_path: Path) -> None:
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "aside" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
+    with open_server(tmp_path) as server:
+        answer = server.get("/readyz")
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        assert answer.json()["ready"] is False
+        assert "000000000001-00000000.ndjson" in answer.json()["troubles"][0]
+        assert server.post(view(), key=server.key()).status_code == 202
+
+
+def test_readyz_does_not_wait_for_a_hung_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_server(tmp_path, journal_timeout_s=0.1) as server, monkeypatch.context() as patch:
+        patch.setattr(embedsink.journal, "fdatasync", lambda _: time.sleep(1))
+        started_at = time.perf_counter()
+        answer = server.get("/readyz")
+        assert time.perf_counter() - started_at < 0.9
+        assert problem(answer) == "not_ready"
+        assert "a write takes more than" in answer.json()["detail"]
+
+
+def test_readyz_says_when_the_disk_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with open_server(tmp_path) as server:
+        monkeypatch.setattr(embedsink.journal, "fdatasync", fail)
+        for _ in range(2):
+            assert problem(server.get("/readyz")) == "not_ready"
+
+
+def test_metrics_count_each_fate(tmp_path: Path) -> None:
+    with open_server(tmp_path) as server:
+        key = server.key()
+        server.post([view(), view(), 1], key=key)
+        server.post(b"{", key=key)
+        server.post(view(), key="es_ingest_wrong")
+        assert metric(server, 'embedsink_envelopes_total{fate="accepted"}') == 2
+        assert metric(server, 'embedsink_envelopes_total{fate="quarantined"}') == 2
+        assert metric(server, 'embedsink_refused_requests_total{reason="bad_credential"}') == 1
+        assert metric(server, 'embedsink_refused_requests_total{reason="not_json"}') == 1
+
+
+def test_metrics_say_nothing_of_what_events_hold(server: Server) -> None:
+    secret = "s_3cr3t"
+    server.post({"context": {"tenant": secret}, "events": [view({"title": secret})]}, key=server.key(label=secret))
+    assert secret not in server.get("/metrics").text

@@ -1,0 +1,142 @@
+"""Errors: one form for all, nothing of a secret in them, and one line in the log for each."""
+
+import json
+import logging
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+import embedsink.http.events
+from embedsink.http.problems import ADVICE
+from embedsink.logs import JsonLines
+from embedsink.reasons import Reason
+from tests.envelope.sending import view
+from tests.http.asking import Server, problem
+
+LONG = "a<b>\u202e\n" + "x" * 500
+
+
+def wrong_values(server: Server, value: str) -> list[httpx.Response]:
+    """Answers to requests with a wrong value in each place that an error message may quote."""
+    key, reader = server.key(), server.key("read")
+    plain = re.sub(r"[^\x20-\x7e]", "?", value)
+    return [
+        server.post([view({"path": {"no": value}})], key=key),
+        server.post([view(type=value)], key=key),
+        server.post([view(source=value)], key=key),
+        server.post([view(surface=value)], key=key),
+        server.post({"events": [view()], value: 1}, key=key),
+        server.post({"events": [view()], "context": {value: 1}}, key=key),
+        server.post({"events": [view()], "lost": {value: -1}}, key=key),
+        server.post(
+            json.dumps({"k": 1})[:-1].encode()
+            + f', "{value[:5]}": 1, {json.dumps(value)}: 1, {json.dumps(value)}: 2}}'.encode(),
+            key=key,
+        ),
+        server.post(view(), key=key, type_=plain),
+        server.post(view(), key=server.key(origins=["https://app.example.com"]), origin=plain),
+        server.get("/api/v1/reports/views", key=reader, params={"surface": value}),
+        server.get("/api/v1/reports/views", key=reader, params={"since": value}),
+        server.get("/api/v1/reports/views", key=reader, params={"deployment": value}),
+        server.get("/api/v1/reports/views", key=reader, params={"guard": value}),
+        server.get("/api/v1/quarantine", key=reader, params={"limit": value}),
+        server.get("/" + plain.replace("?", "-")),
+        server.get("/problems/" + plain.replace("?", "-").replace("/", "-")),
+        server.get("/api/v1/reports/" + plain.replace("?", "-").replace("/", "-"), key=reader),
+    ]
+
+
+def details(answer: httpx.Response) -> list[str]:
+    body = answer.json()
+    return [body["detail"], *(rejected["detail"] for rejected in body.get("rejected", []))]
+
+
+def test_a_detail_quotes_at_most_64_characters_of_a_wrong_value(server: Server) -> None:
+    for answer in wrong_values(server, LONG):
+        assert problem(answer) != "internal_error"
+        for detail in details(answer):
+            assert max(map(len, re.findall("x*", detail))) <= 64, detail
+            assert detail.isprintable(), detail
+
+
+def test_a_detail_never_holds_a_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = server.key("admin")
+    for answer in wrong_values(server, secret):
+        assert answer.status_code >= 400
+        assert secret not in answer.text
+        # A page's origin is repeated to that page, whatever it is: the browser compares the two.
+        assert secret not in str([pair for pair in answer.headers.items() if pair[0] != "access-control-allow-origin"])
+    assert secret not in "\n".join(JsonLines().format(record) for record in caplog.records if record.name != "httpx")
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [
+        json.loads(JsonLines().format(record)) for record in caplog.records if record.name.startswith("embedsink.http")
+    ]
+
+
+def test_each_refusal_is_one_line_with_reason_request_and_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    key = server.key()
+    key_id = server.sink.keys.find(key).key_id  # type: ignore[union-attr]
+    expected = [
+        (server.post(b'{"mine": ', key=key), key_id),
+        (server.post([1], key=key), key_id),
+        (server.get("/no"), None),
+    ]
+    lines = lines_of(caplog)
+    assert len(lines) == len(expected)
+    for (answer, whose), line in zip(expected, lines, strict=True):
+        assert line["reason"] == answer.json()["reason"]
+        assert line["request_id"] == answer.headers["x-request-id"]
+        assert line["key_id"] == whose
+        assert line["status"] == answer.status_code
+        assert key not in json.dumps(line)
+        assert "mine" not in json.dumps(line)
+
+
+def test_what_is_accepted_is_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    assert server.post(view(), key=server.key()).status_code == 202
+    assert lines_of(caplog) == []
+
+
+def test_a_bug_is_logged_and_tells_the_client_nothing(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("internals")
+
+    monkeypatch.setattr(embedsink.http.events, "parse", fail)
+    before = server.sink.counters["refused.internal_error"]
+    answer = server.post(view(), key=server.key())
+    assert (answer.status_code, problem(answer)) == (500, "internal_error")
+    assert "internals" not in answer.text
+    [line] = lines_of(caplog)
+    assert (line["event"], line["level"], line["request_id"]) == ("bug", "error", answer.headers["x-request-id"])
+    assert "ValueError: internals" in line["traceback"]
+    assert server.sink.counters["refused.internal_error"] == before + 1
+
+
+def test_each_refusal_is_counted(server: Server) -> None:
+    before = server.sink.counters["refused.no_credential"]
+    for _ in range(3):
+        server.post(view())
+    assert server.sink.counters["refused.no_credential"] == before + 3
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_the_type_of_a_problem_leads_to_its_explanation(server: Server, reason: Reason) -> None:
+    answer = server.get(f"/problems/{reason}")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "reason": str(reason),
+        "title": reason.sentence,
+        "status": reason.status,
+        "advice": ADVICE[reason.status],
+    }
+
+
+def test_each_status_has_its_advice_and_no_other() -> None:
+    assert set(ADVICE) == {reason.status for reason in Reason}

@@ -1,0 +1,156 @@
+"""A real server in a process of its own, on a free port of this machine.
+
+with running_server(tmp_path / "data") as server:
+    server.post(body, key=server.key("ingest"))
+    assert server.stop() == 0
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from embedsink.keys import KeyFile, KeyKind
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
+# A key counts at once and events are visible soon, so that tests don't wait.
+QUICK = {"EMBEDSINK_KEYS_RELOAD_S": "0.05", "EMBEDSINK_SEGMENT_SEAL_S": "0.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered: status, headers by lower-case name, and the bytes of the body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass
+class RunningServer:
+    """A server that answered `/readyz`. `data` is its folder, `log` what it wrote on stdout and stderr."""
+
+    data: Path
+    url: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    environment: dict[str, str] = field(repr=False)
+
+    @property
+    def pid(self) -> int:
+        """The process to signal."""
+        return self.process.pid
+
+    def key(self, kind: str = "ingest", **options: Any) -> str:
+        """Create a key and wait until the server knows it. The options are those of `KeyFile.create`."""
+        _, token = KeyFile(self.data / "keys.json").create(KeyKind(kind), now=time.time(), **options)
+        wait_until(lambda: self.get("/api/v1/reports", key=token).status != 401, what=f"the {kind} key is known")
+        return token
+
+    def get(self, path: str, *, key: str | None = None, **headers: str) -> Answer:
+        """GET a path."""
+        return fetch(self.url + path, key=key, headers=headers)
+
+    def post(self, body: Any, *, path: str = "/api/v1/events", key: str | None = None, **headers: str) -> Answer:
+        """POST bytes as they are, and anything else as JSON."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return fetch(self.url + path, key=key, headers={"Content-Type": "application/json"} | headers, body=content)
+
+    def stop(self) -> int:
+        """End it with SIGTERM, once; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self.process.kill()
+        self.process.wait(STOP_TIMEOUT_S)
+
+
+@contextmanager
+def running_server(data: Path, **env: str) -> Iterator[RunningServer]:
+    """Start `embedsink serve` on a data folder and wait until it is ready; stop it at the end.
+
+    Args:
+        data: the data folder; made if missing.
+        env: environment variables beside those of this process, such as `EMBEDSINK_EVENTS_MAX="10"`.
+    """
+    port = free_port()
+    environment = os.environ | QUICK | env
+    log = data.parent / f"{data.name}.log"
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "embedsink", "serve", "--data", str(data), "--port", str(port)],
+            stdout=file,
+            stderr=file,
+            env=environment,
+        )
+    server = RunningServer(data, f"http://127.0.0.1:{port}", process, log, environment)
+    try:
+        wait_until(lambda: _is_ready(server), what="the server is ready", timeout_s=READY_TIMEOUT_S)
+        yield server
+    finally:
+        try:
+            server.stop()
+        except subprocess.TimeoutExpired:
+            server.kill()
+            raise
+
+
+def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = 10.0) -> None:
+    """Look again and again until something holds; fail when it takes too long."""
+    end = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < end, f"after {timeout_s} s it is still not so that {what}"
+        time.sleep(0.02)
+
+
+def fetch(
+    url: str, *, key: str | None = None, headers: dict[str, str] | None = None, body: bytes | None = None
+) -> Answer:
+    """One HTTP request: POST with a body, GET without. An error status is an answer too."""
+    request = urllib.request.Request(url, data=body, headers=headers or {})
+    if key is not None:
+        request.add_header("Authorization", f"Bearer {key}")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return _answer(response.status, response.headers, response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return _answer(error.code, error.headers, error.read())
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _answer(status: int, headers: Any, body: bytes) -> Answer:
+    return Answer(status, {name.lower(): value for name, value in headers.items()}, body)
+
+
+def _is_ready(server: RunningServer) -> bool:
+    assert server.process.poll() is None, f"the server ended: {server.log.read_text(errors='replace')[-4_000:]}"
+    try:
+        return server.get("/readyz").status == 200
+    except OSError:
+        return False

@@ -1,0 +1,98 @@
+"""kill -9 at random moments under load: what was answered with 202 is there once, and nothing else is."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crashing import Crashing, Server, broken_promises, senders
+
+CYCLES = 30
+JUDGED_EVERY = 10
+SECONDS_MAX = 90
+
+# A planted bug: the answer does not wait for the write. The disk is slow, so that there is something to lose.
+EARLY_ANSWER = """
+import asyncio, os, time
+from embedsink import journal
+append = journal.Journal.append
+def append_and_answer_at_once(self, lines):
+    append(self, lines)
+    answer = asyncio.get_running_loop().create_future()
+    answer.set_result(None)
+    return answer
+journal.Journal.append = append_and_answer_at_once
+def slow(descriptor):
+    time.sleep(0.05)
+    os.fdatasync(descriptor)
+journal.fdatasync = slow
+"""
+
+
+# A planted bug: the segment's name is written down some time after its rows.
+NAME_IN_ANOTHER_TRANSACTION = """
+from embedsink import store
+read_sql = store.read_sql
+later = "commit; begin; select count(*) from range(500000000); "
+def apart(folder, pattern="*.sql"):
+    found = read_sql(folder, pattern)
+    return found | {name: later + sql for name, sql in found.items() if name.startswith("9_")}
+store.read_sql = apart
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
+    crashing = Crashing(tmp_path / "data")
+    started_at = time.monotonic()
+
+    for cycle in range(1, CYCLES + 1):
+        crashing.live_and_die()
+        if cycle % JUDGED_EVERY == 0:
+            assert crashing.judge() == [], f"after {cycle} kills"
+
+    assert len(crashing.notes.answered) > 10 * CYCLES
+    assert crashing.notes.unknown
+    assert time.monotonic() - started_at < SECONDS_MAX
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("planted", "found"),
+    [
+        pytest.param(EARLY_ANSWER, "answered with 202, but not stored", id="early_answer"),
+        pytest.param(NAME_IN_ANOTHER_TRANSACTION, "check ledger_adds_up", id="name_in_another_transaction"),
+    ],
+)
+def test_the_harness_finds_a_planted_bug(tmp_path: Path, planted: str, found: str) -> None:
+    crashing = Crashing(tmp_path / "data", planted=planted)
+
+    broken: list[str] = []
+    for _ in range(8):
+        crashing.live_and_die()
+        broken = crashing.judge()
+        if broken:
+            break
+
+    assert [what.split(":")[0] for what in broken] == [found]
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_sigterm_under_load_ends_in_time_and_keeps_every_202(tmp_path: Path) -> None:
+    crashing = Crashing(tmp_path / "data")
+    server = Server(crashing.data)
+    try:
+        server.wait_until_ready()
+        with senders(server.port, crashing.token, crashing.notes):
+            time.sleep(1)
+            started_at = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - started_at < 10
+    finally:
+        server.kill()
+
+    assert len(crashing.notes.answered) > 50
+    assert broken_promises(crashing.data, crashing.notes) == []

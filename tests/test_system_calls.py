@@ -1,0 +1,171 @@
+"""The order of system calls, which a kill can't show since the page cache survives it: strace writes them down.
+
+A power loss takes what is not synced. So before a 202 goes out, its group must have been written and then synced,
+and so must the segment's name in its folder.
+"""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from embedsink.keys import KeyFile, KeyKind
+from tests.crashing import Crashing, Server, senders
+from tests.envelope.sending import view
+
+# Each of these planted bugs keeps every promise as long as nobody cuts the power.
+NO_SYNC = "from embedsink import journal\njournal.fdatasync = lambda descriptor: None\n"
+NO_FOLDER_SYNC = "from embedsink import journal\njournal.sync_folder = lambda folder: None\n"
+SYNC_AFTER_THE_ANSWER = """
+import os
+from embedsink import journal
+call_soon, sync = journal.Journal._call_soon, journal.fdatasync
+journal.fdatasync = lambda descriptor: None
+def answer_then_sync(self, *arguments):
+    call_soon(self, *arguments)
+    import time; time.sleep(0.05)
+    sync(self._segment._descriptor)
+journal.Journal._call_soon = answer_then_sync
+"""
+TRACED = "openat,write,writev,sendto,sendmsg,fdatasync,fsync,rename,renameat,renameat2"
+_CALL = re.compile(r"^\d+ +(?:<\.\.\. )?(?P<name>\w+)(?P<resumed> resumed>)?(?P<arguments>.*)$")
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def strace() -> None:
+    """Not there: a failure in CI, and a skip elsewhere."""
+    if shutil.which("strace") is None:
+        if "CI" in os.environ:
+            pytest.fail("CI has to have strace")
+        pytest.skip("strace is not installed")
+
+
+class Call(NamedTuple):
+    """A system call's beginning, its end, or (`is_whole`) both."""
+
+    name: str
+    arguments: str
+    begins: bool
+    ends: bool
+
+
+def calls(trace: Path) -> Iterator[Call]:
+    """What strace wrote down, in the order of time; an end carries the arguments of its beginning."""
+    begun: dict[str, str] = {}
+    for line in trace.read_text(errors="replace").splitlines():
+        found = _CALL.match(line)
+        if found is None:
+            continue
+        thread, name, arguments = line.split(" ", 1)[0], found["name"], found["arguments"]
+        unfinished = arguments.endswith("<unfinished ...>")
+        if unfinished:
+            begun[thread] = arguments
+        elif found["resumed"]:
+            arguments = begun.pop(thread, "") + arguments
+        yield Call(name, arguments, begins=not found["resumed"], ends=not unfinished)
+
+
+def broken_order(trace: Path) -> tuple[list[str], int]:
+    """What went out too early, and the number of 202s seen."""
+    unsynced_writes, unsynced_creations, unsynced_renames = False, False, False
+    broken, answer_count = [], 0
+    for call in calls(trace):
+        in_segment = re.search(r"/journal/[^/>]*\.open>", call.arguments) is not None
+        if call.name == "write" and in_segment and call.begins:
+            unsynced_writes = True
+            if unsynced_creations or unsynced_renames:
+                broken.append("write into a segment before its folder was synced")
+        elif call.name == "fdatasync" and in_segment and call.ends:
+            unsynced_writes = False
+        elif call.name == "openat" and "O_CREAT" in call.arguments and ".open" in call.arguments and call.begins:
+            unsynced_creations = True
+        elif call.name.startswith("rename") and ".ndjson" in call.arguments and call.begins:
+            unsynced_renames = True
+        elif call.name == "fsync" and "/journal>" in call.arguments and call.ends:
+            unsynced_creations = unsynced_renames = False
+        elif "HTTP/1.1 202" in call.arguments and call.begins:
+            answer_count += 1
+            if unsynced_writes or unsynced_creations:
+                broken.append("202 before the sync")
+    return broken, answer_count
+
+
+def trace_of(folder: Path, planted: str = "") -> Path:
+    """The system calls of a server that is sent one event after the other, over some segments."""
+    data, trace = folder / "data", folder / "trace"
+    data.mkdir()
+    _, token = KeyFile(data / "keys.json").create(KeyKind.INGEST, now=time.time())
+    # -D: the server, and not strace, is the process that is signalled.
+    tracing = ("strace", "-D", "-f", "-y", "-s", "32", "-e", f"trace={TRACED}", "-e", "signal=none", "-o", str(trace))
+    server = Server(data, planted=planted, tracing=tracing, EMBEDSINK_SEGMENT_SEAL_S="0.2")
+    try:
+        server.wait_until_ready()
+        for _ in range(12):
+            assert post(server.port, token) == 202
+            time.sleep(0.05)
+        assert server.stop() == 0
+    finally:
+        server.kill()
+    wait_until_written(trace)
+    return trace
+
+
+def wait_until_written(trace: Path) -> None:
+    """strace ends a little later than the server."""
+    for _ in range(100):
+        if "+++ exited with" in trace.read_text(errors="replace")[-400:]:
+            return
+        time.sleep(0.05)
+
+
+def post(port: int, token: str) -> int:
+    """Send one event; the answer's status."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request("POST", "/api/v1/events", json.dumps(view()), headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_202_goes_out_after_its_group_and_its_segments_name_are_synced(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path)
+    assert broken_order(trace) == ([], 12)
+    assert len(re.findall(r"rename.*\.ndjson", trace.read_text())) > 1
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [NO_SYNC, NO_FOLDER_SYNC, SYNC_AFTER_THE_ANSWER],
+    ids=["no_sync", "no_folder_sync", "sync_after_the_answer"],
+)
+def test_the_check_finds_a_planted_bug(tmp_path: Path, planted: str) -> None:
+    broken, answer_count = broken_order(trace_of(tmp_path, planted))
+    assert answer_count == 12
+    assert broken
+
+
+def test_a_disk_that_fails_refuses_the_group_and_ends_the_server(tmp_path: Path) -> None:
+    crashing = Crashing(tmp_path / "data")
+    fault = "inject=fdatasync:error=EIO:when=20+"
+    failing = ("strace", "-D", "-f", "-o", os.devnull, "-e", "trace=fdatasync", "-e", fault)
+    server = Server(crashing.data, tracing=failing)
+    try:
+        server.wait_until_ready()
+        with senders(server.port, crashing.token, crashing.notes):
+            assert server.process.wait(20) == 1
+    finally:
+        server.kill()
+
+    assert crashing.notes.answered
+    assert crashing.judge() == []
