@@ -1,0 +1,63 @@
+"""The command `embedsink`: one module a noun. Heavy modules are imported in the commands, so that `--help` is quick."""
+
+from typing import Annotated
+
+import typer
+
+from embedsink import __version__
+from embedsink.cli import events, keys, quarantine, reports, server, upkeep
+from embedsink.cli.output import FAILED, WRONG_USE, fail
+from embedsink.cli.words import examples
+from embedsink.errors import EmbedsinkError
+from embedsink.reasons import Reason
+
+app = typer.Typer(
+    name="embedsink",
+    help="Keeps every event of embedded analytics, durably, and answers questions about them.",
+    epilog=examples(
+        "embedsink demo",
+        "embedsink serve --data data",
+        "embedsink keys create --kind ingest --data data",
+        "embedsink report views --since 2026-11-01",
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    # Plain help and plain errors: rich would double the time of `--help`, and a traceback of its own hides the cause.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command(epilog=server.SERVE_EXAMPLES)(server.serve)
+app.command(epilog=server.DEMO_EXAMPLES)(server.demo)
+app.add_typer(keys.app, name="keys")
+app.command(epilog=reports.EXAMPLES)(reports.report)
+app.command("export", epilog=events.EXPORT_EXAMPLES)(events.export_file)
+app.command("import", epilog=events.IMPORT_EXAMPLES)(events.import_file)
+app.add_typer(quarantine.app, name="quarantine")
+app.command(epilog=upkeep.SNAPSHOT_EXAMPLES)(upkeep.snapshot)
+app.command(epilog=upkeep.REBUILD_EXAMPLES)(upkeep.rebuild)
+app.command(epilog=upkeep.DOCTOR_EXAMPLES)(upkeep.doctor)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"embedsink {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def embedsink(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Keeps every event of embedded analytics, durably, and answers questions about them."""
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0, 1 for a failure, 2 for wrong use."""
+    try:
+        app()
+    except EmbedsinkError as error:
+        is_wrong_use = getattr(error, "reason", None) is Reason.BAD_PARAMETER
+        fail(error, code=WRONG_USE if is_wrong_use else FAILED)

@@ -1,0 +1,144 @@
+"""`embedsink export` and `embedsink import`: raw events out and in."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from embedsink.cli.output import FAILED, fail, inert, say, written_whole
+from embedsink.cli.words import DATA, Data, KeyOption, Url, examples
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from embedsink.store import Reader
+    from embedsink.transfer import Sums
+
+EXPORT_EXAMPLES = examples(
+    "embedsink export events.ndjson --data data",
+    "embedsink export events.parquet",
+)
+IMPORT_EXAMPLES = examples(
+    "embedsink import events.ndjson --data data",
+    "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://sink.example.com",
+)
+SUFFIXES = (".ndjson", ".csv", ".parquet")
+
+
+def export_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Ends in .ndjson, .csv or .parquet.", dir_okay=False)],
+    data: Data = DATA,
+) -> None:
+    """Write all raw events to a file, as of the last snapshot. A running server is not disturbed.
+
+    .ndjson holds every event and action as a delivery, one a line; `import` takes them back exactly. .csv and
+    .parquet hold the rows of the event table; in .csv, text that a spreadsheet would take for a formula gets an
+    apostrophe.
+    """
+    if file.suffix not in SUFFIXES:
+        raise typer.BadParameter(f"{file.name}: does not end in one of {', '.join(SUFFIXES)}.")
+    from embedsink.folder import DataFolder
+    from embedsink.settings import read_settings
+    from embedsink.store import EVERYTHING, open_snapshot
+
+    variables = {**EVERYTHING, "service_name": read_settings().service_name}
+    with open_snapshot(DataFolder(data).snapshot, variables) as reader, written_whole(file) as part:
+        _export(reader, part, file.suffix)
+    say(f"{file}: {file.stat().st_size:,} bytes written.")
+
+
+def _export(reader: "Reader", part: Path, suffix: str) -> None:
+    from embedsink import transfer
+
+    with _progress() as progress:
+        task = progress.add_task("Exporting", total=None)
+        if suffix == ".parquet":
+            transfer.export_parquet(reader, part)
+            return
+        export = transfer.export_csv if suffix == ".csv" else transfer.export_ndjson
+        with part.open("wb") as file:
+            export(reader, file, lambda count: progress.advance(task, count))
+
+
+def import_file(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="NDJSON of envelopes or deliveries.", exists=True, dir_okay=False)
+    ],
+    data: Data = DATA,
+    url: Url = None,
+    key: KeyOption = None,
+) -> None:
+    """Take in a file, into a data folder that no server has open, or through a server with --url.
+
+    What is not valid is quarantined with its reason, as if a page had sent it. Every envelope counts once, however
+    often the file is imported. Locally each delivery's receivedAt is kept.
+    """
+    from embedsink.transfer import Sums
+
+    sums = Sums()
+    try:
+        if url:
+            _import_there(file, url, key, sums)
+        else:
+            asyncio.run(_import_here(file, data, sums))
+    finally:
+        _tell(sums)
+    if sums.unsent:
+        raise typer.Exit(FAILED)
+
+
+async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
+    from embedsink import transfer
+    from embedsink.folder import DataFolder
+    from embedsink.settings import read_settings
+    from embedsink.sink import Sink
+
+    settings = read_settings()
+    async with Sink(DataFolder(data), settings) as sink:
+        with _reading(file, settings.body_bytes_max) as lines:
+            await transfer.import_here(sink, transfer.read_deliveries(lines, sink.rules, is_remote=False), sums)
+        say("Loading …")
+    sums.repeated = sink.loader.status.duplicate_count
+    if sink.loader.status.trouble:
+        fail(f"{sink.loader.status.trouble}. Everything is in the journal; `embedsink serve` loads it.")
+
+
+def _import_there(file: Path, url: str, key: str | None, sums: "Sums") -> None:
+    from embedsink import transfer
+    from embedsink.remote import Remote
+    from embedsink.settings import read_settings
+
+    remote, settings = Remote(url, key), read_settings()
+    with _reading(file, settings.body_bytes_max) as lines:
+        transfer.import_there(remote, transfer.read_deliveries(lines, settings.rules(), is_remote=True), sums)
+
+
+def _tell(sums: "Sums") -> None:
+    repeated = f" ({sums.repeated:,} were there already)" if sums.repeated else ""
+    unsent = f"; {sums.unsent:,} could not be sent" if sums.unsent else ""
+    say(f"accepted {sums.accepted:,}{repeated}, rejected {sums.rejected:,}{unsent}.")
+    for reason in sums.reasons:
+        say(f"  {inert(reason)}")
+    if sums.rejected + sums.unsent > len(sums.reasons):
+        say("  … `embedsink quarantine list` shows what was rejected.")
+
+
+@contextmanager
+def _reading(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
+    from embedsink.transfer import read_lines
+
+    with file.open("rb") as opened, _progress() as progress:
+        task = progress.add_task("Importing", total=file.stat().st_size)
+        yield read_lines(opened, bytes_max=bytes_max, on_read=lambda count: progress.advance(task, count))
+
+
+def _progress() -> "Progress":
+    """A bar on stderr where a person looks, and nothing where nobody does."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=not console.is_terminal)

@@ -1,0 +1,97 @@
+"""`embedsink keys`: create, list and revoke. A running server takes changes up within a second."""
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from embedsink.cli.output import say, show_table
+from embedsink.cli.words import DATA, Data, checked, examples
+from embedsink.folder import DataFolder
+from embedsink.keys import Key, KeyFile, KeyKind, normal_origin, parse_duration
+
+app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, rich_markup_mode=None)
+
+COLUMNS = ("key_id", "kind", "state", "deployments", "origins", "created_at", "expires_at", "label")
+
+
+@app.command(
+    epilog=examples(
+        "embedsink keys create --kind ingest --origin https://app.example.com --data data",
+        "embedsink keys create --kind read --deployment 12 --deployment 13 --expires 90d --label 'the BI team'",
+        "EMBEDSINK_KEY=$(embedsink keys create --kind admin)",
+    )
+)
+def create(
+    kind: Annotated[KeyKind, typer.Option(help="Who holds it: a page that sends, a reader, whoever runs the server.")],
+    deployment: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Good for this deployment alone. Repeatable; all when not told."),
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL", help="Good for pages of this origin alone. Repeatable.", parser=checked(normal_origin)
+        ),
+    ] = None,
+    expires: Annotated[
+        int | None,
+        typer.Option(metavar="SPAN", help="Ends after this time, such as 90d or 12h.", parser=checked(parse_duration)),
+    ] = None,
+    label: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    data: Data = DATA,
+) -> None:
+    """Create a key and print it, alone, on stdout. It is shown once: only its SHA-256 is kept."""
+    folder, now = DataFolder(data), time.time()
+    folder.make()
+    key, token = KeyFile(folder.keys).create(
+        kind,
+        deployments=deployment or None,
+        origins=origin or (),
+        expires_at=None if expires is None else now + expires,
+        label=label,
+        now=now,
+    )
+    say(f"{key.key_id}: a key to {_purpose(key)}. Keep it safe: it is not shown again.")
+    typer.echo(token)
+
+
+@app.command("list", epilog=examples("embedsink keys list --data data"))
+def list_keys(data: Data = DATA) -> None:
+    """List all keys, the revoked ones too. What opens the door is not among it."""
+    keys, now = KeyFile(DataFolder(data).keys).keys(), time.time()
+    if not keys:
+        say(f"{data}: has no keys yet. `embedsink keys create --kind ingest` makes one.")
+        return
+    show_table(COLUMNS, [_row(key, now) for key in keys])
+
+
+@app.command(epilog=examples("embedsink keys revoke k_0123456789ab --data data"))
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="As `keys list` shows it, or the key itself.")],
+    data: Data = DATA,
+) -> None:
+    """End a key. A running server refuses it within a second."""
+    key = KeyFile(DataFolder(data).keys).revoke(key_id, now=time.time())
+    say(f"{key.key_id}: is revoked.")
+
+
+def _purpose(key: Key) -> str:
+    verb = {KeyKind.INGEST: "send events", KeyKind.READ: "read reports", KeyKind.ADMIN: "administrate"}[key.kind]
+    return verb if key.deployments is None else f"{verb} of deployment {_listed(sorted(key.deployments))}"
+
+
+def _row(key: Key, now: float) -> tuple[object, ...]:
+    state = "revoked" if key.revoked_at is not None else "live" if key.is_live(now) else "expired"
+    deployments = "all" if key.deployments is None else _listed(sorted(key.deployments))
+    origins = _listed(sorted(key.origins)) or "any"
+    return key.key_id, key.kind, state, deployments, origins, _day(key.created_at), _day(key.expires_at), key.label
+
+
+def _listed(parts: list[int] | list[str]) -> str:
+    return ", ".join(map(str, parts))
+
+
+def _day(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(" ", timespec="minutes")[:16]

@@ -1,0 +1,107 @@
+"""`embedsink quarantine`: what was rejected and why, and trying it again."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from embedsink.cli.output import fail, inert, say, show_table
+from embedsink.cli.words import DATA, Data, KeyOption, Url, examples, existing
+
+app = typer.Typer(help="Look at what was rejected, and try it again.", no_args_is_help=True, rich_markup_mode=None)
+
+LISTED = ("quarantine_id", "received_at", "deployment", "reason", "detail", "replayed_at")
+# As many as `/api/v1/quarantine` gives at once.
+LIMIT_MAX = 1_000
+
+
+@app.command("list", epilog=examples("embedsink quarantine list --data data", "embedsink quarantine list --limit 10"))
+def list_quarantine(
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the newest.", min=1, max=LIMIT_MAX)] = 100,
+    data: Data = DATA,
+    url: Url = None,
+    key: KeyOption = None,
+) -> None:
+    """List the newest kept rejections: when, why, and what was wrong."""
+    rows = _rows(data, url, key, limit)
+    if not rows:
+        say("The quarantine is empty: everything that was sent is valid.")
+        return
+    show_table(LISTED, [[row[name] for name in LISTED] for row in rows])
+
+
+@app.command(epilog=examples("embedsink quarantine show 019ab9f0-6a00-7c4e-8000-000000000000 --data data"))
+def show(
+    quarantine_id: Annotated[
+        str, typer.Argument(metavar="ID", help="As `quarantine list` shows it, or its beginning.")
+    ],
+    data: Data = DATA,
+    url: Url = None,
+    key: KeyOption = None,
+) -> None:
+    """Show one of the newest kept rejections whole, as JSON: `raw` is what was sent."""
+    found = [row for row in _rows(data, url, key, LIMIT_MAX) if str(row["quarantine_id"]).startswith(quarantine_id)]
+    if len(found) != 1:
+        which = "does not exist" if not found else f"begins {len(found)} of them"
+        fail(f"quarantine {quarantine_id}: {which}. `embedsink quarantine list` shows the newest {LIMIT_MAX:,}.")
+    typer.echo(inert(json.dumps(found[0], indent=2, ensure_ascii=False)))
+
+
+@app.command(
+    epilog=examples(
+        "embedsink quarantine replay --data data",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine replay --url https://sink.example.com",
+    )
+)
+def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
+    """Try everything in quarantine again, after an upgrade or a change of settings.
+
+    With --data while no server has the folder open; else with --url and an admin key.
+    """
+    replayed, rejected = _replay_there(url, key) if url else asyncio.run(_replay_here(existing(data)))
+    say(f"replayed {replayed:,}, still rejected {rejected:,}.")
+
+
+def _rows(data: Path, url: str | None, key: str | None, limit: int) -> list[dict[str, Any]]:
+    content = _ask_there(url, key, limit) if url else _ask_here(data, limit)
+    rows: list[dict[str, Any]] = json.loads(content)
+    return rows
+
+
+def _ask_there(url: str, key: str | None, limit: int) -> bytes:
+    from embedsink.remote import Remote
+
+    return Remote(url, key).get("quarantine", query={"limit": limit})
+
+
+def _ask_here(data: Path, limit: int) -> bytes:
+    import orjson
+
+    from embedsink.folder import DataFolder
+    from embedsink.quarantine import rows
+    from embedsink.store import EVERYTHING, open_snapshot
+
+    with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
+        found = rows(reader, limit=limit)
+    # As a server writes them.
+    return orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
+
+
+def _replay_there(url: str, key: str | None) -> tuple[int, int]:
+    from embedsink.remote import Remote
+
+    answer = json.loads(Remote(url, key).post("quarantine", "replay"))
+    return answer["replayed"], answer["rejected"]
+
+
+async def _replay_here(data: Path) -> tuple[int, int]:
+    from embedsink.folder import DataFolder
+    from embedsink.quarantine import replay_all
+    from embedsink.settings import read_settings
+    from embedsink.sink import Sink
+
+    async with Sink(DataFolder(data), read_settings()) as sink:
+        done = await replay_all(sink)
+    return done.replayed, done.rejected

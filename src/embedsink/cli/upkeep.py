@@ -1,0 +1,91 @@
+"""`embedsink snapshot`, `rebuild` and `doctor`: what an operator does to a data folder."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from embedsink.cli.output import fail, say, show_table
+from embedsink.cli.words import DATA, Data, examples, existing
+from embedsink.errors import Misconfigured
+from embedsink.folder import DataFolder, FolderLock
+
+if TYPE_CHECKING:
+    from embedsink.loader import LoaderStatus
+
+SNAPSHOT_EXAMPLES = examples("embedsink snapshot --data data")
+REBUILD_EXAMPLES = examples("embedsink rebuild --data data")
+DOCTOR_EXAMPLES = examples("embedsink doctor --data data")
+
+
+def snapshot(data: Data = DATA) -> None:
+    """Publish a fresh snapshot (analytics.duckdb) while no server runs; a running server does it by itself."""
+    from embedsink.settings import read_settings
+
+    folder = DataFolder(existing(data))
+    try:
+        with FolderLock(folder):
+            pass
+    except Misconfigured as error:
+        interval_s = read_settings().snapshot_interval_s
+        say(f"{str(error).partition('. ')[0]}. That server publishes snapshots by itself, every {interval_s:g} s.")
+        return
+    status = asyncio.run(_open_and_close(folder))
+    say(f"{folder.snapshot}: is published ({folder.snapshot.stat().st_size:,} bytes).")
+    _tell_loaded(status)
+
+
+def rebuild(data: Data = DATA) -> None:
+    """Set the store aside and rebuild it from the snapshot and the journal, while no server runs.
+
+    A damaged or missing store is rebuilt at the start of a server too, by itself. Nothing is deleted: the old store
+    is kept in aside/.
+    """
+    from embedsink.segment import set_aside
+    from embedsink.store import EVERYTHING, open_snapshot
+
+    folder = DataFolder(existing(data))
+    with FolderLock(folder):
+        if folder.store.exists():
+            # The journal holds only what no snapshot covers: without one, a rebuild could come out shorter.
+            open_snapshot(folder.snapshot, EVERYTHING).close()
+        for path in (folder.store, folder.store.with_name("store.duckdb.wal")):
+            if path.exists():
+                say(f"{path.name}: is kept as {set_aside(path, aside=folder.aside)}.")
+    say("Rebuilding from the snapshot and the journal …")
+    _tell_loaded(asyncio.run(_open_and_close(folder)))
+    say(f"{folder.store}: is rebuilt ({folder.store.stat().st_size:,} bytes).")
+
+
+def doctor(data: Data = DATA) -> None:
+    """Check a data folder: versions, room, snapshot, rows and journal. Exit code 1 when something is wrong.
+
+    It only reads, so it may run beside a server.
+    """
+    from embedsink.doctor import examine
+    from embedsink.settings import read_settings
+
+    findings = examine(DataFolder(existing(data)), read_settings())
+    show_table(("check", "state", "found"), [(one.check, one.state, one.found) for one in findings])
+    wrong = [one for one in findings if one.state == "wrong"]
+    if wrong:
+        fail(f"{data}: {len(wrong)} of {len(findings)} checks found something wrong.")
+    say(f"{data}: is healthy.")
+
+
+async def _open_and_close(folder: DataFolder) -> "LoaderStatus":
+    """Opening repairs and closing loads the journal and publishes."""
+    from embedsink.settings import read_settings
+    from embedsink.sink import Sink
+
+    async with Sink(folder, read_settings()) as sink:
+        pass
+    return sink.loader.status
+
+
+def _tell_loaded(status: "LoaderStatus") -> None:
+    say(
+        f"loaded {status.segment_count:,} segments: received {status.received_count:,}, "
+        f"accepted {status.accepted_count:,}, duplicate {status.duplicate_count:,}, "
+        f"quarantined {status.quarantined_count:,}."
+    )
+    if status.trouble or status.damaged:
+        fail("\n".join([*status.damaged, *([status.trouble] if status.trouble else [])]))

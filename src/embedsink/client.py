@@ -1,0 +1,158 @@
+"""The Python face: reports as pandas frames, from a data folder or from a server.
+
+    sink = embedsink.open("data")                                # or embedsink.connect(url, key="es_read_…")
+    sink.report("views", since="2026-11-01")
+    sink.sql("select * from ai_query where status = 'abandoned'")
+
+Integers that may be missing are `Int64`, times are `datetime64[us, UTC]`: the same from either.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+import orjson
+import pandas
+
+from embedsink.errors import Misconfigured
+from embedsink.folder import DataFolder
+from embedsink.remote import Remote
+from embedsink.reports import Scope, all_reports, find_report, parse_scope
+from embedsink.store import EVERYTHING, Reader, open_snapshot
+
+_LISTED = ["name", "title", "question", "grain"]
+_TYPES: dict[str, Any] = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "string"}
+_TIME: Any = "datetime64[us, UTC]"
+
+
+class Asked(TypedDict, total=False):
+    """Which events a report is about. Nothing bounds what is not given.
+
+    `since` and `until` are UTC: a date, a datetime, or text such as `2026-11-01` or `7d` (that long ago); `until`
+    is exclusive. `deployment` is one or several.
+    """
+
+    since: str | date | None
+    until: str | date | None
+    surface: str | None
+    deployment: int | Iterable[int] | None
+    tenant: str | None
+    interval: str | None
+
+
+class OpenedSink:
+    """The reports of a data folder, as of its last snapshot. Each question opens it anew, so it never grows old."""
+
+    def __init__(self, folder: DataFolder) -> None:
+        self._snapshot = folder.snapshot
+
+    def report(self, name: str, **asked: Unpack[Asked]) -> pandas.DataFrame:
+        """The rows of a report.
+
+        Raises:
+            Refused: there is no such report, or no such scope.
+            Misconfigured: there is no snapshot yet.
+        """
+        text, deployments = _as_text(asked)
+        with self._read(parse_scope(text, deployments=deployments)) as reader:
+            described = find_report(reader, name)
+            return _typed(reader.frame(name), {column.name: column.type for column in described.columns})
+
+    def reports(self) -> pandas.DataFrame:
+        """Which reports there are, and what each answers."""
+        with self._read(Scope()) as reader:
+            return pandas.DataFrame([asdict(report) for report in all_reports(reader)], columns=_LISTED)
+
+    def sql(self, text: str) -> pandas.DataFrame:
+        """The answer to your own SQL, over all tables and views, without a scope. It can change nothing."""
+        with open_snapshot(self._snapshot, EVERYTHING) as reader:
+            return reader.run(text)
+
+    def _read(self, scope: Scope) -> Reader:
+        return open_snapshot(self._snapshot, scope.variables())
+
+
+class ConnectedSink:
+    """The reports of a server, as far as the key reaches."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._types: dict[str, dict[str, str]] = {}
+
+    def report(self, name: str, **asked: Unpack[Asked]) -> pandas.DataFrame:
+        """The rows of a report.
+
+        Raises:
+            Refused: the key does not allow it, or there is no such report or scope.
+            Unavailable: the server is overloaded; ask again.
+            Unreachable: it does not answer.
+        """
+        text, deployments = _as_text(asked)
+        rows = orjson.loads(self._remote.get("reports", f"{name}.json", query={**text, "deployment": deployments}))
+        if name not in self._types:
+            self.reports()
+        types = self._types[name]
+        return _typed(pandas.DataFrame(rows, columns=list(types), dtype=object), types)
+
+    def reports(self) -> pandas.DataFrame:
+        """Which reports there are, and what each answers."""
+        listed = orjson.loads(self._remote.get("reports"))
+        self._types = {
+            report["name"]: {column["name"]: column["type"] for column in report["columns"]} for report in listed
+        }
+        return pandas.DataFrame(listed, columns=_LISTED)
+
+
+def open(data: str | Path = "data") -> OpenedSink:
+    """The reports of a data folder on this machine, be a server running there or not.
+
+    Raises:
+        Misconfigured: there is no such folder.
+    """
+    folder = DataFolder(Path(data))
+    if not folder.path.is_dir():
+        raise Misconfigured(f"data folder {folder.path}: does not exist. Name the one that `embedsink serve` writes.")
+    return OpenedSink(folder)
+
+
+def connect(url: str, *, key: str | None = None) -> ConnectedSink:
+    """The reports of a server.
+
+    Args:
+        url: such as `https://sink.example.com`; over plain HTTP only on this machine.
+        key: a read key; without, the one in the environment's EMBEDSINK_KEY.
+
+    Raises:
+        Misconfigured: the URL or the key can't be one.
+    """
+    return ConnectedSink(Remote(url, key or os.environ.get("EMBEDSINK_KEY")))
+
+
+def _as_text(asked: Asked) -> tuple[dict[str, str | None], list[int]]:
+    """What a server would be asked: text, and the deployments as a list."""
+    unknown = asked.keys() - Asked.__annotations__
+    if unknown:
+        raise TypeError(f"{min(unknown)}: is not one of {', '.join(Asked.__annotations__)}.")
+    text = {name: _text(value) for name, value in asked.items() if name != "deployment"}
+    deployment = asked.get("deployment")
+    deployments = [] if deployment is None else [deployment] if isinstance(deployment, int) else list(deployment)
+    if deployment is not None and not deployments:
+        raise TypeError("deployment: is an empty list. Leave it out for all of them.")
+    return text, deployments
+
+
+def _text(value: Any) -> str | None:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _typed(frame: pandas.DataFrame, types: dict[str, str]) -> pandas.DataFrame:
+    """The same types from a folder and from a server, also where a column holds nothing."""
+    for name, type_ in types.items():
+        if type_ in ("timestamp", "date"):
+            frame[name] = pandas.to_datetime(frame[name], utc=True, format="ISO8601").astype(_TIME)
+        else:
+            frame[name] = frame[name].astype(_TYPES[type_])
+    return frame

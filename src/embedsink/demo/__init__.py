@@ -1,0 +1,165 @@
+"""`embedsink demo`: a real server in a temporary data folder, a week of made-up traffic, the reports, live traffic.
+
+keys ─▶ server (a child) ─▶ traffic over HTTP ─▶ all loaded ─▶ ledger, reports ─▶ live, until Ctrl-C
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from random import Random
+
+from embedsink.demo.further import Keys, snippets
+from embedsink.demo.screen import LiveLine, Screen
+from embedsink.demo.sending import Account, Browsers
+from embedsink.demo.server import DemoServer, choose_port, published_count
+from embedsink.demo.stopping import Stop, Stopped
+from embedsink.demo.tables import SHOWN, ledger_table, report_table
+from embedsink.demo.traffic import DAYS, SEED, at, make_live, make_week
+from embedsink.demo.words import DEPLOYMENTS
+from embedsink.errors import EmbedsinkError
+from embedsink.folder import DataFolder
+from embedsink.keys import KeyFile, KeyKind
+
+LOAD_TIMEOUT_S = 60.0
+LOAD_LOOKS_PER_S = 10.0
+LIVE_EVENTS_PER_S = 4.0
+LIVE_LOOK_EVERY_S = 1.0
+
+
+def run(port: int | None = None, *, stay: bool = True) -> int:
+    """Show embedsink at work until Ctrl-C, SIGTERM or a closed terminal; the exit code.
+
+    Args:
+        port: where the server listens; None for the usual port or, when that is taken, any free one.
+        stay: go on with live traffic after the tables.
+
+    Raises:
+        EmbedsinkError: the port is taken, the server did not start, or it ended by itself.
+    """
+    screen = Screen()
+    screen.headline("embedsink demo")
+    screen.say("  A week of made-up traffic, sent to a real server on this machine.", "dim")
+    screen.say()
+    with Stop() as stop, _temporary_folder() as path:
+        try:
+            _show_all(path, choose_port(port), screen, stop, stay=stay)
+        except Stopped:
+            screen.say()
+    screen.done("ended", "The server has stopped and its folder is removed.")
+    return 0
+
+
+def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) -> None:
+    keys = _create_keys(path)
+    screen.done("keys", "one that sends, one that reads, one that may everything")
+    screen.done("data folder", str(path))
+    started_at = time.monotonic()
+    with DemoServer(path, port, keys.read, stop) as server:
+        screen.done("server", f"{server.url}, ready after {time.monotonic() - started_at:.1f} s")
+        account = Account()
+        browsers = Browsers(port, keys.ingest, account)
+        try:
+            _send_week(browsers, account, screen, stop)
+            _wait_until_loaded(server, path, account, screen, stop)
+            _show_tables(server, account, screen)
+            _show_further(server, path, keys, screen)
+            if stay:
+                _send_live(server, browsers, account, screen, stop)
+        except (OSError, HTTPException) as error:
+            # Its connections go before it does.
+            server.check(within_s=1.0)
+            raise EmbedsinkError(f"{server.url}: {type(error).__name__} {error}. Is the machine very busy?") from error
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="embedsink-demo-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _create_keys(path: Path) -> Keys:
+    file, now = KeyFile(DataFolder(path).keys), time.time()
+    tokens = {kind: file.create(kind, label="demo", now=now)[1] for kind in KeyKind}
+    return Keys(ingest=tokens[KeyKind.INGEST], read=tokens[KeyKind.READ], admin=tokens[KeyKind.ADMIN])
+
+
+def _send_week(browsers: Browsers, account: Account, screen: Screen, stop: Stop) -> None:
+    week = make_week(time.time_ns() // 1_000_000)
+    envelope_count = sum(len(delivery.envelopes) for visit in week for delivery in visit)
+    started_at = time.monotonic()
+    browsers.ask_leave([deployment.origin for deployment in DEPLOYMENTS])
+    with screen.bar("sending", envelope_count) as bar:
+        for _ in browsers.send_all(week, stop):
+            bar.show(account.sent_count)
+    duration = time.monotonic() - started_at
+    screen.done(
+        "sent", f"{account.sent_count:,} envelopes of {DAYS} days, from {len(week):,} visits, in {duration:.1f} s"
+    )
+
+
+def _wait_until_loaded(server: DemoServer, path: Path, account: Account, screen: Screen, stop: Stop) -> None:
+    """Until everything that was answered is in the store, and in the snapshot that notebooks open."""
+    started_at = time.monotonic()
+    with screen.bar("loading", account.sent_count) as bar:
+        while (count := sum(server.loaded().values())) < account.sent_count:
+            bar.show(count)
+            _look_again(server, started_at, stop)
+        bar.show(count)
+        while published_count(path) < account.sent_count:
+            _look_again(server, started_at, stop)
+    duration = time.monotonic() - started_at
+    screen.done("loaded", f"all of it, and in a snapshot for notebooks, {duration:.1f} s later")
+
+
+def _look_again(server: DemoServer, started_at: float, stop: Stop) -> None:
+    server.check()
+    if time.monotonic() - started_at > LOAD_TIMEOUT_S:
+        raise EmbedsinkError(f"loader: has not loaded everything after {LOAD_TIMEOUT_S:.0f} s. Is the disk busy?")
+    stop.pause(1 / LOAD_LOOKS_PER_S)
+
+
+def _show_tables(server: DemoServer, account: Account, screen: Screen) -> None:
+    screen.headline("The ledger: every envelope meets one fate")
+    screen.show(ledger_table(account, server.loaded()))
+    screen.headline("Five reports on it")
+    described = {one["name"]: one for one in server.get_json("/api/v1/reports")}
+    for shown in SHOWN:
+        rows = server.get_json(f"/api/v1/reports/{shown.name}.json")
+        screen.show(report_table(described[shown.name], rows, shown))
+
+
+def _show_further(server: DemoServer, path: Path, keys: Keys, screen: Screen) -> None:
+    screen.headline("Look further, in another terminal while this runs")
+    for label, value in {"server": server.url, "data folder": path, "admin key": keys.admin}.items():
+        screen.point(label, str(value))
+    for snippet in snippets(server.url, path, keys):
+        screen.say()
+        screen.say(f"# {snippet.title}", "dim")
+        for line in snippet.lines:
+            screen.say(line, "green")
+
+
+def _send_live(server: DemoServer, browsers: Browsers, account: Account, screen: Screen, stop: Stop) -> None:
+    rng = Random(SEED)  # noqa: S311 (traffic, not secrets)
+    screen.headline("Live traffic goes on. Ctrl-C ends it and removes everything")
+    with screen.live_line() as line:
+        look_at, loaded = 0.0, server.loaded()
+        for delivery in make_live(SEED + 1):
+            browsers.send_visit([at(delivery, time.time_ns() // 1_000_000)])
+            if time.monotonic() >= look_at:
+                look_at, loaded = time.monotonic() + LIVE_LOOK_EVERY_S, server.loaded()
+            _tell_live(line, account, loaded, str(delivery))
+            stop.pause(rng.expovariate(LIVE_EVENTS_PER_S))
+
+
+def _tell_live(line: LiveLine, account: Account, loaded: dict[str, int], newest: str) -> None:
+    line.show(
+        f"{account.sent_count:,} sent · {sum(loaded.values()):,} loaded · {loaded['quarantined']:,} quarantined", newest
+    )

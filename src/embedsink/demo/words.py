@@ -1,0 +1,134 @@
+"""Who and what the demo's traffic is about: made-up companies, dashboards, questions and failures."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One embedding: the number by which the vendor knows it, the page it is in, and who uses it."""
+
+    number: int
+    origin: str
+    tenants: tuple[str, ...]
+    share: int  # of the traffic, relative to the others
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """A published dashboard, its widgets, and the measures that can be drilled into."""
+
+    public_id: str
+    title: str
+    widgets: tuple[str, ...]
+    members: tuple[str, ...]
+    dimension: str
+    values: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """Its route inside the embed."""
+        return f"/dashboards/{self.public_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error that the embed shows."""
+
+    message: str
+    name: str | None
+    context: str | None
+    is_fatal: bool | None = None
+
+
+DEPLOYMENTS = (
+    Deployment(12, "https://app.acme.example", ("acme-north", "acme-south", "acme-labs"), 5),
+    Deployment(27, "https://portal.globex.example", ("globex", "globex-retail"), 3),
+    Deployment(31, "https://my.initech.example", ("initech",), 2),
+    Deployment(44, "https://insights.umbra.example", ("umbra-eu", "umbra-us"), 1),
+)
+
+DASHBOARDS = (
+    Dashboard(
+        "d_revenue",
+        "Revenue overview",
+        ("Revenue by month", "Top 20 customers", "Margin by region", "New against recurring"),
+        ("orders.revenue", "orders.gross_margin", "orders.count"),
+        "orders.region",
+        ("North", "South", "DACH", "Benelux"),
+    ),
+    Dashboard(
+        "d_churn",
+        "Churn & retention",
+        ("Retention by cohort", "Churned accounts", "Reasons for leaving"),
+        ("subscriptions.churned_accounts", "subscriptions.net_retention"),
+        "subscriptions.plan",
+        ("Free", "Team", "Enterprise"),
+    ),
+    Dashboard(
+        "d_support",
+        "Support desk",
+        ("Open tickets", "First response time", "Satisfaction", "Tickets by product"),
+        ("tickets.open_count", "tickets.first_response_minutes", "tickets.satisfaction"),
+        "tickets.priority",
+        ("Low", "Normal", "Urgent"),
+    ),
+    Dashboard(
+        "d_stock",
+        "Stock & deliveries",
+        ("Days of stock", "Late shipments", "Stock by warehouse"),
+        ("shipments.late_count", "stock.days_left"),
+        "stock.warehouse",
+        ("Rotterdam", "Leipzig", "Lyon"),
+    ),
+    Dashboard(
+        "d_marketing",
+        "Marketing funnel",
+        ("Leads by channel", "Cost per lead", "Conversion"),
+        ("leads.count", "leads.cost_per_lead", "leads.conversion"),
+        "leads.channel",
+        ("Search", "Newsletter", "Events", "Referral"),
+    ),
+)
+
+APP_PATHS = (
+    ("/home", "Home"),
+    ("/workbooks/wb_114", "Quarterly planning"),
+    ("/workbooks/wb_208", "Pricing experiments"),
+    ("/folders/finance", "Finance"),
+    ("/folders/shared", "Shared with me"),
+    ("/dashboards/d_revenue", "Revenue overview"),
+)
+
+QUESTIONS = (
+    "What was our revenue last month compared with the month before?",
+    "Which ten customers grew fastest this quarter?",
+    "Why did the margin fall in the south region in October?",
+    "How many trials became paying customers in each channel?",
+    "Show churned accounts by plan and reason",
+    "Which products have fewer than 14 days of stock?",
+    "Average first response time per weekday, please",
+    "Wie hoch war der Umsatz in DACH letzte Woche?",
+    "Quels clients n'ont rien commandé depuis 90 jours ?",
+    "Forecast the number of open tickets for next week",
+    "Is there a link between discount and churn?",
+    "Top 5 warehouses by late shipments this year",
+)
+
+AGENTS = ("analyst", "copilot")
+
+FAILURES = (
+    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget"),
+    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", False),
+    Failure("Result has 1,204,118 rows; the limit is 500,000", "ResultTooLargeError", "download", False),
+    Failure("Cannot read properties of undefined (reading 'series')", "TypeError", "render", True),
+    Failure("Your session has expired. Please reload the page.", "SessionExpiredError", "auth", True),
+    Failure("Network request failed", None, None),
+)
+
+LOCALES = ("en", "de", "fr-CA", "en-GB", "nl")
+
+USER_AGENTS = (
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:145.0) Gecko/20100101 Firefox/145.0",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1.15",
+)

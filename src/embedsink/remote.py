@@ -1,0 +1,141 @@
+"""A server over HTTP, asked with a key. Standard library only, so that the command line stays quick."""
+
+import ipaddress
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Any, NoReturn
+from urllib.parse import quote as quoted
+from urllib.parse import urlencode, urlsplit
+
+from embedsink.errors import EmbedsinkError, Misconfigured, Refused, Unavailable, quote
+from embedsink.keys import looks_like_key
+from embedsink.reasons import Reason
+
+TIMEOUT_S = 60.0
+RETRY_AFTER_MAX_S = 60
+_PROBLEM_BYTES_MAX = 1_048_576
+
+
+class Unreachable(EmbedsinkError):
+    """No answer came, so nobody knows what became of the request."""
+
+
+class NothingAccepted(Refused):
+    """All envelopes of a delivery were quarantined; `answer` lists them as a 202 does (docs/wire.md)."""
+
+    def __init__(self, detail: str, answer: dict[str, Any]) -> None:
+        super().__init__(Reason.NOTHING_ACCEPTED, detail)
+        self.answer = answer
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the key to whoever it names."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+class Remote:
+    """One server and the key for it.
+
+    Args:
+        url: where it is, such as `https://sink.example.com`; over plain HTTP only on this machine.
+        key: a read or an admin key, or for events an ingest key.
+
+    Raises:
+        Misconfigured: the URL or the key can't be one.
+    """
+
+    def __init__(self, url: str, key: str | None) -> None:
+        self.url = _checked_url(url)
+        if not key:
+            raise Misconfigured("key: is missing. Set EMBEDSINK_KEY, or give one with the URL.")
+        if not looks_like_key(key):
+            raise Misconfigured("key: is not an embedsink key, or lost a character. Copy it again.")
+        self._authorization = f"Bearer {key}"
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    def get(self, *path: str, query: Mapping[str, Any] | None = None) -> bytes:
+        """The bytes at a path below `/api/v1`; None in the query is left out, and a list is repeated.
+
+        Raises:
+            Refused, Unavailable: what the server said.
+            Unreachable: it said nothing.
+        """
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return self._ask(self._request(path, query=urlencode(given, doseq=True)))
+
+    def post(self, *path: str, body: bytes = b"") -> bytes:
+        """Send JSON to a path below `/api/v1`; the bytes of the answer.
+
+        Raises:
+            Refused, Unavailable: what the server said.
+            Unreachable: it said nothing; it may have done what was asked.
+        """
+        return self._ask(self._request(path, body=body))
+
+    def _request(self, path: tuple[str, ...], *, query: str = "", body: bytes | None = None) -> urllib.request.Request:
+        address = "/".join([self.url, "api/v1", *(quoted(part, safe="") for part in path)])
+        request = urllib.request.Request(f"{address}?{query}" if query else address, data=body)  # noqa: S310 (http or https)
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+        # Unredirected: it is sent to this server and to no other.
+        request.add_unredirected_header("Authorization", self._authorization)
+        return request
+
+    def _ask(self, request: urllib.request.Request) -> bytes:
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_S) as response:
+                content: bytes = response.read()
+                return content
+        except urllib.error.HTTPError as error:
+            with error:
+                _raise_problem(error, self.url)
+        except (OSError, HTTPException) as error:
+            cause = getattr(error, "reason", None) or error
+            hint = "Trust its certificate." if isinstance(cause, ssl.SSLError) else "See whether it runs there."
+            raise Unreachable(f"{self.url}: does not answer ({cause}). {hint}") from None
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise Misconfigured(f"url: {quote(url)} is no address of a server. Write it like https://sink.example.com.")
+    if parts.username is not None or parts.password is not None:
+        raise Misconfigured("url: has a user or a password in it. Give the key alone.")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise Misconfigured(f"url: {quote(url)} would carry the key unencrypted. Use https.")
+    return url.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:
+    """The server's problem (RFC 9457) as the exception that it was over there."""
+    try:
+        problem = json.loads(error.read(_PROBLEM_BYTES_MAX))
+        reason, detail = Reason[str(problem["reason"]).upper()], str(problem["detail"])
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
+        sentence = f"{url}: answered {error.code} {error.reason}. See whether an embedsink server is there."
+        if error.code in (429, 502, 503, 504):
+            raise Unavailable(Reason.NOT_READY, sentence, retry_after_s=_retry_after_s(error)) from None
+        raise EmbedsinkError(sentence) from None
+    if error.code in (429, 503):
+        raise Unavailable(reason, detail, retry_after_s=_retry_after_s(error)) from None
+    if reason is Reason.NOTHING_ACCEPTED:
+        raise NothingAccepted(detail, problem) from None
+    raise Refused(reason, detail) from None
+
+
+def _retry_after_s(error: urllib.error.HTTPError) -> int:
+    text = error.headers.get("Retry-After", "1")
+    return min(int(text), RETRY_AFTER_MAX_S) if text.isdigit() else 1

@@ -1,0 +1,360 @@
+"""Raw events out of one embedsink and into another, or from any file of envelopes.
+
+    event table ─▶ export ─▶ NDJSON, a delivery a line ─▶ import ─▶ the same rows, under the same ids
+
+An envelope without an id gets one that depends on its line alone: importing a file again counts nothing twice.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID, uuid5
+
+from embedsink.envelope import Parsed, Rules, parse
+from embedsink.envelope.body import decode, encode
+from embedsink.errors import EmbedsinkError, Refused, Unavailable
+from embedsink.reasons import Reason
+from embedsink.remote import NothingAccepted, Remote, Unreachable
+from embedsink.reports import csv_chunks
+from embedsink.sink import Sink, now_ms
+from embedsink.store import Reader
+
+KEY_ID = "import"
+TABLE = "event"
+EXPORT_VIEW = "event_export"
+DELIVERIES_AT_ONCE = 16
+# Half of what a server takes by default, in events and in bytes.
+EVENTS_MAX = 500
+DELIVERY_BYTES_MAX = 524_288
+PATIENCE_S = 300.0
+REASONS_SHOWN_MAX = 10
+SKEW_MS = 60_000
+# What an import or an export may have added to an envelope: its id, and to a ready event the tenant of its context.
+ADDED_BYTES_MAX = 8_192
+# And around it: the object of the delivery and the array of its events.
+ADDED_LEVELS = 2
+
+_IDS = UUID("6f2f4b1e-3a53-4c39-9a0e-4a5e1d0f7c11")
+_YEAR_1_MS = -62_135_596_800_000
+_TOO_MUCH = (Reason.BODY_TOO_LARGE, Reason.TOO_MANY_EVENTS)
+# The key is good, but not for this delivery: others may pass.
+_NOT_THIS_ONE = (Reason.BODY_TOO_LARGE, Reason.TOO_MANY_EVENTS, Reason.OUT_OF_SCOPE)
+
+OnWritten = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Sums:
+    """What became of the envelopes of a file. `unsent` ones are neither here nor there: they are in the file alone."""
+
+    accepted: int = 0
+    rejected: int = 0
+    unsent: int = 0
+    repeated: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def reject(self, count: int, *reasons: str) -> None:
+        """Count what was quarantined, and keep the first reasons."""
+        self.rejected += count
+        self._keep(reasons)
+
+    def leave(self, count: int, *reasons: str) -> None:
+        """Count what could not be sent, and keep the first reasons."""
+        self.unsent += count
+        self._keep(reasons)
+
+    def _keep(self, reasons: Iterable[str]) -> None:
+        self.reasons += list(reasons)[: REASONS_SHOWN_MAX - len(self.reasons)]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What is sent at once.
+
+    Args:
+        lines: for each event the number of its line, from 1.
+        events: the envelopes.
+        around: the other members of the body.
+        received_at: when they first arrived, epoch milliseconds; None for now.
+        skew_ms: how wrong the client's clock was, where that counts and the arrival can't be told.
+        raw: the body, where it could not be read.
+    """
+
+    lines: list[int]
+    events: list[Any]
+    around: dict[str, Any] = field(default_factory=dict)
+    received_at: int | None = None
+    skew_ms: float | None = None
+    raw: bytes | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The request body (docs/wire.md)."""
+        if self.raw is not None:
+            return self.raw
+        clock = {} if self.skew_ms is None else {"sentAt": now_ms() - self.skew_ms}
+        return encode(self.around | clock | {"events": self.events})
+
+    def halves(self) -> tuple["Delivery", "Delivery"]:
+        """The same in two deliveries. What was lost is told once."""
+        middle = len(self.events) // 2
+        first = replace(self, lines=self.lines[:middle], events=self.events[:middle])
+        without_loss = {name: part for name, part in self.around.items() if name != "lost"}
+        rest = replace(self, lines=self.lines[middle:], events=self.events[middle:], around=without_loss)
+        return first, rest
+
+    def reason(self, index: int | None, reason: str, detail: str) -> str:
+        """A rejection as a sentence that names the line of the file."""
+        line = self.lines[index if index is not None and index < len(self.lines) else 0]
+        return f"line {line:,}: {reason}: {detail}"
+
+
+def export_ndjson(reader: Reader, file: BinaryIO, on_written: OnWritten) -> None:
+    """Write every event and action as a delivery, one a line; `import` takes them back exactly."""
+    for rows in reader.rows(EXPORT_VIEW):
+        on_written(file.write("".join([f"{delivery}\n" for (delivery,) in rows]).encode()))
+
+
+def export_csv(reader: Reader, file: BinaryIO, on_written: OnWritten) -> None:
+    """Write the rows of the event table; text that a spreadsheet would take for a formula gets an apostrophe."""
+    for chunk in csv_chunks(reader, TABLE):
+        on_written(file.write(chunk))
+
+
+def export_parquet(reader: Reader, path: Path) -> None:
+    """Write the rows of the event table."""
+    reader.write_parquet(TABLE, path)
+
+
+def read_lines(file: BinaryIO, *, bytes_max: int, on_read: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers from 1; one beyond the limit is cut a byte beyond it."""
+    number = 0
+    while line := file.readline(bytes_max + 2):
+        number += 1
+        on_read(len(line))
+        content, is_whole = line, line.endswith(b"\n")
+        while not is_whole and (rest := file.readline(bytes_max)):
+            on_read(len(rest))
+            is_whole = rest.endswith(b"\n")
+        if content.strip():
+            yield number, content.strip() if len(content) <= bytes_max + 1 else content[: bytes_max + 1]
+
+
+def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remote: bool) -> Iterator[Delivery]:
+    """What the lines hold, neighbours with the same context and clock in one delivery.
+
+    Args:
+        lines: numbered; each an envelope, an array of them or a delivery.
+        rules: the limits of depth and number.
+        is_remote: whether the receiver has a clock of its own.
+    """
+    waiting: Delivery | None = None
+    waiting_bytes = 0
+    for number, line in lines:
+        read = _read_line(number, line, _with_room(rules))
+        delivery = _by_the_clock_there(read) if is_remote else read
+        if waiting and _belong_together(waiting, delivery, rules) and waiting_bytes + len(line) <= DELIVERY_BYTES_MAX:
+            waiting.lines.extend(delivery.lines)
+            waiting.events.extend(delivery.events)
+            waiting_bytes += len(line)
+            continue
+        if waiting:
+            yield waiting
+        waiting, waiting_bytes = delivery, len(line)
+    if waiting:
+        yield waiting
+
+
+async def import_here(sink: Sink, deliveries: Iterable[Delivery], sums: Sums) -> None:
+    """Make everything durable in an open data folder, in order. `sums` grows with what is done.
+
+    Raises:
+        Unavailable: the disk is full or failed, and stayed so.
+    """
+    waiting: deque[asyncio.Task[None]] = deque()
+    try:
+        for delivery in deliveries:
+            waiting.append(asyncio.create_task(_store(sink, delivery, sums)))
+            if len(waiting) >= DELIVERIES_AT_ONCE:
+                await waiting.popleft()
+        while waiting:
+            await waiting.popleft()
+    finally:
+        await asyncio.gather(*waiting, return_exceptions=True)  # The first failure is the one that is told.
+
+
+def import_there(remote: Remote, deliveries: Iterable[Delivery], sums: Sums, *, patience_s: float = PATIENCE_S) -> None:
+    """Send everything to a server, in order. `sums` grows with what is done.
+
+    Raises:
+        Refused: the key is not good for this.
+        Unavailable, Unreachable: the server was away or overloaded for longer than `patience_s`.
+    """
+    for delivery in deliveries:
+        _send(remote, delivery, sums, patience_s)
+
+
+def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
+    try:
+        value = decode(line, depth_max=rules.depth_max)
+    except Refused:
+        return Delivery([number], [None], raw=line)  # Whoever stores it says why, and quarantines it.
+    around: dict[str, Any] = {}
+    received_at = None
+    if isinstance(value, dict) and "events" in value and "source" not in value:
+        around, value = {name: part for name, part in value.items() if name != "events"}, value["events"]
+        received_at = _take_clock(around)
+        around.pop("key", None)  # It was the first sender's; ours is in the header.
+    elif not isinstance(value, list):
+        value = [value]
+    if not isinstance(value, list) or not value:
+        return Delivery([number], [None], around, raw=line)
+    digest = sha256(line).hexdigest()
+    events = [_with_id(event, f"{number}:{index}:{digest}") for index, event in enumerate(value)]
+    return Delivery([number] * len(events), events, around, received_at)
+
+
+def _take_clock(around: dict[str, Any]) -> int | None:
+    """Take `receivedAt` out, if it is an instant. `sentAt` means nothing without it: the file may be a year old."""
+    received_at = around.get("receivedAt")
+    if type(received_at) is int and _YEAR_1_MS <= received_at <= now_ms():
+        return int(around.pop("receivedAt"))
+    if received_at is None:
+        around.pop("receivedAt", None)
+        around.pop("sentAt", None)
+    return None
+
+
+def _with_id(event: Any, name: str) -> Any:
+    return event | {"id": str(uuid5(_IDS, name))} if isinstance(event, dict) and event.get("id") is None else event
+
+
+def _by_the_clock_there(delivery: Delivery) -> Delivery:
+    """The server takes the time itself. What it must still learn is by how much the client's clock was wrong."""
+    if delivery.received_at is None:
+        return delivery
+    around = dict(delivery.around)
+    sent_at = around.pop("sentAt", None)
+    skew_ms = delivery.received_at - sent_at if isinstance(sent_at, int | float) else 0
+    is_skewed = abs(skew_ms) > SKEW_MS
+    return replace(delivery, around=around, received_at=None, skew_ms=skew_ms if is_skewed else None)
+
+
+def _belong_together(one: Delivery, other: Delivery, rules: Rules) -> bool:
+    return (
+        one.raw is None
+        and other.raw is None
+        and "lost" not in one.around
+        and (one.around, one.received_at, one.skew_ms) == (other.around, other.received_at, other.skew_ms)
+        and len(one.events) + len(other.events) <= min(EVENTS_MAX, rules.events_max)
+    )
+
+
+async def _store(sink: Sink, delivery: Delivery, sums: Sums) -> None:
+    received_at = now_ms() if delivery.received_at is None else delivery.received_at
+    if delivery.raw is not None and len(delivery.raw) > sink.settings.body_bytes_max:
+        limit = f"{sink.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX)"
+        sums.leave(1, delivery.reason(None, Reason.BODY_TOO_LARGE, f"is longer than {limit}. Split it."))
+        return
+    try:
+        parsed = parse(delivery.body, received_at, _with_room(sink.rules))
+    except Refused as refusal:
+        if len(delivery.events) > 1:
+            for half in delivery.halves():
+                await _store(sink, half, sums)
+            return
+        await _quarantine(sink, delivery, refusal, received_at)
+        sums.reject(1, delivery.reason(None, refusal.reason, str(refusal)))
+        return
+    await _accept(sink, parsed)
+    sums.accepted += len(parsed.accepted)
+    sums.reject(len(parsed.rejected), *(delivery.reason(one.index, one.reason, one.detail) for one in parsed.rejected))
+
+
+def _with_room(rules: Rules) -> Rules:
+    """What was accepted once is accepted again."""
+    return replace(
+        rules,
+        envelope_bytes_max=rules.envelope_bytes_max + ADDED_BYTES_MAX,
+        depth_max=rules.depth_max + ADDED_LEVELS,
+    )
+
+
+async def _accept(sink: Sink, parsed: Parsed) -> None:
+    await _patiently(lambda: sink.accept(parsed, key_id=KEY_ID))
+
+
+async def _quarantine(sink: Sink, delivery: Delivery, refusal: Refused, received_at: int) -> None:
+    body = delivery.body
+    await _patiently(lambda: sink.quarantine_body(body, refusal, received_at=received_at, key_id=KEY_ID))
+
+
+async def _patiently(write: Callable[[], Any]) -> None:
+    """Write again while the journal has no room: the loader makes some."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            await write()
+        except Unavailable as error:
+            if error.reason is Reason.STORAGE_FAILED or time.monotonic() > end:
+                raise
+            await asyncio.sleep(0.2)
+        else:
+            return
+
+
+def _send(remote: Remote, delivery: Delivery, sums: Sums, patience_s: float) -> None:
+    count = len(delivery.events)
+    try:
+        answer = _post_patiently(remote, delivery, patience_s)
+    except NothingAccepted as refusal:
+        _count(delivery, refusal.answer, sums)
+    except Refused as refusal:
+        if count > 1 and (refusal.reason in _TOO_MUCH or refusal.reason.status == 400):
+            for half in delivery.halves():
+                _send(remote, half, sums, patience_s)
+        elif refusal.reason in _NOT_THIS_ONE:
+            sums.leave(count, delivery.reason(None, refusal.reason, str(refusal)))
+        elif refusal.reason.status == 400:
+            sums.reject(count, delivery.reason(None, refusal.reason, str(refusal)))
+        else:
+            raise
+    else:
+        _count(delivery, answer, sums)
+
+
+def _count(delivery: Delivery, answer: dict[str, Any], sums: Sums) -> None:
+    rejected = answer["rejected"]
+    sums.accepted += answer["accepted"]
+    sums.reject(
+        answer.get("rejectedCount", len(rejected)),
+        *(delivery.reason(one["index"], one["reason"], one["detail"]) for one in rejected),
+    )
+
+
+def _post_patiently(remote: Remote, delivery: Delivery, patience_s: float) -> dict[str, Any]:
+    """Post until there is an answer. Every envelope has an id, so a second post counts nothing twice."""
+    end, pause_s = time.monotonic() + patience_s, 0.5
+    while True:
+        try:
+            answer: dict[str, Any] = decode(remote.post("events", body=delivery.body), depth_max=32)
+        except (Unavailable, Unreachable) as error:
+            wait_s = max(pause_s, error.retry_after_s) if isinstance(error, Unavailable) else pause_s
+            if time.monotonic() + wait_s > end:
+                raise _where(delivery, error) from error
+            # Jittered, so that many senders don't come back at once.
+            time.sleep(wait_s * random.uniform(1.0, 1.5))  # noqa: S311
+            pause_s = min(2 * pause_s, 30.0)
+        else:
+            return answer
+
+
+def _where(delivery: Delivery, error: EmbedsinkError) -> EmbedsinkError:
+    advice = "What comes before it was sent. Import the whole file again: nothing counts twice."
+    return Unreachable(f"line {delivery.lines[0]:,}: {error} {advice}")

@@ -1,0 +1,378 @@
+"""The command line as its users meet it: real processes, their exit codes, and a stdout that holds the result alone."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink import __version__
+from embedsink.cli import app, main
+from embedsink.folder import DataFolder
+from embedsink.keys import KeyFile, looks_like_key
+from tests.servers import RunningServer, running_server, wait_until
+
+COMMANDS = [
+    ["serve"],
+    ["demo"],
+    ["keys", "create"],
+    ["keys", "list"],
+    ["keys", "revoke"],
+    ["report"],
+    ["export"],
+    ["import"],
+    ["quarantine", "list"],
+    ["quarantine", "show"],
+    ["quarantine", "replay"],
+    ["snapshot"],
+    ["rebuild"],
+    ["doctor"],
+]
+HEAVY = {"duckdb", "pandas", "pydantic", "starlette", "uvicorn", "orjson", "rich.console"}
+
+VIEW: dict[str, Any] = {
+    "source": "svc-embed",
+    "direction": "event",
+    "type": "svc:event:view",
+    "payload": {"surface": "dashboard", "path": "/", "title": "\x1b[31mred"},
+    "timestamp": 1_763_596_800_000,
+    "surface": "dashboard",
+}
+
+Done = subprocess.CompletedProcess[str]
+Call = Callable[..., Done]
+
+
+def embedsink(*words: object, **env: str) -> Done:
+    return subprocess.run(
+        [sys.executable, "-m", "embedsink", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")} | env,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The same as `embedsink` in this process, where starting one for each of many cases would take long."""
+
+    def call(*words: object, **env: str) -> Done:
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["embedsink", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return Done(sys.argv, int(end.value.code or 0), printed.out, printed.err)
+
+    return call
+
+
+def assert_failed(done: Done, sentence: str, *, code: int = 1) -> None:
+    """One sentence on stderr, nothing on stdout, no traceback."""
+    assert (done.returncode, done.stdout) == (code, "")
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 1:
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ten views, one action and one rejection, and no server on it."""
+    folder = tmp_path_factory.mktemp("cli")
+    refresh: dict[str, Any] = {"direction": "action", "type": "svc:action:refresh", "payload": {}, "surface": None}
+    lines = [{"context": {"deployment": 1}, "events": [VIEW] * 10}, VIEW | refresh, VIEW | {"surface": "moon"}]
+    (folder / "in.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = embedsink("import", folder / "in.ndjson", "--data", folder / "data")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "accepted 11, rejected 1." in done.stderr
+    assert "line 3: bad_field: surface" in done.stderr
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("cli") / "served") as server:
+        yield server
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_shows_the_command_as_it_is_typed(command: list[str], called: Call) -> None:
+    done = called(*command, "--help")
+    assert done.returncode == 0
+    assert f"embedsink {' '.join(command)}" in done.stdout.partition("Examples:")[2]
+
+
+def test_every_command_is_in_these_tests() -> None:
+    nouns = {group.name: group.typer_instance or app for group in app.registered_groups}
+    found = [[_name_of(command)] for command in app.registered_commands]
+    found += [[str(noun), _name_of(command)] for noun, verbs in nouns.items() for command in verbs.registered_commands]
+    assert sorted(found) == sorted(COMMANDS)
+
+
+def _name_of(command: Any) -> str:
+    return str(command.name or command.callback.__name__)
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    script = "import sys, json, embedsink.cli; print(json.dumps(sorted(sys.modules)))"
+    modules = json.loads(subprocess.check_output([sys.executable, "-c", script]))
+    assert not HEAVY & set(modules)
+    assert embedsink("--version").stdout == f"embedsink {__version__}\n"
+
+
+def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys, json; from embedsink.cli import app; "
+        "app(sys.argv[1:], standalone_mode=False); print(json.dumps(sorted(sys.modules)))"
+    )
+    words = ["keys", "create", "--kind", "read", "--data", str(tmp_path / "data")]
+    printed = subprocess.check_output([sys.executable, "-c", script, *words], stderr=subprocess.DEVNULL)
+    # typer itself reads the words with pydantic.
+    assert not (HEAVY - {"pydantic"}) & set(json.loads(printed.splitlines()[1]))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["sing"],
+        ["keys", "create"],
+        ["keys", "create", "--kind", "master"],
+        ["keys", "create", "--kind", "read", "--expires", "soon"],
+        ["keys", "create", "--kind", "ingest", "--origin", "app.example.com"],
+        ["serve", "--port", "70000"],
+        ["serve", "--certificate", __file__],
+        ["export", "events.xlsx"],
+        ["import", "no/such/file"],
+        ["report", "views", "-o", "views.xlsx"],
+        ["report", "views", "--surface", "moon"],
+        ["report", "views", "--since", "yesteryear"],
+        ["report", "--format", "csv"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_exit_code_2(data: Path, words: list[str], called: Call) -> None:
+    done = called(*words, EMBEDSINK_DATA=str(data))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
+
+
+def test_the_process_ends_with_the_code_of_its_command(data: Path) -> None:
+    assert_failed(embedsink("report", "views", "--surface", "moon", "--data", data), "surface:", code=2)
+    assert_failed(embedsink("keys", "create"), "--kind", code=2)
+
+
+def test_a_key_is_alone_on_stdout_and_known_to_the_file(tmp_path: Path) -> None:
+    done = embedsink(
+        *("keys", "create", "--kind", "ingest", "--deployment", 3, "--deployment", 4),
+        *("--origin", "https://App.example.com/", "--expires", "90d", "--label", "the app", "--data", tmp_path / "new"),
+    )
+    assert done.returncode == 0
+    token = done.stdout.removesuffix("\n")
+    assert looks_like_key(token)
+    assert token not in done.stderr
+    [key] = KeyFile(DataFolder(tmp_path / "new").keys).keys()
+    assert (key.deployments, key.origins, key.label) == (
+        frozenset({3, 4}),
+        frozenset({"https://app.example.com"}),
+        "the app",
+    )
+    assert key.expires_at == pytest.approx(key.created_at + 90 * 86_400)
+
+    listed = embedsink("keys", "list", EMBEDSINK_DATA=str(tmp_path / "new"))
+    assert token not in listed.stdout
+    assert [word in listed.stdout for word in (key.key_id, "live", "3, 4", "the app")] == [True] * 4
+
+    revoked = embedsink("keys", "revoke", key.key_id, "--data", tmp_path / "new")
+    assert (revoked.returncode, revoked.stdout, revoked.stderr) == (0, "", f"{key.key_id}: is revoked.\n")
+    assert "revoked" in embedsink("keys", "list", "--data", tmp_path / "new").stdout
+
+
+def test_an_unknown_key_is_a_failure(data: Path) -> None:
+    assert_failed(embedsink("keys", "revoke", "k_000000000000", "--data", data), 'key "k_000000000000" does not exist')
+
+
+def test_reports_are_listed_and_shown(data: Path, called: Call) -> None:
+    assert "views" in called("report", "--data", data).stdout
+    described = json.loads(called("report", "--data", data, "--format", "json").stdout)
+    assert {"name", "title", "question", "grain", "columns"} == described[0].keys()
+    table = called("report", "views", "--data", data).stdout.splitlines()
+    assert table[0].split() == [
+        *("period_start", "deployment", "surface"),
+        *("view_count", "session_count", "viewer_count"),
+    ]
+    assert table[2].split() == ["2025-11-20T00:00:00Z", "1", "dashboard", "10", "0", "0"]
+    rows = json.loads(called("report", "views", "--data", data, "--format", "json").stdout)
+    assert [row["view_count"] for row in rows] == [10]
+    csv = called("report", "views", "--data", data, "--format", "csv").stdout
+    assert csv.splitlines()[1] == "2025-11-20T00:00:00Z,1,dashboard,10,0,0"
+
+
+def test_a_report_goes_to_a_file_by_its_suffix(data: Path, tmp_path: Path, called: Call) -> None:
+    import duckdb
+
+    for suffix in ("csv", "json", "parquet"):
+        done = called("report", "views", "--data", data, "-o", tmp_path / f"views.{suffix}")
+        assert (done.returncode, done.stdout) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["views.csv", "views.json", "views.parquet"]
+    assert json.loads((tmp_path / "views.json").read_bytes())[0]["view_count"] == 10
+    with duckdb.connect() as connection:
+        assert connection.execute(f"select view_count from '{tmp_path}/views.parquet'").fetchall() == [(10,)]
+
+
+def test_the_scope_is_applied(data: Path, called: Call) -> None:
+    done = called("report", "views", "--data", data, "--deployment", 2)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "has no rows for this" in done.stderr
+    assert "10" in called("report", "views", "--data", data, "--deployment", 1, "--since", "2025-11-20").stdout
+    assert called("report", "views", "--data", data, "--until", "2025-11-20").stdout == ""
+
+
+def test_a_wrong_report_and_a_missing_snapshot_are_one_sentence(data: Path, tmp_path: Path) -> None:
+    wrong = embedsink("report", "view", "--data", data)
+    assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?')
+    assert_failed(embedsink("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
+
+
+def test_no_character_of_an_event_commands_the_terminal(data: Path) -> None:
+    listed = embedsink("quarantine", "list", "--data", data).stdout
+    shown = embedsink("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
+    assert "\x1b" not in listed + shown.stdout
+    assert json.loads(json.loads(shown.stdout)["raw"])["payload"]["title"] == "\x1b[31mred"
+
+
+def test_the_quarantine_is_listed_shown_and_replayed(data: Path) -> None:
+    [header, _, row] = embedsink("quarantine", "list", "--data", data).stdout.splitlines()
+    assert header.split()[0] == "quarantine_id"
+    assert 'surface: "moon" is not one of' in row
+    shown = json.loads(embedsink("quarantine", "show", row.split()[0], "--data", data).stdout)
+    assert (shown["reason"], json.loads(shown["raw"])["surface"]) == ("bad_field", "moon")
+    assert_failed(embedsink("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
+    replayed = embedsink("quarantine", "replay", "--data", data)
+    assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
+
+
+def test_an_export_imports_elsewhere(data: Path, tmp_path: Path) -> None:
+    for suffix in ("ndjson", "csv", "parquet"):
+        done = embedsink("export", tmp_path / f"events.{suffix}", "--data", data)
+        assert (done.returncode, done.stdout) == (0, "")
+    done = embedsink("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
+    assert (done.returncode, done.stderr) == (0, "Loading …\naccepted 11, rejected 0.\n")
+    views = [
+        embedsink("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")
+    ]
+    assert views[0] == views[1]
+
+
+def test_an_export_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:
+    assert_failed(embedsink("export", tmp_path / "no" / "events.ndjson", "--data", data), "No such file or directory.")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_rebuilt_and_found_healthy(data: Path, tmp_path: Path) -> None:
+    before = embedsink("report", "views", "--format", "csv", "--data", data).stdout
+    done = embedsink("rebuild", "--data", data)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "is kept as" in done.stderr
+    assert (data / "aside" / "store.duckdb").exists()
+    assert embedsink("report", "views", "--format", "csv", "--data", data).stdout == before
+    healthy = embedsink("doctor", "--data", data)
+    assert healthy.returncode == 0
+    assert "ledger_adds_up" in healthy.stdout
+    assert "wrong" not in healthy.stdout
+
+
+def test_without_a_snapshot_nothing_is_rebuilt_and_then_there_is_one(data: Path) -> None:
+    (data / "analytics.duckdb").unlink()
+    assert_failed(embedsink("rebuild", "--data", data), "analytics.duckdb: does not exist.")
+    assert (data / "store.duckdb").exists()
+    sick = embedsink("doctor", "--data", data)
+    assert (sick.returncode, "wrong" in sick.stdout) == (1, True)
+    assert embedsink("snapshot", "--data", data).returncode == 0
+    assert embedsink("doctor", "--data", data).returncode == 0
+
+
+def test_doctor_names_a_damaged_segment(data: Path) -> None:
+    segment = data / "journal" / "000000099999-00000000.ndjson"
+    segment.write_bytes(b'{"kind":"event"}\n{"group":{"bytes":17,"crc32":"00000000"}}\n')
+    try:
+        done = embedsink("doctor", "--data", data)
+    finally:
+        segment.unlink()
+    assert done.returncode == 1
+    assert f"{segment.name}: its checksum does not hold after offset 0" in done.stdout
+
+
+@pytest.mark.parametrize("command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"]], ids=" ".join)
+def test_no_command_makes_a_folder_by_mistake(command: list[str], tmp_path: Path) -> None:
+    assert_failed(embedsink(*command, "--data", tmp_path / "typo"), "typo: does not exist.")
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_wrong_setting_is_one_sentence(tmp_path: Path) -> None:
+    done = embedsink("serve", "--data", tmp_path, EMBEDSINK_EVENTS_MAX="many")
+    assert_failed(done, "EMBEDSINK_EVENTS_MAX")
+
+
+def test_beyond_this_machine_keys_need_encryption(tmp_path: Path) -> None:
+    assert_failed(embedsink("serve", "--host", "0.0.0.0", "--data", tmp_path), "keys would travel unencrypted")
+
+
+@pytest.mark.server
+def test_beside_a_server_the_folder_is_its_own(server: RunningServer, tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps(VIEW) + "\n")
+    taken = f"is open in process {server.pid}."
+    assert_failed(embedsink("serve", "--data", server.data), taken)
+    assert_failed(embedsink("quarantine", "replay", "--data", server.data), taken)
+    assert_failed(embedsink("rebuild", "--data", server.data), taken)
+    refused = embedsink("import", file, "--data", server.data)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert taken in refused.stderr
+    snapshot = embedsink("snapshot", "--data", server.data)
+    assert snapshot.returncode == 0
+    assert "publishes snapshots by itself, every 10 s." in snapshot.stderr
+
+
+@pytest.mark.server
+def test_through_a_server_it_imports_reports_and_replays(server: RunningServer, tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps([VIEW] * 5) + "\n{oops\n")
+    done = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "accepted 5, rejected 1." in done.stderr
+    at, read = ("--url", server.url), server.key("read")
+    wait_until(
+        lambda: "5" in embedsink("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(), what="the views are seen"
+    )
+    assert len(embedsink("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
+    assert "not_json" in embedsink("quarantine", "list", *at, EMBEDSINK_KEY=read).stdout
+    replay = embedsink("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
+    assert (replay.returncode, replay.stderr) == (0, "replayed 0, still rejected 1.\n")
+
+
+@pytest.mark.server
+def test_a_key_that_may_not_is_one_sentence(server: RunningServer) -> None:
+    ingest = server.key("ingest")
+    wrong = embedsink("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
+    assert_failed(wrong, "ingest keys may not do this")
+    assert ingest not in wrong.stderr
+    assert_failed(embedsink("report", "views", "--url", server.url), "key: is missing.")
+
+
+@pytest.mark.server
+def test_what_could_not_be_sent_is_exit_code_1(server: RunningServer, tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps({"context": {"deployment": 2}, "events": [VIEW]}) + "\n")
+    done = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "accepted 0, rejected 0; 1 could not be sent." in done.stderr
+    assert "line 1: out_of_scope: deployment: 2 is outside the key's scope." in done.stderr

@@ -1,0 +1,157 @@
+"""The Python face: the same frames from a folder and from a server."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+import embedsink
+from embedsink.errors import Misconfigured, Refused
+from embedsink.remote import Remote
+from tests.servers import RunningServer, running_server, wait_until
+
+KEY = "es_ingest_dMPhOTQ7djsouXDOGie3VM3F4NE4pCrJ5txnGx5UEDJ0Zp49n"
+
+
+def event(type_: str, payload: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {
+        "source": "svc-embed",
+        "direction": "event",
+        "type": f"svc:event:{type_}",
+        "payload": payload,
+        "timestamp": 1_763_596_800_000,
+        "surface": "dashboard",
+    } | fields
+
+
+EVENTS = [
+    event("view", {"surface": "dashboard", "path": "/"}),
+    event("view", {"surface": "app", "path": "/"}, surface="app"),
+    event("download", {"format": "csv", "target": "widget", "rowCount": 7}),
+    event("download", {"format": "pdf", "target": "dashboard"}),
+    event("ai-query", {"query": "why?", "status": "submitted"}),
+    event("error", {"message": "it failed"}),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    data = tmp_path_factory.mktemp("client") / "data"
+    with running_server(data, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        ingest = server.key("ingest")
+        for deployment in (1, 2):
+            answer = server.post({"context": {"deployment": deployment, "session": "s"}, "events": EVENTS}, key=ingest)
+            assert answer.json() == {"accepted": len(EVENTS), "rejected": []}
+        opened = embedsink.open(data)
+        wait_until(lambda: (data / "analytics.duckdb").exists(), what="there is a snapshot")
+        wait_until(lambda: len(opened.sql("select * from event")) == 2 * len(EVENTS), what="it holds every event")
+        yield server
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("asked", [{}, {"since": "2999-01-01"}, {"deployment": 2, "surface": "dashboard"}], ids=str)
+def test_a_folder_and_a_server_give_the_same_frames(server: RunningServer, asked: Any) -> None:
+    opened, connected = embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))
+    assert_frame_equal(opened.reports(), connected.reports())
+    for name in opened.reports()["name"]:
+        assert_frame_equal(opened.report(name, **asked), connected.report(name, **asked))
+
+
+@pytest.mark.server
+def test_times_and_counts_have_types_that_hold_nothing_too(server: RunningServer) -> None:
+    frame = embedsink.connect(server.url, key=server.key("read")).report("downloads", since=date(2025, 11, 1))
+    assert str(frame["period_start"].dtype) == "datetime64[us, UTC]"
+    assert str(frame["exported_row_count"].dtype) in ("Int64", "float64")
+    assert str(frame["download_count"].dtype) == "Int64"
+    assert frame["download_count"].sum() == 4
+
+
+@pytest.mark.server
+def test_a_scoped_key_sees_its_deployments_alone(server: RunningServer) -> None:
+    connected = embedsink.connect(server.url, key=server.key("read", deployments=[2]))
+    assert set(connected.report("views")["deployment"]) == {2}
+    with pytest.raises(Refused, match="deployment: 1 is outside"):
+        connected.report("views", deployment=[1, 2])
+
+
+@pytest.mark.server
+def test_a_folder_takes_the_same_scope_in_every_form(server: RunningServer) -> None:
+    opened = embedsink.open(str(server.data))
+    expected = opened.report("views", since="2025-11-20", until="2025-11-21", deployment=1)
+    assert len(expected) == 2
+    assert_frame_equal(
+        expected,
+        opened.report("views", since=datetime(2025, 11, 20), until=date(2025, 11, 21), deployment=iter([1])),
+    )
+
+
+@pytest.mark.server
+def test_own_sql_sees_the_views_and_each_new_snapshot(server: RunningServer) -> None:
+    opened = embedsink.open(server.data)
+    assert opened.sql("select status from ai_query")["status"].unique().tolist() == ["abandoned"]
+    before = len(opened.sql("select * from event"))
+    server.post(event("error", {"message": "again"}), key=server.key("ingest"))
+    wait_until(lambda: len(opened.sql("select * from event")) == before + 1, what="the new event is seen")
+
+
+@pytest.mark.server
+def test_a_name_that_is_almost_right_is_told(server: RunningServer) -> None:
+    for sink in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
+        with pytest.raises(Refused, match=r'report "view" does not exist\. Did you mean "views"\?'):
+            sink.report("view")
+
+
+def test_what_is_no_parameter_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="from: is not one of since, until"):
+        embedsink.open(tmp_path).report("views", **{"from": "2025"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="deployment: is an empty list"):
+        embedsink.open(tmp_path).report("views", deployment=[])
+
+
+def test_a_missing_folder_and_a_missing_snapshot_are_told(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"data folder .*elsewhere: does not exist"):
+        embedsink.open(tmp_path / "elsewhere")
+    with pytest.raises(Misconfigured, match=r"analytics\.duckdb: does not exist"):
+        embedsink.open(tmp_path).report("views")
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "told"),
+    [
+        ("sink.example.com", KEY, "no address"),
+        ("ftp://sink.example.com", KEY, "no address"),
+        ("http://sink.example.com", KEY, "unencrypted"),
+        ("https://u:p@sink.example.com", KEY, "user or a password"),
+        ("http://localhost:1", "", "key: is missing"),
+        ("http://localhost:1", KEY[:-1], "lost a character"),
+    ],
+)
+def test_what_can_be_no_server_is_told_before_a_key_leaves(
+    url: str, key: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EMBEDSINK_KEY", raising=False)
+    with pytest.raises(Misconfigured, match=told) as error:
+        embedsink.connect(url, key=key)
+    assert KEY[:-1] not in str(error.value)
+
+
+def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDSINK_KEY", KEY)
+    embedsink.connect("https://sink.example.com")
+
+
+def test_a_path_stays_below_the_api() -> None:
+    request = Remote("https://sink.example.com/", KEY)._request(("reports", "../../admin?x.json"))
+    assert request.full_url == "https://sink.example.com/api/v1/reports/..%2F..%2Fadmin%3Fx.json"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    script = "import sys, json, embedsink; print(json.dumps(sorted(sys.modules)))"
+    modules = json.loads(subprocess.check_output([sys.executable, "-c", script]))
+    assert not {"duckdb", "pandas", "pydantic", "starlette", "typer"} & set(modules)

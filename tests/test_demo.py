@@ -1,0 +1,307 @@
+"""The demo keeps its promises: real-looking traffic, a ledger that adds up, commands that work, a clean end."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from embedsink.demo.tables import SHOWN
+from embedsink.demo.traffic import DAY_MS, SEED, Delivery, at, make_live, make_week
+from embedsink.envelope import Parsed, parse
+from embedsink.envelope.catalog import ACTIONS, EVENTS
+from embedsink.errors import Refused
+from embedsink.reasons import Reason
+from tests.servers import free_port, wait_until
+
+NOW_MS = 1_763_596_800_000  # a Thursday morning in November 2025
+START_SECONDS_MAX = 60.0
+END_SECONDS_MAX = 30.0
+
+
+@pytest.fixture(scope="module")
+def deliveries() -> list[Delivery]:
+    return [delivery for visit in make_week(NOW_MS) for delivery in visit]
+
+
+def parsed(delivery: Delivery) -> Parsed:
+    body = delivery.body(NOW_MS, "es_ingest_…")
+    if delivery.is_gzipped:
+        body = zlib.decompress(body, wbits=31)
+    return parse(body, NOW_MS, ndjson=delivery.shape == "ndjson")
+
+
+def accepted(deliveries: list[Delivery]) -> Iterator[dict[str, Any]]:
+    for delivery in deliveries:
+        if delivery.shape != "garbage":
+            yield from (one.envelope for one in parsed(delivery).accepted)
+
+
+class TestTraffic:
+    def test_holds_every_event_and_action_of_the_catalog(self, deliveries: list[Delivery]) -> None:
+        seen = {envelope["type"] for envelope in accepted(deliveries)}
+        assert seen == {f"svc:event:{name}" for name in EVENTS} | {f"svc:action:{name}" for name in ACTIONS}
+
+    def test_comes_from_every_surface_and_from_many_places(self, deliveries: list[Delivery]) -> None:
+        assert {one.get("surface") for one in accepted(deliveries)} == {"dashboard", "app", "chat", None}
+        contexts = [delivery.context for delivery in deliveries]
+        for name, least in {"deployment": 3, "tenant": 5, "viewer": 20, "session": 200}.items():
+            assert len({context[name] for context in contexts if name in context}) >= least, name
+
+    def test_is_some_thousand_envelopes_of_the_last_seven_days(self, deliveries: list[Delivery]) -> None:
+        happened = [
+            envelope["timestamp"] - delivery.skew_ms
+            for delivery in deliveries
+            for envelope in delivery.envelopes
+            if not delivery.planted
+        ]
+        assert 3_000 < len(happened) < 10_000
+        assert NOW_MS - 7 * DAY_MS <= min(happened) < NOW_MS - 6 * DAY_MS
+        assert NOW_MS - DAY_MS < max(happened) <= NOW_MS
+
+    def test_uses_every_way_to_send(self, deliveries: list[Delivery]) -> None:
+        assert {one.shape for one in deliveries} == {"delivery", "envelope", "array", "ndjson", "garbage"}
+        assert {one.media_type.partition(";")[0] for one in deliveries} == {
+            "application/json",
+            "text/plain",
+            "application/x-ndjson",
+        }
+        for trait in ("is_gzipped", "is_beacon", "is_retry", "skew_ms", "lost"):
+            assert any(getattr(one, trait) for one in deliveries), trait
+
+    def test_is_valid_but_for_what_was_planted(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            if delivery.shape == "garbage":
+                with pytest.raises(Refused) as caught:
+                    parsed(delivery)
+                assert delivery.planted == (caught.value.reason,)
+            else:
+                at_once = tuple(reason for reason in delivery.planted if reason is not Reason.ID_CONFLICT)
+                assert tuple(one.reason for one in parsed(delivery).rejected) == at_once
+
+    def test_plants_many_reasons(self, deliveries: list[Delivery]) -> None:
+        assert len({reason for delivery in deliveries for reason in delivery.planted}) >= 10
+
+    def test_questions_meet_every_fate(self, deliveries: list[Delivery]) -> None:
+        stages = Counter(
+            one["payload"]["status"] for one in accepted(deliveries) if one["type"] == "svc:event:ai-query"
+        )
+        assert stages["completed"] > 0
+        assert stages["error"] > 0
+        assert stages["submitted"] > stages["completed"] + stages["error"], "some are never answered"
+
+    def test_a_navigation_sends_navigate_and_view(self, deliveries: list[Delivery]) -> None:
+        bodies = [one for one in deliveries if one.shape == "array"]
+        types = [[envelope["type"].partition(":event:")[2] for envelope in one.envelopes] for one in bodies]
+        followers = {after for visit in types for before, after in pairwise(visit) if before == "navigate"}
+        assert followers == {"view"}
+
+    def test_downloads_come_in_every_format(self, deliveries: list[Delivery]) -> None:
+        formats = {one["payload"].get("format") for one in accepted(deliveries) if one["type"].endswith(":download")}
+        assert formats == {"csv", "xlsx", "png", "pdf"}
+
+    def test_the_seed_decides(self) -> None:
+        bodies = [
+            [delivery.body(NOW_MS, "key") for visit in make_week(NOW_MS, seed=seed, visits=60) for delivery in visit]
+            for seed in (1, 1, 2)
+        ]
+        assert bodies[0] == bodies[1]
+        assert bodies[0] != bodies[2]
+
+    def test_live_traffic_happens_now_and_never_ends(self) -> None:
+        for delivery in islice(make_live(SEED), 2_000):
+            now = parsed(at(delivery, NOW_MS))
+            assert [one.reason for one in now.rejected] == list(delivery.planted)
+            assert {one.envelope["timestamp"] for one in now.accepted} <= {NOW_MS}
+
+
+class Demo(NamedTuple):
+    """A demo whose stdout and stderr go to files."""
+
+    child: "subprocess.Popen[bytes]"
+    port: int
+    stdout: Path
+    stderr: Path
+
+    def said(self) -> str:
+        return self.stdout.read_text()
+
+    @property
+    def data_folder(self) -> Path:
+        found = re.search(r"data folder +(\S+)", self.said())
+        assert found, self.said() + self.stderr.read_text()
+        return Path(found[1])
+
+    def end(self, number: signal.Signals) -> int:
+        self.child.send_signal(number)
+        return self.child.wait(END_SECONDS_MAX)
+
+
+Begin = Callable[[], Demo]
+
+
+@pytest.fixture(scope="module")
+def begin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begin]:
+    """Starts demos, each on a free port; those that a test leaves running end here."""
+    begun: list[Demo] = []
+
+    def begin() -> Demo:
+        folder, port = tmp_path_factory.mktemp("demo"), free_port()
+        stdout, stderr = folder / "stdout", folder / "stderr"
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "embedsink", "demo", "--port", str(port)],
+                stdout=out,
+                stderr=err,
+                env=os.environ | {"PYTHONUTF8": "1"},
+            )
+        begun.append(Demo(child, port, stdout, stderr))
+        return begun[-1]
+
+    yield begin
+    for demo in begun:
+        demo.end(signal.SIGTERM)
+
+
+def wait_for(demo: Demo, words: str) -> None:
+    def is_said() -> bool:
+        assert demo.child.poll() is None, demo.said() + demo.stderr.read_text()
+        return words in demo.said()
+
+    wait_until(is_said, what=f"the demo says {words!r}", timeout_s=START_SECONDS_MAX)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def assert_ended_cleanly(demo: Demo, folder: Path) -> None:
+    assert demo.stderr.read_text() == ""
+    assert "ended" in demo.said().splitlines()[-1]
+    assert not folder.exists()
+    assert not is_listening(demo.port)
+
+
+@pytest.fixture(scope="module")
+def demo(begin: Begin) -> Demo:
+    demo = begin()
+    wait_for(demo, "Live traffic")
+    return demo
+
+
+@pytest.mark.slow
+@pytest.mark.server
+class TestRun:
+    """One demo for all; the last test ends it."""
+
+    def test_the_ledger_adds_up(self, demo: Demo) -> None:
+        counts = {
+            label: int(count.replace(",", ""))
+            for label, count in re.findall(r"^ +(\w+) +([\d,]+)  ", demo.said(), re.M)
+        }
+        planted = Counter(str(reason) for visit in make_week(NOW_MS) for one in visit for reason in one.planted)
+        assert {reason: counts[reason] for reason in planted} == planted
+        assert counts["quarantined"] == planted.total()
+        assert counts["duplicate"] > 0
+        assert counts["sent"] == counts["accepted"] + counts["duplicate"] + counts["quarantined"]
+        assert "✓ sum" in demo.said()
+
+    def test_shows_every_report_within_80_columns(self, demo: Demo) -> None:
+        for title in ("Views", "Downloads", "Drilldowns", "AI queries", "Error rates"):
+            assert re.search(rf"^  {title}  ·  6 of \d+ rows", demo.said(), re.M), title
+        assert len(SHOWN) == 5
+        tables, _, further = demo.said().partition("Look further")
+        assert max(map(len, tables.splitlines())) <= 80
+        # Only the path of the program may be longer.
+        assert max(len(line) for line in further.splitlines() if "/bin/" not in line) <= 80
+
+    @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+    def test_the_printed_curl_sends_an_envelope(self, demo: Demo) -> None:
+        assert shell(printed(demo, "Send one envelope")) == '{"accepted":1,"rejected":[]}\n'
+
+    @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+    def test_the_printed_curl_gets_a_csv(self, demo: Demo) -> None:
+        lines = shell(printed(demo, "A report as CSV")).splitlines()
+        assert lines[0].startswith("period_start,deployment,surface,format,target")
+        assert len(lines) > 20
+
+    def test_the_printed_commands_show_reports(self, demo: Demo) -> None:
+        said = shell(printed(demo, "The same reports"))
+        assert "view_count" in said
+        assert "submitted_count" in said
+
+    def test_the_printed_command_shows_the_quarantine(self, demo: Demo) -> None:
+        assert "not one of csv, xlsx, png, pdf" in shell(printed(demo, "What was quarantined"))
+
+    def test_the_printed_notebook_lines_work(self, demo: Demo) -> None:
+        *before, report, sql = printed(demo, "In a notebook").splitlines()
+        code = "\n".join([*before, f"assert len({report}) > 10", f"assert len({sql}) > 10"])
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+
+    def test_ctrl_c_ends_everything(self, demo: Demo) -> None:
+        folder = demo.data_folder
+        assert is_listening(demo.port)
+        assert demo.end(signal.SIGINT) == 0
+        assert_ended_cleanly(demo, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.parametrize("words", ["data folder", "ready after", "sent  "])
+def test_sigterm_ends_it_at_any_moment(begin: Begin, words: str) -> None:
+    demo = begin()
+    wait_for(demo, words)
+    folder = demo.data_folder
+    assert demo.end(signal.SIGTERM) == 0
+    assert_ended_cleanly(demo, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_server_that_dies_is_told_and_cleared_away(begin: Begin) -> None:
+    demo = begin()
+    wait_for(demo, "Live traffic")
+    folder = demo.data_folder
+    os.kill(int((folder / "lock").read_text()), signal.SIGKILL)
+    assert demo.child.wait(END_SECONDS_MAX) == 1
+    assert demo.stderr.read_text().startswith("server: ended with -9.")
+    assert "Traceback" not in demo.stderr.read_text()
+    assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_a_taken_port_is_named(begin: Begin) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = subprocess.run(
+            [sys.executable, "-m", "embedsink", "demo", "--port", str(port)], capture_output=True, text=True, timeout=30
+        )
+    assert ran.returncode == 1
+    assert f"--port {port}: is in use." in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def printed(demo: Demo, title: str) -> str:
+    """The lines below a title, up to the next blank one, exactly as they are to be pasted."""
+    found = re.search(rf"^# {title}.*\n((?:.+\n)+)", demo.said(), re.M)
+    assert found, demo.said()
+    return found[1]
+
+
+def shell(command: str) -> str:
+    """What a plain shell in another folder says to it."""
+    ran = subprocess.run(["sh", "-ec", command], cwd="/", capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, command + ran.stderr
+    return ran.stdout

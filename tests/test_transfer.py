@@ -1,0 +1,260 @@
+"""Export and import: the same rows on the other side, each once, and every line meets one fate."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from pandas.testing import assert_frame_equal
+
+from embedsink.client import open as open_folder
+from embedsink.envelope import Rules
+from embedsink.folder import DataFolder
+from embedsink.remote import Remote, Unreachable
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+from embedsink.store import EVERYTHING, open_snapshot
+from embedsink.transfer import (
+    DELIVERY_BYTES_MAX,
+    EVENTS_MAX,
+    Delivery,
+    Sums,
+    export_csv,
+    export_ndjson,
+    export_parquet,
+    import_here,
+    import_there,
+    read_deliveries,
+    read_lines,
+)
+from tests.envelope.cases import read_cases
+from tests.servers import free_port, running_server, wait_until
+
+YEAR_AGO_MS = 1_763_596_800_000
+HOUR_MS = 3_600_000
+
+
+def view(**fields: Any) -> dict[str, Any]:
+    return {
+        "source": "svc-embed",
+        "direction": "event",
+        "type": "svc:event:view",
+        "payload": {"surface": "dashboard", "path": "/sales"},
+        "timestamp": YEAR_AGO_MS,
+        "surface": "dashboard",
+    } | fields
+
+
+def as_line(value: object) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
+def deliveries(values: Iterable[object], *, is_remote: bool = False) -> list[Delivery]:
+    lines = ((number, as_line(value)) for number, value in enumerate(values, start=1))
+    return list(read_deliveries(lines, Rules(), is_remote=is_remote))
+
+
+def import_into(data: Path, values: Iterable[object]) -> Sums:
+    async def run() -> Sums:
+        sums = Sums()
+        async with Sink(DataFolder(data), Settings()) as sink:
+            await import_here(sink, deliveries(values), sums)
+        return sums
+
+    return asyncio.run(run())
+
+
+def exported(data: Path, **variables: str) -> list[bytes]:
+    file = data.parent / "exported.ndjson"
+    with open_snapshot(data / "analytics.duckdb", {**EVERYTHING, **variables}) as reader, file.open("wb") as opened:
+        export_ndjson(reader, opened, lambda count: None)
+    return file.read_bytes().splitlines()
+
+
+def rows(data: Path, table: str, *, without: str = "arrival, key_id") -> pandas.DataFrame:
+    return open_folder(data).sql(f"select * exclude ({without}) from {table} order by {table}_id")
+
+
+def test_what_is_exported_imports_as_the_same_rows(tmp_path: Path) -> None:
+    clocks: list[dict[str, Any]] = [{}, {"sentAt": YEAR_AGO_MS + 0.25}, {"sentAt": YEAR_AGO_MS - 2 * HOUR_MS}]
+    contexts: list[dict[str, Any]] = [
+        {},
+        {"deployment": 12, "session": "s", "viewer": 'u "1"', "tenant": "ac\x1bme", "page": "https://a.example.com/ü"},
+    ]
+    bodies = [json.loads(case.body) for case in read_cases("valid") if not case.ndjson and case.rules == Rules()]
+    envelopes = [one for body in bodies if isinstance(body, dict) and "source" in body for one in [body]]
+    given = [
+        {"receivedAt": YEAR_AGO_MS + place, "context": context, "events": [envelope | {"id": None}]} | clock
+        for place, envelope in enumerate(envelopes)
+        for context in contexts
+        for clock in clocks
+    ]
+    sums = import_into(tmp_path / "one", given)
+    assert (sums.accepted, sums.rejected, sums.reasons) == (len(given), 0, [])
+    assert len(given) > 400
+
+    again = import_into(tmp_path / "two", exported(tmp_path / "one"))
+
+    assert (again.accepted, again.rejected) == (len(given), 0)
+    for table in ("event", "action"):
+        assert len(rows(tmp_path / "one", table)) > 50
+        assert_frame_equal(rows(tmp_path / "one", table), rows(tmp_path / "two", table))
+
+
+def test_an_export_speaks_the_vendors_words(tmp_path: Path) -> None:
+    import_into(tmp_path / "data", [view()])
+    [line] = exported(tmp_path / "data", service_name="acme")
+    [envelope] = json.loads(line)["events"]
+    assert (envelope["source"], envelope["type"]) == ("acme-embed", "acme:event:view")
+
+
+def test_csv_and_parquet_hold_the_rows_of_the_event_table(tmp_path: Path) -> None:
+    import_into(tmp_path / "data", [view(), view(payload={"surface": "app", "path": "=1+1"}, surface="app")])
+    with open_snapshot(tmp_path / "data" / "analytics.duckdb", EVERYTHING) as reader:
+        with (tmp_path / "events.csv").open("wb") as file:
+            export_csv(reader, file, lambda count: None)
+        export_parquet(reader, tmp_path / "events.parquet")
+    table = rows(tmp_path / "data", "event", without="arrival")
+    csv = pandas.read_csv(tmp_path / "events.csv")
+    assert sorted(csv["path"]) == ["'=1+1", "/sales"]
+    assert set(csv["event_id"]) == set(table["event_id"].astype(str))
+    parquet = open_folder(tmp_path / "data").sql(f"select * from '{tmp_path}/events.parquet' order by event_id")
+    assert_frame_equal(parquet.drop(columns="arrival"), table)
+
+
+def test_a_file_imported_twice_counts_once(tmp_path: Path) -> None:
+    given = [view(), [view(), view()], {"events": [view()]}, view()]
+    import_into(tmp_path / "data", given)
+    import_into(tmp_path / "data", given)
+    assert len(rows(tmp_path / "data", "event")) == 5
+
+
+def test_a_bad_line_is_quarantined_with_its_number_and_the_rest_goes_on(tmp_path: Path) -> None:
+    given = [view(), b"{oops", [view(), view(surface="moon")], b'{"events": null}', b"7", b'{"a":1,"a":1}', view()]
+    sums = import_into(tmp_path / "data", given)
+    assert (sums.accepted, sums.rejected, sums.unsent) == (3, 5, 0)
+    assert [reason.partition(": body")[0].split(":")[0] for reason in sums.reasons] == [
+        "line 2",
+        "line 3",
+        "line 4",
+        "line 5",
+        "line 6",
+    ]
+    kept = open_folder(tmp_path / "data").sql("select raw from quarantine")["raw"].tolist()
+    assert "{oops" in kept
+    assert len(kept) == 5
+
+
+def test_a_line_beyond_the_limit_is_named_and_not_stored(tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_bytes(as_line(view()) + b"\n" + b'"' + b"x" * 5_000 + b'"\n\n' + as_line(view()))
+
+    async def run() -> Sums:
+        sums = Sums()
+        async with Sink(DataFolder(tmp_path / "data"), Settings(body_bytes_max=2_000)) as sink:
+            with file.open("rb") as opened:
+                lines = read_lines(opened, bytes_max=2_000, on_read=lambda count: None)
+                await import_here(sink, read_deliveries(lines, sink.rules, is_remote=False), sums)
+        return sums
+
+    sums = asyncio.run(run())
+    assert (sums.accepted, sums.rejected, sums.unsent) == (2, 0, 1)
+    assert sums.reasons == ["line 2: body_too_large: is longer than 2,000 bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."]
+
+
+def test_reading_tells_every_byte(tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_bytes(b"1\n\n" + b"x" * 100 + b"\n2")
+    read: list[int] = []
+    with file.open("rb") as opened:
+        found = list(read_lines(opened, bytes_max=10, on_read=read.append))
+    assert sum(read) == file.stat().st_size
+    assert [(number, len(line)) for number, line in found] == [(1, 1), (3, 11), (4, 1)]
+
+
+def test_the_arrival_of_a_line_is_kept(tmp_path: Path) -> None:
+    import_into(tmp_path / "data", [{"receivedAt": YEAR_AGO_MS, "events": [view()]}])
+    assert rows(tmp_path / "data", "event")["received_at"].tolist() == [pandas.Timestamp(YEAR_AGO_MS, unit="ms")]
+
+
+def test_without_an_arrival_the_age_of_the_file_moves_no_event(tmp_path: Path) -> None:
+    import_into(tmp_path / "data", [{"sentAt": YEAR_AGO_MS, "events": [view()]}])
+    assert rows(tmp_path / "data", "event")["occurred_at"].tolist() == [pandas.Timestamp(YEAR_AGO_MS, unit="ms")]
+
+
+@pytest.mark.parametrize("received_at", ["soon", 1.5, True, 4 * YEAR_AGO_MS])
+def test_an_arrival_that_is_none_is_rejected(tmp_path: Path, received_at: object) -> None:
+    sums = import_into(tmp_path / "data", [{"receivedAt": received_at, "events": [view()]}])
+    assert (sums.accepted, sums.rejected) == (0, 1)
+    assert sums.reasons[0].startswith("line 1: bad_field: receivedAt")
+
+
+def test_neighbours_with_one_context_travel_together() -> None:
+    one, two = {"context": {"session": "1"}, "events": [view()]}, {"context": {"session": "2"}, "events": [view()]}
+    assert [len(delivery.events) for delivery in deliveries([one, one, two, one])] == [2, 1, 1]
+    assert [len(delivery.events) for delivery in deliveries([view()] * (EVENTS_MAX + 1))] == [EVENTS_MAX, 1]
+    large = view(payload={"surface": "dashboard", "path": "x" * (DELIVERY_BYTES_MAX // 2)})
+    assert [len(delivery.events) for delivery in deliveries([large, large])] == [1, 1]
+
+
+def test_what_was_lost_is_told_once() -> None:
+    losing = {"lost": {"queue_overflow": 3}, "events": [view(), view()]}
+    found = deliveries([losing, losing])
+    assert [delivery.around for delivery in found] == [{"lost": {"queue_overflow": 3}}] * 2
+    assert [half.around for half in found[0].halves()] == [{"lost": {"queue_overflow": 3}}, {}]
+
+
+def test_the_first_senders_key_is_not_sent_on() -> None:
+    [delivery] = deliveries([{"key": "es_ingest_x", "events": [view()]}])
+    assert b"es_ingest" not in delivery.body
+
+
+def test_a_server_gets_how_wrong_the_clock_was_and_not_the_age_of_the_file() -> None:
+    skewed = {"receivedAt": YEAR_AGO_MS + HOUR_MS, "sentAt": YEAR_AGO_MS, "events": [view()]}
+    right = {"receivedAt": YEAR_AGO_MS + 100, "sentAt": YEAR_AGO_MS, "events": [view()]}
+    found = [json.loads(delivery.body) for delivery in deliveries([skewed, right], is_remote=True)]
+    assert [body.keys() & {"receivedAt", "sentAt"} for body in found] == [{"sentAt"}, set()]
+    assert time.time() * 1_000 - found[0]["sentAt"] == pytest.approx(HOUR_MS, abs=10_000)
+
+
+@pytest.mark.server
+def test_over_http_each_line_meets_its_fate_though_the_server_says_wait(tmp_path: Path) -> None:
+    given = [view() for _ in range(700)] + [b"{oops", view(surface="moon")]
+    given += [{"context": {"deployment": 2}, "events": [view()]}]
+    with running_server(tmp_path / "data", EMBEDSINK_RATE_EVENTS_PER_S="300") as server:
+        remote = Remote(server.url, server.key("ingest", deployments=[1]))
+        sums = Sums()
+        started_at = time.monotonic()
+        import_there(remote, deliveries(given, is_remote=True), sums)
+        assert time.monotonic() - started_at > 0.5  # It waited.
+        assert (sums.accepted, sums.rejected, sums.unsent) == (700, 2, 1)
+        assert [reason.split(": ")[:2] for reason in sums.reasons] == [
+            ["line 701", "not_json"],
+            ["line 702", "bad_field"],
+            ["line 703", "out_of_scope"],
+        ]
+        assert server.stop() == 0
+    assert len(rows(tmp_path / "data", "event")) == 700
+
+
+@pytest.mark.server
+def test_a_delivery_that_is_too_much_for_the_server_is_split(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_EVENTS_MAX="10") as server:
+        sums = Sums()
+        import_there(Remote(server.url, server.key("ingest")), deliveries([view()] * 35, is_remote=True), sums)
+        assert (sums.accepted, sums.rejected, sums.unsent) == (35, 0, 0)
+        key = server.key("read")
+        wait_until(lambda: b"35" in server.get("/api/v1/reports/views.csv", key=key).body, what="all 35 are visible")
+
+
+def test_a_server_that_stays_away_is_named_with_the_line_to_look_at() -> None:
+    key = "es_ingest_dMPhOTQ7djsouXDOGie3VM3F4NE4pCrJ5txnGx5UEDJ0Zp49n"
+    remote = Remote(f"http://127.0.0.1:{free_port()}", key)
+    with pytest.raises(
+        Unreachable, match=r"line 1: http://127.0.0.1:\d+: does not answer .*Import the whole file again"
+    ):
+        import_there(remote, deliveries([view()], is_remote=True), Sums(), patience_s=0)
