@@ -55,18 +55,14 @@ def test_any_value_is_quoted_in_at_most_64_printable_characters(value: Any) -> N
 
 
 @pytest.mark.parametrize("kind", ["ingest", "read", "admin"])
-@pytest.mark.parametrize(
-    "text", ["{}", "?key={}&a=1", "key%3D{}", "{} {}", "é{}é", json.dumps({"key": "{}"})]
-)
+@pytest.mark.parametrize("text", ["{}", "?key={}&a=1", "key%3D{}", "{} {}", "é{}é", json.dumps({"key": "{}"})])
 def test_a_key_is_cut_down_to_its_kind_wherever_it_stands(kind: str, text: str) -> None:
     key = KEY.replace("read", kind)
 
     assert without_keys(text.replace("{}", key)) == text.replace("{}", f"es_{kind}_…")
 
 
-@pytest.mark.parametrize(
-    "text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""]
-)
+@pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])
 def test_what_is_no_key_is_left_alone(text: str) -> None:
     assert without_keys(text) == text
 

@@ -1,0 +1,95 @@
+"""`scripts/bench`: which measurements there are, and what is done with their findings."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench import deliveries, ingest, size, start, visible
+from bench.child import BenchError
+from bench.finding import Finding, show, write_json
+from bench.wrk import require_wrk
+
+REPOSITORY = Path(__file__).parent.parent
+
+app = typer.Typer(
+    help="Measure every number that README claims. Speeds are ratios within one run: a machine's own speed drifts.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+# Tables into a file or a pipe need not fit 80 columns.
+console = Console() if sys.stdout.isatty() else Console(width=120)
+
+Seconds = Annotated[float, typer.Option(min=1, help="Length of each burst of load.")]
+Rounds = Annotated[int, typer.Option(min=1, help="How many bursts; of which the median counts.")]
+DataRoot = Annotated[Path, typer.Option(help="Where temporary data folders are made: its disk is what is measured.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the findings here too, with every round.")]
+
+
+@app.command("ingest")
+def run_ingest(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
+    """Single events, durable, by turns with an empty handler."""
+    _run([lambda: ingest.measure(seconds=seconds, rounds=rounds, root=data_root)], json)
+
+
+@app.command("deliveries")
+def run_deliveries(
+    seconds: Seconds = 6, rounds: Rounds = 3, data_root: DataRoot = REPOSITORY, json: Json = None
+) -> None:
+    """Deliveries of 100 events while loading goes on; memory; whether nothing is lost."""
+    _run([lambda: deliveries.measure(seconds=seconds, rounds=rounds, root=data_root)], json)
+
+
+@app.command("size")
+def run_size(data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
+    """Bytes an event in the store."""
+    _run([lambda: size.measure(root=data_root)], json)
+
+
+@app.command("visible")
+def run_visible(data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
+    """Seconds from the 202 until a report counts the event."""
+    _run([lambda: visible.measure(root=data_root)], json)
+
+
+@app.command("start")
+def run_start(data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
+    """Seconds until `--help` is printed and until `serve` is ready."""
+    _run([lambda: start.measure(root=data_root)], json)
+
+
+@app.command("all")
+def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
+    """Everything, one after the other."""
+    measurements = [
+        lambda: ingest.measure(seconds=seconds, rounds=rounds, root=data_root),
+        lambda: deliveries.measure(seconds=seconds, rounds=rounds, root=data_root),
+        lambda: size.measure(root=data_root),
+        lambda: visible.measure(root=data_root),
+        lambda: start.measure(root=data_root),
+    ]
+    _run(measurements, json)
+
+
+def _run(measurements: list[Callable[[], list[Finding]]], path: Path | None) -> None:
+    findings: list[Finding] = []
+    try:
+        require_wrk()
+        for measure in measurements:
+            with console.status("measuring"):
+                found = measure()
+            show(found, console)
+            findings += found
+    except BenchError as error:
+        console.print(f"[red]bench:[/] {error}", highlight=False)
+        raise typer.Exit(1) from None
+    finally:
+        if path is not None:
+            write_json(findings, path)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,133 @@
+"""What is undocumented fails: settings, reasons, reports, commands, metrics, decisions.
+
+And what is documented works: links lead somewhere, and README's bodies and notebook lines do what they say.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from embedsink.cli import app
+from embedsink.envelope import parse
+from embedsink.folder import DataFolder
+from embedsink.http.metrics import exposition
+from embedsink.reasons import Reason
+from embedsink.reports import report_names
+from embedsink.settings import Settings
+from embedsink.sink import Sink, now_ms
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+SETTING = re.compile(r"^\| `EMBEDSINK_(?P<name>[A-Z_]+)` \| (?P<default>[^|]+) \| (?P<meaning>[^|]+) \|$", re.MULTILINE)
+COMMAND = re.compile(r"`embedsink ((?:keys |quarantine )?[a-z]+)")
+LINK = re.compile(r"\[[^]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)|(?:src)=\"(?!https?:)([^\"#]+)\"")
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def shown(default: object) -> str:
+    """A default as README writes it."""
+    if isinstance(default, int):
+        return f"{default:,}"
+    return f"{default:g}" if isinstance(default, float) else f"`{default}`"
+
+
+def commands() -> set[str]:
+    """Every command that can be typed, without the program's name."""
+    waiting: list[tuple[str, Any]] = [("", typer.main.get_command(app))]
+    found = set()
+    while waiting:
+        path, command = waiting.pop()
+        children = getattr(command, "commands", {})
+        waiting += [(f"{path} {name}".strip(), child) for name, child in children.items()]
+        if not children:
+            found.add(path)
+    return found
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page, as they are made from its headings."""
+    lines = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+def test_readme_lists_every_setting_with_its_default_and_meaning() -> None:
+    listed = {(row["name"], row["default"], row["meaning"]) for row in SETTING.finditer(page("README.md"))}
+    assert listed == {
+        (name.upper(), shown(field.default), field.description) for name, field in Settings.model_fields.items()
+    }
+
+
+@pytest.mark.parametrize("reason", [str(reason) for reason in Reason])
+def test_the_wire_contract_names_every_reason(reason: str) -> None:
+    assert f"`{reason}`" in page("docs/wire.md")
+
+
+@pytest.mark.parametrize("report", report_names())
+def test_every_report_is_in_readme_and_in_reports(report: str) -> None:
+    assert f"`{report}`" in page("README.md")
+    assert f"### `{report}`" in page("docs/reports.md")
+
+
+def test_readme_lists_every_command() -> None:
+    table = re.findall(r"^\| `embedsink ([a-z ]+)` \|", page("README.md"), re.MULTILINE)
+    assert set(table) == commands()
+
+
+@pytest.mark.parametrize("name", [path.name for path in PAGES])
+def test_no_page_speaks_of_a_command_that_does_not_exist(name: str) -> None:
+    text = next(path for path in PAGES if path.name == name).read_text(encoding="utf-8")
+    known = commands()
+    spoken = set(COMMAND.findall(text))
+    assert spoken <= known | {command.split()[0] for command in known}
+
+
+def test_operations_explains_every_metric(tmp_path: Path) -> None:
+    async def show() -> bytes:
+        async with Sink(DataFolder(tmp_path), Settings()) as sink:
+            return exposition(sink)
+
+    names = re.findall(r"^# HELP (\S+)", asyncio.run(show()).decode(), re.MULTILINE)
+    missing = [name for name in names if f"`{name}" not in page("docs/operations.md")]
+    assert names
+    assert not missing
+
+
+def test_contributing_lists_every_decision() -> None:
+    decisions = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/decisions/*.md")}
+    assert decisions == set(re.findall(r"\((docs/decisions/[^)]+\.md)\)", page("CONTRIBUTING.md")))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_link_leads_to_a_file_and_a_heading(path: Path) -> None:
+    for target, anchor, image in LINK.findall(path.read_text(encoding="utf-8")):
+        file = path if not (target or image) else path.parent / (target or image)
+        assert file.exists(), f"{path.name}: {target or image}"
+        if anchor:
+            assert anchor in headings(file.read_text(encoding="utf-8")), f"{path.name}: #{anchor}"
+
+
+def test_the_bodies_in_readme_are_accepted() -> None:
+    bodies = re.findall(r"```json\n(.*?)```|-d '(.*?)'", page("README.md"), re.DOTALL)
+    assert len(bodies) == 2
+    for block, argument in bodies:
+        parsed = parse((block or argument).encode(), now_ms())
+        assert len(parsed.accepted) == 1
+        assert not parsed.rejected
+
+
+def test_the_notebook_lines_in_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def make_folder() -> None:
+        async with Sink(DataFolder(tmp_path / "data"), Settings()):
+            pass  # Closing it publishes a snapshot.
+
+    asyncio.run(make_folder())
+    monkeypatch.chdir(tmp_path)
+    [lines] = re.findall(r"```python\n(.*?)```", page("README.md"), re.DOTALL)
+    exec(lines, {})
