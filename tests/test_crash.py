@@ -36,7 +36,7 @@ read_sql = store.read_sql
 later = "commit; begin; select count(*) from range(500000000); "
 def apart(folder, pattern="*.sql"):
     found = read_sql(folder, pattern)
-    return found | {name: later + sql for name, sql in found.items() if name.startswith("9_")}
+    return found | {name: later + sql for name, sql in found.items() if name == "loaded_segment"}
 store.read_sql = apart
 """
 

@@ -1,31 +1,34 @@
--- Envelopes whose id was taken by other content, as they were sent. It reads the segment again, so it runs only where
--- `conflict` has rows.
-insert into quarantine by name
-with sent as (
-    select getvariable('segment_number')::bigint * 4294967296 + row_number() over () as arrival, envelope
-    from read_json(
-        getvariable('segment_path'),
-        format = 'newline_delimited', maximum_object_size = getvariable('line_bytes_max')::bigint, columns = {envelope: 'json'}
-    )
+-- Runs only where `repeated` has rows.
+-- One row per repeated id whose content is not that of the first. A retry may come at another time and with another
+-- context, so only what the embed itself said is compared.
+insert into conflict
+with again as (
+    select arrival, event_id as id, to_json(row(*columns(* exclude (
+        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
+    )))) as content
+    from incoming_event where arrival in (select arrival from repeated)
+    union all
+    select arrival, action_id, to_json(row(*columns(* exclude (
+        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
+    ))))
+    from incoming_action where arrival in (select arrival from repeated)
+),
+first as (
+    select event_id as id, to_json(row(*columns(* exclude (
+        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
+    )))) as content
+    from event
+    where received_at >= getvariable('dedup_since')::timestamp
+      and event_id in (select id from repeated where kind = 'event')
+    union all
+    select action_id, to_json(row(*columns(* exclude (
+        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
+    ))))
+    from action
+    where received_at >= getvariable('dedup_since')::timestamp
+      and action_id in (select id from repeated where kind = 'action')
 )
-select
-    md5(conflict.id || ':' || arrival)::uuid as quarantine_id,
-    arrival,
-    received_timestamp as received_at,
-    sent_timestamp as sent_at,
-    key_id,
-    context.deployment as deployment,
-    context.session as session,
-    context.viewer as viewer,
-    context.tenant as tenant,
-    context.page as page,
-    'id_conflict' as reason,
-    'id: ' || conflict.id || ' was seen before with other content. Make a new id for each event.' as detail,
-    -- What the catalog does not know lies beside the envelope; here it goes back to where it stood.
-    json_merge_patch(
-        sent.envelope,
-        json_object('payload', coalesce(incoming_envelope.extra, '{}'::json)),
-        coalesce(incoming_envelope.envelope_extra, '{}'::json)
-    )::varchar as raw
-from sent
-join (conflict join incoming_envelope using (arrival)) using (arrival);
+select again.arrival, again.id
+from again
+join first using (id)
+where again.content != first.content;

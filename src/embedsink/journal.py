@@ -5,7 +5,7 @@ line with their byte count and CRC-32; after one write and one fdatasync, all it
 The journal knows bytes, not fields.
 
     append ─▶ pending ─▶ committer thread: write, fdatasync ─▶ waiters        <number>-<random>.open
-                                  └─ after a second or 32 MiB: seal          <number>-<random>.ndjson
+                                  └─ after a second or 8 MiB: seal           <number>-<random>.ndjson
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class JournalLimits:
     """Bytes and seconds; the settings of the same names say what they are for."""
 
     segment_seal_s: float = 1.0
-    segment_bytes_max: int = 32 * 1_048_576
+    segment_bytes_max: int = 8 * 1_048_576
     pending_bytes_max: int = 32 * 1_048_576
     journal_bytes_max: int = 4_096 * 1_048_576
     free_bytes_min: int = 8 * 1_048_576

@@ -38,7 +38,7 @@ class Settings(BaseSettings):
     preflight_max_age_s: int = Field(7_200, ge=0, description="How long a browser may cache a CORS preflight.")
 
     segment_seal_s: float = Field(1.0, gt=0, description="Age at which a journal segment is sealed and loaded.")
-    segment_bytes_max: int = Field(32 * MIB, ge=4_096, description="Size at which a journal segment is sealed.")
+    segment_bytes_max: int = Field(8 * MIB, ge=4_096, description="Size at which a journal segment is sealed.")
     pending_bytes_max: int = Field(
         32 * MIB, ge=MIB, description="Most bytes waiting for the journal's next write; beyond it senders get 503."
     )
@@ -50,7 +50,7 @@ class Settings(BaseSettings):
 
     dedup_days: int = Field(7, ge=1, description="How far back an id is remembered, so that a retry counts once.")
     snapshot_interval_s: float = Field(10.0, gt=0, description="Least time between two snapshots for notebooks.")
-    store_memory_bytes: int = Field(256 * MIB, ge=64 * MIB, description="DuckDB's memory; beyond it, it spills.")
+    store_memory_bytes: int = Field(128 * MIB, ge=64 * MIB, description="DuckDB's memory; beyond it, it spills.")
     store_threads: int = Field(1, ge=1, description="DuckDB's threads.")
 
     report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")

@@ -11,6 +11,7 @@ def sql_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
 
 
+@cache
 def read_sql(folder: str, pattern: str = "*.sql") -> dict[str, str]:
     """The statements of the files below a folder by name without suffix, in the order of the names."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted((sql_folder() / folder).glob(pattern))}

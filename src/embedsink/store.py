@@ -28,6 +28,28 @@ _NOT_NOW = ("No space left on device", "Disk quota exceeded", "Could not set loc
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
 
 
+@dataclass(frozen=True, slots=True)
+class LoadStep:
+    """A file of `sql/load/`, and the temporary table that has to have rows for it to be worth its time."""
+
+    name: str
+    only_with: str | None = None
+
+
+LOAD_STEPS = (
+    LoadStep("read"),
+    LoadStep("incoming"),
+    LoadStep("repeated"),
+    LoadStep("accepted"),
+    LoadStep("conflict", only_with="repeated"),
+    LoadStep("conflicting", only_with="conflict"),
+    LoadStep("quarantine"),
+    LoadStep("replayed"),
+    LoadStep("loss"),
+    LoadStep("loaded_segment"),
+)
+
+
 class StoreBroken(EmbedsinkError):
     """The database can't go on: close and reopen it; when that fails too, set it aside and rebuild it."""
 
@@ -61,11 +83,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """DuckDB's memory in bytes, its threads, the longest journal line, and how long an id is remembered."""
+    """DuckDB's memory and log in bytes, its threads, the longest journal line, and how long an id is remembered."""
 
-    memory_bytes: int = 256 * 1_048_576
+    memory_bytes: int = 128 * 1_048_576
     threads: int = 1
     line_bytes_max: int = 8 * 1_048_576
+    log_bytes_max: int = 128 * 1_048_576
     dedup_days: int = 7
 
 
@@ -216,10 +239,9 @@ class Store:
             for name, value in variables.items():
                 connection.execute(f"set variable {name} = $1", [value])
             with _transaction(connection):
-                for sql in read_sql("load", "[1-9]_*.sql").values():
-                    connection.execute(sql)
-                if connection.execute("select count(*) from conflict").fetchone() != (0,):
-                    connection.execute(read_sql("load", "conflict.sql")["conflict"])
+                for step in LOAD_STEPS:
+                    if step.only_with is None or _has_rows(connection, step.only_with):
+                        connection.execute(read_sql("load")[step.name])
             return self._ledger_of(segment)
 
     def checkpoint(self) -> None:
@@ -244,6 +266,8 @@ class Store:
         return {
             # What 1.5.5 can read, whoever writes it: so nobody loses their history by going back from 2.0.
             "storage_compatibility_version": "v1.5.0",
+            # Checkpoints come with snapshots: in between they would only write half-filled row groups, again and again.
+            "checkpoint_threshold": f"{self._limits.log_bytes_max}B",
             "memory_limit": f"{self._limits.memory_bytes}B",
             "threads": self._limits.threads,
             "temp_directory": str(self.path.with_suffix(".spill")),
@@ -363,6 +387,10 @@ def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
     if isinstance(error, duckdb.FatalException | duckdb.InternalException | duckdb.SerializationException):
         return StoreBroken
     return StoreRefused
+
+
+def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608  a step's own
 
 
 def _rows_of(view: str) -> str:

@@ -22,3 +22,6 @@ stored as (
 select kind, id, arrival, turn
 from delivered
 where turn > 1 or (kind, id) in (select (kind, id) from stored);
+
+-- Those of them whose content is not that of the first; conflict.sql finds them.
+create or replace temp table conflict (arrival bigint, id uuid);

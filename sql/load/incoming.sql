@@ -89,7 +89,11 @@ select
     envelope.payload.locale as locale,
     envelope.payload.filterUrlParameter as filter_url_parameter,
     envelope.payload.path as path,
-    if(is_theme, null, extra) as extra,
+    case
+        when not is_theme then extra
+        -- What stands beside a theme; where the payload is the theme itself, nothing does.
+        when (extra -> '$.embedTheme') is not null then nullif(json_merge_patch(extra, '{"embedTheme": null}'), '{}'::json)
+    end as extra,
     envelope_extra
 from (select *, split_part(envelope.type, ':', 3) = 'set-theme' as is_theme from incoming_envelope)
 where kind = 'action';
