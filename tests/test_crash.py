@@ -33,7 +33,7 @@ journal.fdatasync = slow
 NAME_IN_ANOTHER_TRANSACTION = """
 from embedsink import store
 read_sql = store.read_sql
-later = "commit; begin; select count(*) from range(500000000); "
+later = "commit; begin; select count(*) from range(800000000); "
 def apart(folder, pattern="*.sql"):
     found = read_sql(folder, pattern)
     return found | {name: later + sql for name, sql in found.items() if name == "loaded_segment"}
@@ -70,7 +70,7 @@ def test_the_harness_finds_a_planted_bug(tmp_path: Path, planted: str, found: st
     crashing = Crashing(tmp_path / "data", planted=planted)
 
     broken: list[str] = []
-    for _ in range(8):
+    for _ in range(20):
         crashing.live_and_die()
         broken = crashing.judge()
         if broken:

@@ -105,8 +105,11 @@ class Server:
 
     def journaled(self) -> list[dict[str, Any]]:
         """Every line that is durable, the trailers aside."""
-        segments = sorted(self.folder.journal.iterdir())
-        lines = [json.loads(line) for segment in segments for line in segment.read_bytes().splitlines()]
+        try:
+            content = [segment.read_bytes() for segment in sorted(self.folder.journal.iterdir())]
+        except FileNotFoundError:
+            return self.journaled()  # a segment was sealed or deleted meanwhile
+        lines = [json.loads(line) for line in b"".join(content).splitlines()]
         return [line for line in lines if line.get("kind") in ("event", "action", "quarantined", "lost")]
 
     def rows(self, path: str, *, key: str, count: int = 1) -> list[dict[str, Any]]:
