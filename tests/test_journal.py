@@ -260,6 +260,17 @@ def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monke
     assert numbers(folder) == []
 
 
+def test_the_probes_of_an_idle_server_make_no_segment(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        for _ in range(3):
+            await journal.append(b"")
+        await asyncio.sleep(0.1)
+        assert journal.segments() == []
+
+    run(test, open_journal(folder, JournalLimits(segment_seal_s=0.01)))
+    assert list(folder.iterdir()) == []
+
+
 def test_a_failed_measurement_of_space_is_a_failed_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(path: object) -> None:
         raise OSError(errno.EIO, "Input/output error")

@@ -168,6 +168,8 @@ class Journal:
     def _commit(self, group: Sequence[Waiter]) -> None:
         lines = b"".join([lines for lines, _ in group])
         failure = self._write_durably(lines + trailer(lines))
+        if lines and failure is None and self._segment:
+            self._segment.holds_lines = True
         self._settled_bytes += len(lines)
         # Answer only after the fsync: a 202 promises that the event survives power loss.
         self._call_soon(_answer, group, failure)
@@ -216,7 +218,7 @@ class Journal:
     def _seconds_to_wait(self) -> float | None:
         if self._space.refusal:
             return _Space.MEASURE_EVERY_S
-        if self._segment is None or self._segment.end == 0:
+        if self._segment is None or not self._segment.holds_lines:
             return None
         return max(0.0, self._segment.opened_at + self.limits.segment_seal_s - time.monotonic())
 
@@ -224,7 +226,7 @@ class Journal:
         segment = self._segment
         if (
             segment
-            and segment.end
+            and segment.holds_lines
             and (
                 segment.end >= self.limits.segment_bytes_max
                 or time.monotonic() >= segment.opened_at + self.limits.segment_seal_s
@@ -242,7 +244,7 @@ class Journal:
         except OSError as error:
             self._fail(error)
             return
-        if segment.end:
+        if segment.holds_lines:
             self.counters.segment_count += 1
             self._on_sealed()
 
@@ -284,6 +286,8 @@ class _OpenSegment:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.end = 0
+        # Without any it is not worth loading: the probes of an idle server would make a segment each.
+        self.holds_lines = False
         self.opened_at = time.monotonic()
         self._written = 0
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
@@ -307,10 +311,10 @@ class _OpenSegment:
     def seal(self) -> None:
         """Give it its final name; the caller makes the name durable."""
         os.close(self._descriptor)
-        if self.end == 0:
-            self.path.unlink()
-        else:
+        if self.holds_lines:
             self.path.rename(self.path.with_suffix(SEALED))
+        else:
+            self.path.unlink()
 
 
 class _Space:
