@@ -29,18 +29,6 @@ journal.fdatasync = slow
 """
 
 
-# A planted bug: the segment's name is written down some time after its rows.
-NAME_IN_ANOTHER_TRANSACTION = """
-from embedsink import store
-read_sql = store.read_sql
-later = "commit; begin; select count(*) from range(800000000); "
-def apart(folder, pattern="*.sql"):
-    found = read_sql(folder, pattern)
-    return found | {name: later + sql for name, sql in found.items() if name == "loaded_segment"}
-store.read_sql = apart
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.server
 def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
@@ -59,15 +47,8 @@ def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.parametrize(
-    ("planted", "found"),
-    [
-        pytest.param(EARLY_ANSWER, "answered with 202, but not stored", id="early_answer"),
-        pytest.param(NAME_IN_ANOTHER_TRANSACTION, "check ledger_adds_up", id="name_in_another_transaction"),
-    ],
-)
-def test_the_harness_finds_a_planted_bug(tmp_path: Path, planted: str, found: str) -> None:
-    crashing = Crashing(tmp_path / "data", planted=planted)
+def test_the_harness_finds_an_early_answer(tmp_path: Path) -> None:
+    crashing = Crashing(tmp_path / "data", planted=EARLY_ANSWER)
 
     broken: list[str] = []
     for _ in range(20):
@@ -76,7 +57,7 @@ def test_the_harness_finds_a_planted_bug(tmp_path: Path, planted: str, found: st
         if broken:
             break
 
-    assert [what.split(":")[0] for what in broken] == [found]
+    assert [what.split(":")[0] for what in broken] == ["answered with 202, but not stored"]
 
 
 @pytest.mark.slow
