@@ -202,7 +202,7 @@ def import_there(remote: Remote, deliveries: Iterable[Delivery], sums: Sums, *, 
 
 def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
     try:
-        value = decode(line, depth_max=rules.depth_max)
+        value = decode(line, depth_max=rules.depth_max).value
     except Refused:
         return Delivery([number], [None], raw=line)  # Whoever stores it says why, and quarantines it.
     around: dict[str, Any] = {}
@@ -343,7 +343,7 @@ def _post_patiently(remote: Remote, delivery: Delivery, patience_s: float) -> di
     end, pause_s = time.monotonic() + patience_s, 0.5
     while True:
         try:
-            answer: dict[str, Any] = decode(remote.post("events", body=delivery.body), depth_max=32)
+            answer: dict[str, Any] = decode(remote.post("events", body=delivery.body), depth_max=32).value
         except (Unavailable, Unreachable) as error:
             wait_s = max(pause_s, error.retry_after_s) if isinstance(error, Unavailable) else pause_s
             if time.monotonic() + wait_s > end:

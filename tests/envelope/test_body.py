@@ -14,7 +14,7 @@ CAREFULLY = b'["\\u0022", %b]'
 
 
 def read(body: bytes) -> Any:
-    return decode(body, depth_max=32)
+    return decode(body, depth_max=32).value
 
 
 def reason_for(body: bytes) -> Reason:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
@@ -22,19 +22,30 @@ _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _INTEGER_CHARACTERS_MAX = len(str(2**64))
 
 
-def decode(body: bytes, *, depth_max: int) -> Any:
-    """The JSON value of a body. Its depth is checked only where the brackets alone don't rule it out: see `shallow`.
+class Document(NamedTuple):
+    """A JSON text, its value, and how many bytes it would take without spaces."""
+
+    body: bytes
+    value: Any
+    compact_bytes: int
+
+
+def decode(body: bytes, *, depth_max: int) -> Document:
+    """Read a body. Its depth is checked only where the brackets alone don't rule it out: see `shallow`.
 
     Raises:
         Refused: `not_utf8`, `not_json`, `duplicate_key`, `not_finite` or `too_deep`.
     """
     try:
         value = orjson.loads(body)
-        if not _has(_ESCAPED_QUOTATION_MARK, body) and _has_unique_keys(value, body):
-            return value
-    except ValueError:
-        pass  # Not lost: the careful reader finds the reason, or reads what orjson would not (lone surrogates).
-    return _read_carefully(body, depth_max=depth_max)
+        compact = orjson.dumps(value)
+        if compact == body or _has_unique_keys(compact, body):
+            return Document(body, value, len(compact))
+    except (ValueError, TypeError):
+        # Not lost: the careful reader finds the reason, or reads what orjson would not (lone surrogates, more depth).
+        pass
+    value = _read_carefully(body, depth_max=depth_max)
+    return Document(body, value, len(encode(value)))
 
 
 def encode(value: Any) -> bytes:
@@ -91,12 +102,9 @@ def _has(escape: bytes, body: bytes) -> bool:
     return b"\\" in body and escape in body
 
 
-def _has_unique_keys(value: Any, body: bytes) -> bool:
+def _has_unique_keys(compact: bytes, body: bytes) -> bool:
     # A key that was read twice is written once: two quotation marks are gone. Nothing else changes their number.
-    try:
-        return orjson.dumps(value).count(b'"') == body.count(b'"')
-    except TypeError:  # too deep for orjson to write
-        return False
+    return not _has(_ESCAPED_QUOTATION_MARK, body) and compact.count(b'"') == body.count(b'"')
 
 
 def _read_carefully(body: bytes, *, depth_max: int) -> Any:

@@ -1,6 +1,6 @@
 """Spec 6 as types: the eight events (6.4), the six actions (6.5) and the envelope around them (6.1).
 
-TypedDicts, not models: validation then costs 1.2 µs an event instead of 3.6, and what was validated is what
+TypedDicts, not models: validation then costs 1 µs an event instead of 3.6, and what was validated is what
 is journaled, untouched. All types are strict (no `"3"` for 3); an optional field may be absent or null; unknown
 fields pass, because the vendor's protocol may grow before we do.
 """
@@ -16,7 +16,8 @@ from pydantic_core import SchemaValidator
 # Pydantic takes TypedDict with config from here on Python below 3.12.
 from typing_extensions import TypedDict
 
-_open = with_config(ConfigDict(strict=True, extra="allow"))
+# Not "allow": what a validator makes is thrown away, so it need not collect the unknown fields.
+_open = with_config(ConfigDict(strict=True, extra="ignore"))
 _closed = with_config(ConfigDict(strict=True, extra="forbid"))
 
 Surface = Literal["dashboard", "app", "chat"]

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from embedsink.envelope.body import encode
-from embedsink.envelope.catalog import ENVELOPE_FIELDS, Catalog
-from embedsink.envelope.parsing import Accepted, Parsed, Rejection
+from embedsink.envelope.catalog import ENVELOPE_FIELDS
+from embedsink.envelope.parsing import Parsed, Rejection
 from embedsink.errors import without_keys
 
 NewId = Callable[[], object]
 _KEY_BEGINNING = b"es_"
+_BEGINNINGS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 
 
 def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId) -> bytes:
@@ -29,7 +30,7 @@ def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId) -> bytes:
             "context": parsed.context or None,
         }
     )[1:-1]
-    lines = [_accepted_line(accepted, around, parsed.catalog, new_id) for accepted in parsed.accepted]
+    lines = _accepted_lines(parsed, around + b',"envelope":', new_id)
     lines += [_rejected_line(rejection, around, new_id) for rejection in parsed.rejected]
     lines += [_lost_line(reason, count, around) for reason, count in parsed.lost.items()]
     return _without_keys(b"".join(lines))
@@ -46,19 +47,27 @@ def replayed_line(quarantine_id: str, *, received_at: int) -> bytes:
     return b'{"kind":"replayed",%b}\n' % encode({"received_at": received_at, "quarantine_id": quarantine_id})[1:-1]
 
 
-def _accepted_line(accepted: Accepted, around: bytes, catalog: Catalog, new_id: NewId) -> bytes:
-    envelope, encoded, extra = accepted.envelope, accepted.encoded, b""
-    payload, known = envelope["payload"], catalog.known_fields[envelope["type"]]
-    if not payload.keys() <= known:
-        # Apart from the others: another type may have a field of this name, whose SQL type the value breaks.
-        encoded = encode({**envelope, "payload": {name: payload[name] for name in payload if name in known}})
-        extra = b',"extra":' + _other_members(payload, known)
-    line = b'{"kind":"%b",%b,"envelope":%b%b' % (envelope["direction"].encode(), around, encoded, extra)
-    if envelope.get("id") is None:
-        line += b',"id":"%b"' % str(new_id()).encode()
-    if not envelope.keys() <= ENVELOPE_FIELDS:
-        line += b',"envelope_extra":' + _other_members(envelope, ENVELOPE_FIELDS)
-    return line + b"}\n"
+def _accepted_lines(parsed: Parsed, around: bytes, new_id: NewId) -> list[bytes]:
+    """The lines in pieces, which are joined once: this loop runs for every event, and each copy shows."""
+    pieces: list[bytes] = []
+    add, known_fields = pieces.append, parsed.catalog.known_fields
+    for accepted in parsed.accepted:
+        envelope = accepted.envelope
+        payload, known = envelope["payload"], known_fields[envelope["type"]]
+        add(_BEGINNINGS[envelope["direction"]])
+        add(around)
+        if payload.keys() <= known:
+            add(encode(envelope))
+        else:
+            # Apart from the others: another type may have a field of this name, whose SQL type the value breaks.
+            add(encode({**envelope, "payload": {name: payload[name] for name in payload if name in known}}))
+            add(b',"extra":' + _other_members(payload, known))
+        if envelope.get("id") is None:
+            add(b',"id":"%b"' % str(new_id()).encode())
+        if not envelope.keys() <= ENVELOPE_FIELDS:
+            add(b',"envelope_extra":' + _other_members(envelope, ENVELOPE_FIELDS))
+        add(b"}\n")
+    return pieces
 
 
 def _other_members(members: dict[str, Any], known: frozenset[str]) -> bytes:

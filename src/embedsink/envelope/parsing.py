@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import ValidationError
 
 from embedsink.envelope.body import (
+    Document,
     check_depth,
     decode,
     encode,
@@ -56,11 +57,10 @@ class Rejection:
 
 @dataclass(slots=True)
 class Accepted:
-    """One valid envelope, as it was sent, and its bytes as they will be journaled."""
+    """One valid envelope, as it was sent."""
 
     index: int
     envelope: dict[str, Any]
-    encoded: bytes
 
 
 @dataclass
@@ -107,7 +107,8 @@ class Parsed:
         homeless = [accepted for accepted in self.accepted if _deployment_of(accepted.envelope) is None]
         detail = "context.deployment: is missing, and the key is scoped to several. Name the deployment."
         rejected = [
-            Rejection(a.index, Reason.OUT_OF_SCOPE, detail, a.encoded, _echoed_id(a.envelope)) for a in homeless
+            Rejection(a.index, Reason.OUT_OF_SCOPE, detail, encode(a.envelope), _echoed_id(a.envelope))
+            for a in homeless
         ]
         return replace(
             self,
@@ -135,18 +136,19 @@ def parse(body: bytes, received_at: int, rules: Rules = Rules(), *, ndjson: bool
         raise Refused(Reason.EMPTY, "body: is empty. Send at least one envelope.")
     if ndjson:
         return _parse_lines(body, received_at, rules)
-    value = decode(body, depth_max=rules.depth_max)
-    catalog = catalog_for(rules.service_name)
+    document, parsed = decode(body, depth_max=rules.depth_max), Parsed(received_at, catalog_for(rules.service_name))
+    value = document.value
     # An envelope names its source, a delivery never does: so an envelope may grow a field named `events`.
     if isinstance(value, dict) and "events" in value and "source" not in value:
-        return _parse_delivery(value, body, Parsed(received_at, catalog), rules)
+        return _parse_delivery(document, parsed, rules)
     envelopes = value if isinstance(value, list) else [] if value is None else [value]
-    return _validate(envelopes, value, body, Parsed(received_at, catalog), rules)
+    return _validate(envelopes, document, parsed, rules)
 
 
-def _parse_delivery(value: dict[str, Any], body: bytes, parsed: Parsed, rules: Rules) -> Parsed:
+def _parse_delivery(document: Document, parsed: Parsed, rules: Rules) -> Parsed:
     """The delivery's own fields first: where one is wrong, so is every event. The others are kept as they are."""
-    wrong = _wrong_parts(value, body, rules)
+    value: dict[str, Any] = document.value
+    wrong = _wrong_parts(value, document.body, rules)
     sound = _other_parts(value, wrong)
     parsed.context = sound.get("context") or {}
     parsed.sent_at = sound.get("sentAt")
@@ -157,7 +159,7 @@ def _parse_delivery(value: dict[str, Any], body: bytes, parsed: Parsed, rules: R
         return _reject_all(value["events"], parsed, next(iter(wrong.values())), rules)
     if not value["events"] and parsed.lost:
         return parsed
-    return _validate(value["events"], value, body, parsed, rules)
+    return _validate(value["events"], document, parsed, rules)
 
 
 def _wrong_parts(value: dict[str, Any], body: bytes, rules: Rules) -> dict[str, Wrong]:
@@ -185,37 +187,38 @@ def _other_parts(value: dict[str, Any], wrong: dict[str, Wrong]) -> dict[str, An
     return {name: part for name, part in value.items() if name not in wrong}
 
 
-def _validate(envelopes: list[Any], value: Any, body: bytes, parsed: Parsed, rules: Rules) -> Parsed:
+def _validate(envelopes: list[Any], document: Document, parsed: Parsed, rules: Rules) -> Parsed:
     _check_count(len(envelopes), rules)
-    if _is_plain(envelopes, body, parsed.catalog, rules):
-        accepted = [Accepted(index, envelope, encode(envelope)) for index, envelope in enumerate(envelopes)]
-        if all(len(one.encoded) <= rules.envelope_bytes_max for one in accepted):
-            parsed.accepted = accepted
-            return parsed
-    check_depth(value, depth_max=rules.depth_max)
+    if _is_plain(envelopes, document, parsed.catalog, rules):
+        parsed.accepted = list(map(Accepted, range(len(envelopes)), envelopes))
+        return parsed
+    check_depth(document.value, depth_max=rules.depth_max)
     fates = [_judge(index, envelope, parsed.catalog, rules) for index, envelope in enumerate(envelopes)]
     parsed.accepted = [fate for fate in fates if isinstance(fate, Accepted)]
     parsed.rejected = [fate for fate in fates if isinstance(fate, Rejection)]
     return parsed
 
 
-def _is_plain(envelopes: list[Any], body: bytes, catalog: Catalog, rules: Rules) -> bool:
+def _is_plain(envelopes: list[Any], document: Document, catalog: Catalog, rules: Rules) -> bool:
     """The fast path: all valid at once, and nothing in the bytes that calls for a closer look."""
-    if may_hold_bad_text(body):
+    if may_hold_bad_text(document.body):
         return False
     try:
         catalog.many.validate_python(envelopes)
     except ValidationError:
         return False
     # A valid envelope and its payload are two objects; the delivery, its context and its array three more.
-    return shallow(body, explained=2 * len(envelopes), depth_max=rules.depth_max - 2)
+    if not shallow(document.body, explained=2 * len(envelopes), depth_max=rules.depth_max - 2):
+        return False
+    bytes_max = rules.envelope_bytes_max
+    return document.compact_bytes <= bytes_max or all(len(encode(envelope)) <= bytes_max for envelope in envelopes)
 
 
 def _judge(index: int, envelope: Any, catalog: Catalog, rules: Rules) -> Accepted | Rejection:
     encoded = encode(envelope)
     wrong = _what_is_wrong(envelope, len(encoded), catalog, rules)
     if wrong is None:
-        return Accepted(index, envelope, encoded)
+        return Accepted(index, envelope)
     reason, detail = wrong
     return Rejection(index, reason, detail, encoded, _echoed_id(envelope))
 
@@ -288,7 +291,7 @@ def _parse_lines(body: bytes, received_at: int, rules: Rules) -> Parsed:
 def _read_lines(lines: list[bytes], catalog: Catalog, rules: Rules) -> Iterator[Accepted | Rejection | Refused]:
     for index, line in enumerate(lines):
         try:
-            envelope = decode(line, depth_max=rules.depth_max)
+            envelope = decode(line, depth_max=rules.depth_max).value
             if not shallow(line, explained=0, depth_max=rules.depth_max):
                 check_depth(envelope, depth_max=rules.depth_max)
         except Refused as refusal:
