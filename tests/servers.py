@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +59,10 @@ class RunningServer:
     def key(self, kind: str = "ingest", **options: Any) -> str:
         """Create a key and wait until the server knows it. The options are those of `KeyFile.create`."""
         _, token = KeyFile(self.data / "keys.json").create(KeyKind(kind), now=time.time(), **options)
-        wait_until(lambda: self.get("/api/v1/reports", key=token).status != 401, what=f"the {kind} key is known")
+        https = {"X-Forwarded-Proto": "https"}  # for a server behind a proxy
+        wait_until(
+            lambda: self.get("/api/v1/reports", key=token, **https).status != 401, what=f"the {kind} key is known"
+        )
         return token
 
     def get(self, path: str, *, key: str | None = None, **headers: str) -> Answer:
@@ -84,11 +87,12 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(data: Path, **env: str) -> Iterator[RunningServer]:
+def running_server(data: Path, *, arguments: Sequence[str] = (), **env: str) -> Iterator[RunningServer]:
     """Start `embedsink serve` on a data folder and wait until it is ready; stop it at the end.
 
     Args:
         data: the data folder; made if missing.
+        arguments: further ones for `embedsink serve`.
         env: environment variables beside those of this process, such as `EMBEDSINK_EVENTS_MAX="10"`.
     """
     port = free_port()
@@ -96,7 +100,7 @@ def running_server(data: Path, **env: str) -> Iterator[RunningServer]:
     log = data.parent / f"{data.name}.log"
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "embedsink", "serve", "--data", str(data), "--port", str(port)],
+            [sys.executable, "-m", "embedsink", "serve", "--data", str(data), "--port", str(port), *arguments],
             stdout=file,
             stderr=file,
             env=environment,

@@ -11,6 +11,7 @@ The journal knows bytes, not fields.
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import secrets
 import threading
@@ -23,6 +24,8 @@ from pathlib import Path
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import OPEN, SEALED, Recovery, recover, sync_folder, trailer
+
+log = logging.getLogger(__name__)
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -48,7 +51,10 @@ class JournalCounters:
     segment_count: int = 0
 
 
-Waiter = tuple[bytes, "asyncio.Future[None]"]
+Settled = Callable[[Unavailable | None], None]
+"""Told once, in the event loop's thread: None when the lines are durable, or why nothing of them is kept."""
+
+Waiter = tuple[bytes, Settled]
 
 
 class Journal:
@@ -106,20 +112,26 @@ class Journal:
         if self._thread:
             await asyncio.to_thread(self._thread.join)
 
-    def append(self, lines: bytes) -> "asyncio.Future[None]":
-        """Whole lines, to be made durable with the next group. Await the answer before promising anything.
+    def submit(self, lines: bytes, settled: Settled) -> None:
+        """Whole lines, to be made durable with the next group. Promise nothing before `settled` is told.
 
         Raises:
-            Unavailable: `overloaded`, `storage_low` or `storage_failed`; nothing is kept of the lines. The
-                awaited future raises the same when the write itself fails.
+            Unavailable: `overloaded`, `storage_low` or `storage_failed`; nothing is kept of the lines, and
+                `settled` is never called. It is told the same when the write itself fails.
         """
         self._refuse_when_full(len(lines))
-        waiter = self._loop.create_future()
         self._appended_bytes += len(lines)
-        self._pending.append((lines, waiter))
+        self._pending.append((lines, settled))
         if not self._wake.is_set():
             self._wake.set()
-        return waiter
+
+    def append(self, lines: bytes) -> "asyncio.Future[None]":
+        """`submit`, for those who can wait: the future ends when the lines are durable, or raises what `submit` does.
+
+        Raises:
+            Unavailable: nothing is kept of the lines.
+        """
+        return wait_for(lambda settled: self.submit(lines, settled))
 
     def segments(self) -> list[Path]:
         """The sealed segments, oldest first."""
@@ -270,14 +282,28 @@ class Journal:
             self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def _answer(group: Sequence[Waiter], failure: Unavailable | None) -> None:
-    for _, waiter in group:
-        if waiter.done():
-            continue
+def wait_for(keep: Callable[[Settled], None]) -> "asyncio.Future[None]":
+    """What `keep` is told, as a future of the running event loop."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settled(failure: Unavailable | None) -> None:
+        if future.done():
+            return  # Who waited was cancelled.
         if failure is None:
-            waiter.set_result(None)
+            future.set_result(None)
         else:
-            waiter.set_exception(failure)
+            future.set_exception(failure)
+
+    keep(settled)
+    return future
+
+
+def _answer(group: Sequence[Waiter], failure: Unavailable | None) -> None:
+    for _, settled in group:
+        try:
+            settled(failure)
+        except Exception as error:
+            log.error("bug", exc_info=error)
 
 
 class _OpenSegment:

@@ -10,8 +10,9 @@ import uvicorn
 
 from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder, FolderLock
+from embedsink.http.access import Transport
 from embedsink.http.app import create_app
-from embedsink.http.protocol import IngestProtocol
+from embedsink.http.connections import BoundedConnection
 from embedsink.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,13 @@ class Listening:
     certificate: Path | None = None
     private_key: Path | None = None
     behind_proxy: bool = False
+
+    @property
+    def transport(self) -> Transport:
+        """What keys may travel over to here."""
+        if self.behind_proxy:
+            return Transport.FORWARDED
+        return Transport.ANYTHING if is_loopback(self.host) else Transport.ENCRYPTED
 
     def check(self) -> None:
         """Raises Misconfigured for an address beyond loopback without encryption."""
@@ -58,7 +66,7 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
     app = create_app(
         folder,
         settings,
-        https_only=listening.behind_proxy or not is_loopback(listening.host),
+        transport=listening.transport,
         on_failed=end_after_failure,
     )
     server.config = uvicorn.Config(
@@ -67,15 +75,14 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
         port=listening.port,
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.private_key,
-        proxy_headers=listening.behind_proxy,
-        forwarded_allow_ips="*" if listening.behind_proxy else None,
+        proxy_headers=False,  # http/access.py reads the one that matters
         log_config=None,
         access_log=False,
         server_header=False,
         backlog=CONNECTIONS_WAITING_MAX,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
-        http=IngestProtocol,
+        http=BoundedConnection,
     )
     # uvicorn raises the signal again after a clean end; by then it has been answered.
     for number in (signal.SIGTERM, signal.SIGINT):

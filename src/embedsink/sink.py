@@ -10,9 +10,9 @@ from typing import Self
 from uuid_utils import uuid7
 
 from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
-from embedsink.errors import Misconfigured, Refused
+from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.folder import DataFolder, FolderLock
-from embedsink.journal import Journal, JournalLimits
+from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
 from embedsink.loader import Loader
 from embedsink.settings import Settings
@@ -32,7 +32,6 @@ class Sink:
     Args:
         folder: where everything lies; made if missing.
         settings: the limits.
-        https_only: refuse keys that came over plain HTTP.
         on_failed: called, in another thread, once the disk has failed and nothing more can be accepted.
     """
 
@@ -41,13 +40,11 @@ class Sink:
         folder: DataFolder,
         settings: Settings,
         *,
-        https_only: bool = False,
         on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
         self.settings = settings
         self.rules = settings.rules()
-        self.https_only = https_only
         self.counters: Counter[str] = Counter()
         self.report_slots = asyncio.Semaphore(settings.report_concurrency_max)
         self._on_failed = on_failed
@@ -119,22 +116,35 @@ class Sink:
             except Misconfigured as error:
                 log.error("keys_trouble", extra={"detail": str(error)})
 
-    async def accept(self, parsed: Parsed, *, key_id: str) -> None:
-        """Make a delivery durable: its accepted envelopes, its rejections and what the forwarder lost.
+    def keep(self, parsed: Parsed, settled: Settled, *, key_id: str) -> None:
+        """Journal a delivery: its accepted envelopes, its rejections and what the forwarder lost.
+
+        Args:
+            parsed: the delivery.
+            settled: told once it is durable, or why nothing of it is kept.
+            key_id: who sent it.
 
         Raises:
             Unavailable: nothing of it is kept.
         """
-        await self.journal.append(journal_lines(parsed, key_id=key_id, new_id=uuid7))
-        self.counters["accepted"] += len(parsed.accepted)
-        self.counters["quarantined"] += len(parsed.rejected)
+        lines = journal_lines(parsed, key_id=key_id, new_id=uuid7)
+        self._submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
 
-    async def quarantine_body(self, body: bytes, refusal: Refused, *, received_at: int, key_id: str) -> None:
-        """Make a body that can't be read durable, with the reason.
+    def keep_body(self, body: bytes, refusal: Refused, settled: Settled, *, received_at: int, key_id: str) -> None:
+        """The same for a body that can't be read: it is quarantined, with the reason.
 
         Raises:
             Unavailable: it is not kept.
         """
         rejection = Rejection(None, refusal.reason, str(refusal), body)
-        await self.journal.append(body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7))
-        self.counters["quarantined"] += 1
+        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7)
+        self._submit(line, settled, accepted=0, quarantined=1)
+
+    def _submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:
+        def count(failure: Unavailable | None) -> None:
+            if failure is None:
+                self.counters["accepted"] += accepted
+                self.counters["quarantined"] += quarantined
+            settled(failure)
+
+        self.journal.submit(lines, count)

@@ -19,6 +19,7 @@ from uuid import UUID, uuid5
 from embedsink.envelope import Parsed, Rules, parse
 from embedsink.envelope.body import decode, encode
 from embedsink.errors import EmbedsinkError, Refused, Unavailable
+from embedsink.journal import Settled, wait_for
 from embedsink.reasons import Reason
 from embedsink.remote import NothingAccepted, Remote, Unreachable
 from embedsink.reports import csv_chunks
@@ -287,20 +288,20 @@ def _with_room(rules: Rules) -> Rules:
 
 
 async def _accept(sink: Sink, parsed: Parsed) -> None:
-    await _patiently(lambda: sink.accept(parsed, key_id=KEY_ID))
+    await _patiently(lambda settled: sink.keep(parsed, settled, key_id=KEY_ID))
 
 
 async def _quarantine(sink: Sink, delivery: Delivery, refusal: Refused, received_at: int) -> None:
     body = delivery.body
-    await _patiently(lambda: sink.quarantine_body(body, refusal, received_at=received_at, key_id=KEY_ID))
+    await _patiently(lambda settled: sink.keep_body(body, refusal, settled, received_at=received_at, key_id=KEY_ID))
 
 
-async def _patiently(write: Callable[[], Any]) -> None:
+async def _patiently(keep: Callable[[Settled], None]) -> None:
     """Write again while the journal has no room: the loader makes some."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
-            await write()
+            await wait_for(keep)
         except Unavailable as error:
             if error.reason is Reason.STORAGE_FAILED or time.monotonic() > end:
                 raise

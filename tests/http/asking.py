@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.folder import DataFolder
+from embedsink.http.access import Transport
 from embedsink.http.app import create_app
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.settings import Settings
@@ -135,7 +136,7 @@ def open_server(path: Path, *, https_only: bool = False, **settings: Any) -> Ite
     """An application on a data folder, its settings the defaults but for these."""
     folder = DataFolder(path)
     chosen = Settings(**({"segment_seal_s": NEVER_S} | settings))
-    app = create_app(folder, chosen, https_only=https_only)
+    app = create_app(folder, chosen, transport=Transport.ENCRYPTED if https_only else Transport.ANYTHING)
     with asyncio.Runner() as runner:
         lifespan = app.router.lifespan_context(app)
         state = runner.run(lifespan.__aenter__())

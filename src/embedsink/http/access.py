@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Collection
+from enum import Enum
 from urllib.parse import unquote
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from embedsink.errors import Refused, quote
 from embedsink.keys import Key, KeyKind
@@ -14,6 +16,14 @@ from embedsink.sink import Sink
 _KEY_IN_URL = re.compile(r"es_(?:ingest|read|admin)_|(?:^|[&;])access_token=")
 # One sentence for every key that does not hold, so that nobody learns why.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
+
+
+class Transport(Enum):
+    """What keys may travel over to this server."""
+
+    ANYTHING = "only this machine can reach it"
+    ENCRYPTED = "HTTPS on the connection itself"
+    FORWARDED = "HTTPS as far as a proxy, which says so in X-Forwarded-Proto"
 
 
 def token_of(authorization: list[str], query: str) -> str | None:
@@ -66,16 +76,23 @@ def check_origin(key: Key, origin: str | None) -> None:
         raise Refused(Reason.WRONG_ORIGIN, f"origin: {quote(origin)} is not one that this key belongs to.")
 
 
-def check_transport(scheme: str, sink: Sink) -> None:
+def check_transport(scope: Scope) -> None:
     """Raises Refused (`plain_http`) when a key travelled unencrypted to a server that is not on loopback."""
-    if sink.https_only and scheme != "https":
-        raise Refused(Reason.PLAIN_HTTP, "request: came over plain HTTP. Use https, and replace this key.")
+    transport: Transport = scope["state"]["transport"]
+    if transport is Transport.ANYTHING or scope["scheme"] == "https":
+        return
+    if transport is Transport.FORWARDED:
+        # All of them: a sender could have written the first, and a proxy that only appends is no proof.
+        schemes = [value.strip().lower() for name, value in scope["headers"] if name == b"x-forwarded-proto"]
+        if schemes and all(scheme == b"https" for scheme in schemes):
+            return
+    raise Refused(Reason.PLAIN_HTTP, "request: came over plain HTTP. Use https, and replace this key.")
 
 
 def require_key(request: Request, *kinds: KeyKind) -> Key:
     """The key of a request to any resource but ingest, checked for its kind."""
     sink: Sink = request.state.sink
-    check_transport(request.scope["scheme"], sink)
+    check_transport(request.scope)
     key = key_for(token_of(request.headers.getlist("authorization"), request.url.query), sink)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)

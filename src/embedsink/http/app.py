@@ -8,11 +8,11 @@ from typing import Any, TypedDict
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
 from embedsink.http import operations, quarantine, reports
+from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH, answer_preflight
 from embedsink.http.events import Events
 from embedsink.http.openapi import describe
@@ -22,58 +22,41 @@ from embedsink.sink import Sink
 
 
 class State(TypedDict):
-    """What every request finds in `request.state`."""
+    """What every request finds in `request.state`, and the connections in their `app_state`."""
 
     sink: Sink
+    events: Events
+    transport: Transport
 
 
 # Starlette's own type for this wants handlers of any exception; these are only ever called with their own.
 HANDLERS: Mapping[Any, Any] = {EmbedsinkError: answer_known, HTTPException: answer_http, Exception: answer_bug}
 
 
-class Application(Starlette):
-    """Starlette, with ingest before its middleware and its router: they would take 11 of 58 µs a request.
-
-    Ingest stays among the routes, so that everything else still knows of it.
-    """
-
-    def __init__(self, events: Events, **options: Any) -> None:
-        super().__init__(**options)
-        self._events = events
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or run the lifespan."""
-        if scope["type"] == "http" and scope["path"] == INGEST_PATH and scope["method"] == "POST":
-            await self._events(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
-
-
 def create_app(
     folder: DataFolder,
     settings: Settings,
     *,
-    https_only: bool = False,
+    transport: Transport = Transport.ANYTHING,
     on_failed: Callable[[], None] = lambda: None,
-) -> Application:
+) -> Starlette:
     """The ASGI application on a data folder.
 
     Args:
         folder: opened when the application starts, and closed when it ends.
         settings: the limits.
-        https_only: refuse keys that came over plain HTTP.
+        transport: what keys may travel over.
         on_failed: called, in another thread, once the disk has failed and the program should end.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        async with Sink(folder, settings, https_only=https_only, on_failed=on_failed) as sink:
+        async with Sink(folder, settings, on_failed=on_failed) as sink:
             _calm_the_garbage_collector()
-            yield {"sink": sink}
+            yield {"sink": sink, "events": events, "transport": transport}
 
     events = Events(settings)
-    app = Application(
-        events,
+    app = Starlette(
         routes=[
             Route(INGEST_PATH, events, methods=["POST"]),
             Route(INGEST_PATH, answer_preflight, methods=["OPTIONS"]),

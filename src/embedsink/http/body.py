@@ -27,25 +27,32 @@ class BodyReader:
         self._inflight_bytes = 0
         self._deadlines = _Deadlines(settings.body_timeout_s)
 
-    async def read(self, receive: Receive, *, length: int, encoding: str) -> bytes:
-        """The body, decompressed.
+    def check_head(self, *, length: int, encoding: str) -> None:
+        """Whether a body is worth reading.
 
         Args:
             length: what the sender declared, in bytes; 0 when it did not.
             encoding: its `Content-Encoding`, in lower case; empty when it has none.
 
         Raises:
-            Refused: `body_too_large`, `body_too_slow` or `encoding`.
-            Unavailable: `overloaded`, when all bodies together are too large.
-            ClientDisconnect: the client left; there is nobody to answer.
+            Refused: `body_too_large` or `encoding`.
         """
         if encoding not in ("", "identity", "gzip"):
             raise Refused(Reason.ENCODING, "content-encoding: is neither gzip nor identity. Send one of them.")
         if length > self._bytes_max:
             raise self._too_large(length)
+
+    async def read(self, receive: Receive) -> bytes:
+        """The body as it was sent.
+
+        Raises:
+            Refused: `body_too_large` or `body_too_slow`.
+            Unavailable: `overloaded`, when all bodies together are too large.
+            ClientDisconnect: the client left; there is nobody to answer.
+        """
         task = self._deadlines.begin()
         try:
-            body = await self._read_all(receive)
+            return await self._read_all(receive)
         except asyncio.CancelledError:
             if not self._deadlines.has_passed(task):
                 raise
@@ -54,6 +61,15 @@ class BodyReader:
             raise Refused(Reason.BODY_TOO_SLOW, detail) from None
         finally:
             self._deadlines.end(task)
+
+    def decode(self, body: bytes, *, encoding: str) -> bytes:
+        """The body without its `Content-Encoding`.
+
+        Raises:
+            Refused: `body_too_large` or `encoding`.
+        """
+        if len(body) > self._bytes_max:
+            raise self._too_large(len(body))
         return self._decompress(body) if encoding == "gzip" else body
 
     async def _read_all(self, receive: Receive) -> bytes:
@@ -61,7 +77,7 @@ class BodyReader:
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body: bytes = message.get("body", b"")
-        if not message.get("more_body", False) and len(body) <= self._bytes_max:
+        if not message.get("more_body", False):
             return body
         return await self._read_rest(body, receive)
 
@@ -83,10 +99,7 @@ class BodyReader:
                 more = message.get("more_body", False)
         finally:
             self._inflight_bytes -= held
-        body = b"".join(parts)
-        if len(body) > self._bytes_max:
-            raise self._too_large(len(body))
-        return body
+        return b"".join(parts)
 
     def _decompress(self, body: bytes) -> bytes:
         parts: list[bytes] = []

@@ -1,9 +1,11 @@
-"""uvicorn's connection, with limits for what there has none: the head of a request, and a body that nobody reads."""
+"""A connection with limits for what has none in uvicorn: the head of a request, and a body that nobody reads."""
 
 import asyncio
 from collections.abc import Mapping
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from embedsink.http.protocol import IngestProtocol
 
 HEAD_BYTES_MAX = 65_536
 HEAD_TIMEOUT_S = 10.0
@@ -14,8 +16,11 @@ _TOO_LARGE = (
 )
 
 
-class BoundedConnection(HttpToolsProtocol):
-    """Closes on senders whose head is too large or takes too long, and on those who don't stop after an answer."""
+class BoundedConnection(IngestProtocol):
+    """What `uvicorn.Config(http=…)` takes.
+
+    Closes on senders whose head is too large or takes too long, and on those who don't stop after an answer.
+    """
 
     _head_bytes = 0
     _unread_bytes = 0
@@ -34,6 +39,8 @@ class BoundedConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse it, and look whether a head is still open afterwards."""
         super().data_received(data)
+        if self.transport.is_closing():
+            return  # It could not be parsed, or its answer was the last.
         if self._has_whole_head():
             if self._timer is not None:
                 self._stop_waiting()

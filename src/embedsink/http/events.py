@@ -1,5 +1,7 @@
 """`POST /api/v1/events`: the way of a delivery from the socket to the journal (docs/wire.md)."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
@@ -7,11 +9,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from embedsink.envelope import REJECTIONS_LISTED_MAX, Parsed, parse
-from embedsink.errors import EmbedsinkError, Refused, quote
+from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import check_kind, check_origin, check_transport, key_for, token_of
+from embedsink.http.answers import Answer
 from embedsink.http.body import BodyReader
 from embedsink.http.cors import allowing
-from embedsink.http.problems import answer_bug, answer_known, nothing_accepted
+from embedsink.http.problems import nothing_accepted, problem_of
 from embedsink.http.rates import RateLimiter
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
@@ -31,9 +34,13 @@ _KEPT = (
 )
 
 
+Reply = Callable[[Answer], None]
+
+
 class Events:
-    """The ingest endpoint. A bare ASGI application, errors and all: on this path a Request and a Response would cost
-    a third, and so would the framework's middleware (`embedsink.http.app`).
+    """The ingest endpoint: a bare ASGI application. `take_in_whole` is the same without ASGI.
+
+    A Request, a Response and exceptions that the framework catches would cost a third on this path.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -41,88 +48,133 @@ class Events:
         self._rates = RateLimiter(settings.rate_events_per_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take in one delivery, and say what became of it."""
-        try:
-            await self._take_in(scope, receive, send)
-        except EmbedsinkError as error:
-            response = await answer_known(Request(scope), error)
-            await response(scope, receive, send)
-        except Exception as error:  # noqa: BLE001  the last resort, as in Starlette: logged with its traceback
-            response = await answer_bug(Request(scope), error)
-            await response(scope, receive, send)
+        """Check the key, read the body within its limits, take it in, answer."""
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-    async def _take_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sink: Sink = scope["state"]["sink"]
-        headers = _Headers.of(scope)
-        check_transport(scope["scheme"], sink)
-        # With a key in the header, nothing is read before it is known to be good; without, it may be in the body.
-        key = None if headers.token is None else self._admit(headers.token, headers, scope, sink)
-        ndjson = media_type_of(headers.media_type) == _NDJSON
+        def reply(answer: Answer) -> None:
+            if not answered.done():  # It is when a shutdown has cancelled this request.
+                answered.set_result(answer)
+
         try:
-            body = await self._bodies.read(receive, length=headers.length, encoding=headers.encoding)
+            head = self._check_head(scope)
+            body = await self._bodies.read(receive)
         except ClientDisconnect:
             return
-        parsed = await self._parse(body, key, sink, ndjson=ndjson)
-        key = key or self._admit(parsed.key, headers, scope, sink)
-        self._rates.spend(key.key_id, parsed.received_count)
-        parsed = within_scope(parsed, key)
-        await sink.accept(parsed, key_id=key.key_id)
-        await _answer(parsed, headers.origin, scope, receive, send)
+        except Exception as error:  # noqa: BLE001  answered; and a bug is logged with its traceback
+            reply(_refuse(scope, error))
+        else:
+            self._take_in(head, body, reply)
+        await (await answered).send(send)
 
-    def _admit(self, token: str | None, headers: "_Headers", scope: Scope, sink: Sink) -> Key:
-        key = key_for(token, sink)
-        scope["state"]["key_id"] = key.key_id
-        check_kind(key, (KeyKind.INGEST,))
-        check_origin(key, headers.origin)
-        return key
+    def take_in_whole(self, scope: Scope, body: bytes, reply: Reply) -> None:
+        """The same for a request that has arrived whole. `reply` is called once: at once, or when all is durable."""
+        try:
+            head = self._check_head(scope)
+        except Exception as error:  # noqa: BLE001  as above
+            reply(_refuse(scope, error))
+        else:
+            self._take_in(head, body, reply)
 
-    async def _parse(self, body: bytes, key: Key | None, sink: Sink, *, ndjson: bool) -> Parsed:
+    def _check_head(self, scope: Scope) -> "_Head":
+        check_transport(scope)
+        head = _Head.of(scope)
+        # With a key in the header, nothing is read before it is known to be good; without, it may be in the body.
+        if head.token is not None:
+            head.key = _admit(head.token, head)
+        head.is_ndjson = media_type_of(head.media_type) == _NDJSON
+        self._bodies.check_head(length=head.length, encoding=head.encoding)
+        return head
+
+    def _take_in(self, head: "_Head", body: bytes, reply: Reply) -> None:
+        try:
+            self._keep(head, self._bodies.decode(body, encoding=head.encoding), reply)
+        except Exception as error:  # noqa: BLE001  as above
+            reply(_refuse(head.scope, error))
+
+    def _keep(self, head: "_Head", body: bytes, reply: Reply) -> None:
+        """Parse and journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
         received_at = now_ms()
         try:
-            parsed = parse(body, received_at, sink.rules, ndjson=ndjson)
+            parsed = parse(body, received_at, head.sink.rules, ndjson=head.is_ndjson)
         except Refused as refusal:
-            if refusal.reason not in _KEPT:
-                raise
-            if key is None:
-                # Nobody vouches for this body, so it is not kept.
-                detail = f"authorization: is missing, and the body holds no key that can be read. {refusal}"
-                raise Refused(Reason.NO_CREDENTIAL, detail) from None
-            self._rates.spend(key.key_id, 1)
-            await sink.quarantine_body(body, refusal, received_at=received_at, key_id=key.key_id)
-            raise
-        if key is not None and parsed.key is not None:
-            raise Refused(Reason.TWO_CREDENTIALS, "key: stands in the body and in the header. Send it once.")
-        return parsed
+            self._keep_unreadable(head, body, refusal, received_at, reply)
+            return
+        key = _key_of(parsed, head)
+        self._rates.spend(key.key_id, parsed.received_count)
+        kept = within_scope(parsed, key)
+
+        def settled(failure: Unavailable | None) -> None:
+            reply(_answer(head, kept) if failure is None else _refuse(head.scope, failure))
+
+        head.sink.keep(kept, settled, key_id=key.key_id)
+
+    def _keep_unreadable(self, head: "_Head", body: bytes, refusal: Refused, received_at: int, reply: Reply) -> None:
+        if refusal.reason not in _KEPT:
+            raise refusal
+        if head.key is None:
+            # Nobody vouches for this body, so it is not kept.
+            detail = f"authorization: is missing, and the body holds no key that can be read. {refusal}"
+            raise Refused(Reason.NO_CREDENTIAL, detail)
+
+        def settled(failure: Unavailable | None) -> None:
+            reply(_refuse(head.scope, failure or refusal))
+
+        self._rates.spend(head.key.key_id, 1)
+        head.sink.keep_body(body, refusal, settled, received_at=received_at, key_id=head.key.key_id)
 
 
 @dataclass(slots=True)
-class _Headers:
-    """The headers that ingest reads."""
+class _Head:
+    """What ingest knows of a request before it reads the body."""
 
+    scope: Scope
     token: str | None = None
     origin: str | None = None
     media_type: str = ""
     encoding: str = ""
     length: int = 0
+    key: Key | None = None
+    is_ndjson: bool = False
+
+    @property
+    def sink(self) -> Sink:
+        sink: Sink = self.scope["state"]["sink"]
+        return sink
 
     @classmethod
-    def of(cls, scope: Scope) -> "_Headers":
-        headers, authorization = cls(), []
+    def of(cls, scope: Scope) -> "_Head":
+        head, authorization = cls(scope), []
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization.append(value.decode("latin-1"))
             elif name == b"origin":
-                headers.origin = value.decode("latin-1")
+                head.origin = value.decode("latin-1")
             elif name == b"content-type":
-                headers.media_type = value.decode("latin-1")
+                head.media_type = value.decode("latin-1")
             elif name == b"content-encoding":
                 # Two such lines are one list (RFC 9110, section 5.3).
                 coding = value.decode("latin-1").strip().lower()
-                headers.encoding = f"{headers.encoding}, {coding}" if headers.encoding else coding
+                head.encoding = f"{head.encoding}, {coding}" if head.encoding else coding
             elif name == b"content-length":
-                headers.length = int(value)
-        headers.token = token_of(authorization, scope["query_string"].decode("latin-1"))
-        return headers
+                head.length = int(value)
+        head.token = token_of(authorization, scope["query_string"].decode("latin-1"))
+        return head
+
+
+def _key_of(parsed: Parsed, head: _Head) -> Key:
+    if head.key is None:
+        return _admit(parsed.key, head)
+    if parsed.key is not None:
+        raise Refused(Reason.TWO_CREDENTIALS, "key: stands in the body and in the header. Send it once.")
+    return head.key
+
+
+def _admit(token: str | None, head: _Head) -> Key:
+    key = key_for(token, head.sink)
+    head.scope["state"]["key_id"] = key.key_id
+    check_kind(key, (KeyKind.INGEST,))
+    check_origin(key, head.origin)
+    return key
 
 
 def media_type_of(content_type: str) -> str:
@@ -158,18 +210,19 @@ def within_scope(parsed: Parsed, key: Key) -> Parsed:
     return parsed.without_homeless()
 
 
-async def _answer(parsed: Parsed, origin: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-    rejected = [rejection.listed() for rejection in parsed.rejected[:REJECTIONS_LISTED_MAX]]
-    if rejected and not parsed.accepted:
-        response = nothing_accepted(Request(scope), rejected, len(parsed.rejected))
-        await response(scope, receive, send)
-        return
-    answer = {"accepted": len(parsed.accepted), "rejected": rejected}
-    if len(parsed.rejected) > len(rejected):
-        answer["rejectedCount"] = len(parsed.rejected)
-    body = orjson.dumps(answer)
+def _answer(head: _Head, kept: Parsed) -> Answer:
+    rejected = [rejection.listed() for rejection in kept.rejected[:REJECTIONS_LISTED_MAX]]
+    if rejected and not kept.accepted:
+        return Answer.of(nothing_accepted(Request(head.scope), rejected, len(kept.rejected)))
+    content = {"accepted": len(kept.accepted), "rejected": rejected}
+    if len(kept.rejected) > len(rejected):
+        content["rejectedCount"] = len(kept.rejected)
+    body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if origin is not None:
-        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in allowing(origin).items()]
-    await send({"type": "http.response.start", "status": 202, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    if head.origin is not None:
+        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in allowing(head.origin).items()]
+    return Answer(202, headers, body)
+
+
+def _refuse(scope: Scope, error: Exception) -> Answer:
+    return Answer.of(problem_of(Request(scope), error))

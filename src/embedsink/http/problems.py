@@ -73,11 +73,7 @@ class ProblemResponse(Response):
 
 async def answer_known(request: Request, error: EmbedsinkError) -> Response:
     """What embedsink raised on purpose, as a problem; counted, and logged in one line without body or secret."""
-    if isinstance(error, Unavailable):
-        return unavailable(request, error)
-    if isinstance(error, Refused):
-        return _problem(request, error.reason, str(error))
-    return await answer_bug(request, error)
+    return problem_of(request, error)
 
 
 async def answer_http(request: Request, error: HTTPException) -> Response:
@@ -89,6 +85,15 @@ async def answer_http(request: Request, error: HTTPException) -> Response:
 
 async def answer_bug(request: Request, error: Exception) -> Response:
     """Anything else is a bug: its traceback goes to the log, and nothing of it to the client."""
+    return problem_of(request, error)
+
+
+def problem_of(request: Request, error: Exception) -> Response:
+    """The problem that an exception is to whoever sent the request."""
+    if isinstance(error, Unavailable):
+        return unavailable(request, error)
+    if isinstance(error, Refused):
+        return _problem(request, error.reason, str(error))
     return _problem(request, Reason.INTERNAL_ERROR, Reason.INTERNAL_ERROR.sentence, bug=error)
 
 

@@ -1,42 +1,99 @@
-"""uvicorn's HTTP protocol, with the head and the body of a 202 in one write.
+"""uvicorn's HTTP protocol, with a short way for ingest requests that arrive whole.
 
-ASGI sends an answer in two messages, and uvicorn writes each at once: two system calls, and two packets on
-loopback. Only ingest answers 202, always with a short body, so there the head waits for it. It costs nothing
-and takes a tenth off a request (docs/decisions/0006).
+ASGI starts a task for each request, so that it can wait for a body and for a slow reader. Most ingest requests need
+neither: head and body come in one read, and the answer is short. They are handed to `Events` at once, and the journal
+calls back when they are durable (docs/decisions/0006). Every other request goes uvicorn's usual way, and so does an
+ingest request whose body is still coming.
 """
 
 import asyncio
 from typing import Any
 
-from embedsink.http.connections import BoundedConnection
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-_ACCEPTED = b"HTTP/1.1 202 "
+from embedsink.http.answers import Answer
+from embedsink.http.cors import INGEST_PATH
 
-
-class IngestProtocol(BoundedConnection):
-    """What `uvicorn.Config(http=…)` takes."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Put the joining transport between uvicorn and the socket."""
-        super().connection_made(transport)
-        self.transport = _JoiningTransport(transport)  # type: ignore[assignment]
+_INGEST_URL = INGEST_PATH.encode()
 
 
-class _JoiningTransport:
-    """A transport that holds the head of a 202 back until the next write. Everything else goes straight through."""
+class IngestProtocol(HttpToolsProtocol):
+    """Holds the head of an ingest request back until the read that brought it is parsed to its end."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
+    _held: list[bytes] | None = None  # the body so far, of a request that is held
 
-    def write(self, part: bytes) -> None:
-        if part.startswith(_ACCEPTED):
-            self._head = part
-        elif self._head:
-            self._transport.write(self._head + part)
-            self._head = b""
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived; what is not whole by then goes the usual way."""
+        super().data_received(data)
+        if self._held is not None and not self.transport.is_closing():
+            self._release()
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        if self.url == _INGEST_URL and self._is_simple():
+            self._held = []
+            # What the usual way would add; `state` is there.
+            self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
+            self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""
         else:
-            self._transport.write(part)
+            super().on_headers_complete()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+    def on_body(self, body: bytes) -> None:
+        """A part of the body is there."""
+        if self._held is None:
+            super().on_body(body)
+        else:
+            self._held.append(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        if self._held is None:
+            super().on_message_complete()
+            return
+        body, self._held = b"".join(self._held), None
+        exchange = self.cycle = _Exchange(self)  # type: ignore[assignment]
+        self.app_state["events"].take_in_whole(self.scope, body, exchange.reply)
+
+    def _is_simple(self) -> bool:
+        """Nothing before it is still being answered, and nobody has to be waited for."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return (
+            self.parser.get_method() == b"POST"
+            and (cycle is None or cycle.response_complete)
+            and not (self.expect_100_continue or self.flow.write_paused or self.parser.should_upgrade())
+        )
+
+    def _release(self) -> None:
+        parts, self._held = self._held or [], None
+        super().on_headers_complete()
+        for part in parts:
+            super().on_body(part)
+
+
+class _Exchange:
+    """A request on the short way, in the place of uvicorn's RequestResponseCycle, with what uvicorn asks of that."""
+
+    more_body = False
+
+    def __init__(self, connection: IngestProtocol) -> None:
+        self.response_complete = False
+        self.disconnected = False
+        self.keep_alive: bool = connection.parser.get_http_version() != "1.0" and connection.parser.should_keep_alive()
+        self._connection = connection
+
+    @property
+    def message_event(self) -> asyncio.Event:
+        """What uvicorn sets when the client has left; here nobody waits for it."""
+        return asyncio.Event()
+
+    def reply(self, answer: Answer) -> None:
+        """Write the answer. A client that has left gets none."""
+        connection = self._connection
+        self.response_complete = True
+        if self.disconnected:
+            return
+        headers: Any = connection.server_state.default_headers
+        connection.transport.write(answer.encode(headers, keep_alive=self.keep_alive))
+        if not self.keep_alive:
+            connection.transport.close()
+        connection.on_response_complete()
