@@ -128,6 +128,16 @@ def test_help_and_version_import_nothing_heavy() -> None:
     assert embedsink("--version").stdout == f"embedsink {__version__}\n"
 
 
+@pytest.mark.parametrize("words", [["report", "views"], ["doctor"]], ids=" ".join)
+def test_no_command_loads_pandas(data: Path, words: list[str]) -> None:
+    # DuckDB would, at the first parameter; a server asks it with parameters all the time.
+    done = embedsink(*words, "--data", data, PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0, done.stderr
+    assert "duckdb" in done.stderr
+    assert "numpy" not in done.stderr
+    assert "pandas.core" not in done.stderr
+
+
 def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
     script = (
         "import sys, json; from embedsink.cli import app; "

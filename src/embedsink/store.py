@@ -133,6 +133,16 @@ class Reader:
         """SQL of the reader's own, for the notebook's owner alone: nothing of the server calls this."""
         return self._ask(sql).df()
 
+    def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
+        """The first row that a check of `sql/checks` returns, by column, and how many there are."""
+        result = self._ask(sql)
+        names = [column[0] for column in result.description or ()]
+        first = result.fetchone()
+        count = int(first is not None)
+        while rows := result.fetchmany(ROWS_AT_ONCE):
+            count += len(rows)
+        return dict(zip(names, first or (), strict=False)), count
+
     def write_parquet(self, view: str, path: Path) -> None:
         """The rows of a view as a Parquet file."""
         self._connection.sql(_rows_of(view)).write_parquet(str(path))
