@@ -15,13 +15,11 @@ SECONDS_MAX = 90
 EARLY_ANSWER = """
 import asyncio, os, time
 from embedsink import journal
-append = journal.Journal.append
-def append_and_answer_at_once(self, lines):
-    append(self, lines)
-    answer = asyncio.get_running_loop().create_future()
-    answer.set_result(None)
-    return answer
-journal.Journal.append = append_and_answer_at_once
+submit = journal.Journal.submit
+def submit_and_answer_at_once(self, lines, settled):
+    submit(self, lines, lambda failure: None)
+    asyncio.get_running_loop().call_soon(settled, None)
+journal.Journal.submit = submit_and_answer_at_once
 def slow(descriptor):
     time.sleep(0.05)
     os.fdatasync(descriptor)

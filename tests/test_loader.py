@@ -12,20 +12,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 import pytest
 
 from embedsink import copying, snapshot
+from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
 from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.loader import Loader
+from embedsink.reasons import Reason
+from embedsink.segment import trailer
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Store, StoreBroken, StoreRefused
 from tests.crashing import Crashing, Server, senders
-from tests.envelope.sending import view
+from tests.envelope.sending import event_or_action, view
 from tests.given import segment
 from tests.servers import fetch, wait_until
 
@@ -64,10 +68,6 @@ def events_in(path: Path) -> list[int]:
 
 def expected(*numbers: int, count: int = 3) -> list[int]:
     return [number * 1_000 + place for number in numbers for place in range(count)]
-
-
-def wal_of(folder: DataFolder) -> Path:
-    return folder.store.with_name("store.duckdb.wal")
 
 
 def damaged(content: bytes, how: str) -> bytes:
@@ -125,7 +125,7 @@ def test_a_segment_that_was_not_committed_is_loaded_at_the_next_try(
 
 
 def refusing(why: str) -> Callable[..., None]:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise StoreRefused(why)
 
     return refuse
@@ -172,7 +172,7 @@ def test_a_snapshot_holds_everything_while_a_reader_holds_a_transaction(folder: 
     assert events_in(folder.snapshot) == expected(1, count=3_000) + expected(20)
 
 
-@pytest.mark.parametrize("how", [*DAMAGES, "missing", *[f"wal {how}" for how in DAMAGES]])
+@pytest.mark.parametrize("how", [*DAMAGES, "missing"])
 def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFolder, how: str) -> None:
     with opened(folder) as loader:
         for number in (1, 2):
@@ -181,14 +181,9 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
         loader.publish()
         add_segment(folder, 3)
         loader.load_all()
-        store, wal = folder.store.read_bytes(), wal_of(folder).read_bytes()
     add_segment(folder, 4)
     if how == "missing":
         folder.store.unlink()
-    elif how.startswith("wal"):
-        # As if the server had been killed, and what it had just loaded stood in the WAL alone.
-        folder.store.write_bytes(store)
-        wal_of(folder).write_bytes(damaged(wal, how.removeprefix("wal ")))
     else:
         folder.store.write_bytes(damaged(folder.store.read_bytes(), how))
 
@@ -197,8 +192,27 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
         assert loader.status.damaged == []
 
     assert events_in(folder.store) == expected(1, 2, 3, 4)
-    # DuckDB reads a damaged WAL as far as it is good; the journal brings the rest.
-    assert len(list(folder.aside.iterdir())) in ([0, 2] if how.startswith("wal") else [how != "missing"])
+    assert len(list(folder.aside.iterdir())) == (how != "missing")
+
+
+def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(folder: DataFolder) -> None:
+    with opened(folder) as loader:
+        add_segment(folder, 1)
+        loader.load_all()
+        loader.publish()
+        for number in (2, 3):
+            add_segment(folder, number)
+        loader.load_all()
+        as_killed = folder.store.read_bytes()
+    folder.store.write_bytes(as_killed)
+    assert events_in(folder.store) == expected(1)
+
+    with opened(folder) as loader:
+        loader.load_all()
+        assert loader.status.trouble is None
+
+    assert events_in(folder.store) == expected(1, 2, 3)
+    assert list(folder.aside.iterdir()) == []
 
 
 @pytest.mark.parametrize("how", [*DAMAGES, "missing"])
@@ -283,7 +297,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
         add_segment(folder, 2)
         with monkeypatch.context() as patch:
 
-            def break_down(store: Store, segment: Path) -> None:
+            def break_down(store: Store, segment: Path, **_: object) -> None:
                 raise StoreBroken("FATAL Error: database has been invalidated")
 
             patch.setattr(Store, "load", break_down)
@@ -301,11 +315,50 @@ def test_a_bug_in_loading_is_told_and_tried_again(folder: DataFolder, monkeypatc
     with opened(folder) as loader:
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "load", lambda store, segment: 1 // 0)
+            patch.setattr(Store, "load", lambda store, segment, **_: 1 // 0)
             loader._work(is_last=False)
         assert "ZeroDivisionError" in str(loader.status.trouble)
         loader._work(is_last=False)
     assert events_in(folder.store) == expected(1)
+
+
+def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> Path:
+    """Eight megabytes in few lines: 128 errors with messages of 62 kB, or 8 bodies of a megabyte that are no JSON."""
+    if quarantined:
+        bodies = [b'{"x":"' + os.urandom(500_000).hex().encode() for _ in range(8)]
+        why = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
+        lines = [body_rejection_line(one, received_at=1, key_id="k_1", new_id=uuid4) for one in why]
+    else:
+        texts = [os.urandom(31_000).hex() for _ in range(128)]
+        errors = [event_or_action("event:error", {"message": text}) for text in texts]
+        lines = [journal_lines(parse(json.dumps(one).encode(), 1), key_id="k_1", new_id=uuid4) for one in errors]
+    path = folder.journal / f"{number:012d}-00000000.ndjson"
+    path.write_bytes(b"".join(line + trailer(line) for line in lines))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quarantined", [False, True], ids=["events", "quarantine"])
+def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quarantined: bool) -> None:
+    # More than the store's memory, of what anybody with an ingest key can send.
+    for number in range(1, 21):
+        add_wide_segment(folder, number, quarantined=quarantined)
+    with opened(folder) as loader:
+        loader._work(is_last=False)
+        assert (loader.status.trouble, loader.status.reopened_count) == (None, 0)
+        assert loader.status.segment_count == 20
+
+    # A later program does not know of them until a checkpoint fails; reopened, the store goes on.
+    for number in range(21, 26):
+        add_segment(folder, number)
+    with opened(folder) as loader:
+        for _ in range(3):
+            loader._work(is_last=True)
+        assert loader.status.trouble is None
+    with contextlib.closing(duckdb.connect(str(folder.snapshot), read_only=True)) as database:
+        assert {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()} == set()
+        count = database.execute("select sum(received_count) from loaded_segment").fetchone()
+    assert count == (20 * (8 if quarantined else 128) + 5 * 3,)
 
 
 def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFolder) -> None:

@@ -207,7 +207,13 @@ def test_a_body_of_the_largest_size_with_every_byte_escaped_is_kept(loading: Loa
     rejection = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body)
     line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
     assert loading.lines(line) == ledger(1, quarantined=1)
-    [(raw, encoding)] = loading.ask("select raw, raw_encoding from quarantine")
+    [(raw, encoding, length)] = loading.ask(
+        """
+        select raw || (select string_agg(raw, '' order by piece) from quarantine_rest), raw_encoding, raw_length
+        from quarantine
+        """
+    )
+    assert len(raw) == length
     assert (base64.b64decode(raw) if encoding else raw.encode()) == body
 
 

@@ -1,6 +1,6 @@
 -- Envelopes whose id was taken by other content, as they were sent. It reads the segment again, so it runs only where
 -- `conflict` has rows.
-insert into quarantine by name
+insert into rejected by name
 with sent as (
     select getvariable('segment_number')::bigint * 4294967296 + row_number() over () as arrival, envelope
     from read_json(

@@ -11,7 +11,7 @@ with clock as (
         make_timestamp((sent_at * 1000)::bigint) as sent_timestamp,
         make_timestamp(received_at * 1000) as received_timestamp,
         if(abs(received_at - sent_at) > 60000, received_at - sent_at, 0) as skew_ms
-    from incoming
+    from line
     where kind in ('event', 'action')
 )
 select

@@ -6,7 +6,7 @@ with counted as (
         count(*) filter (kind = 'quarantined') as rejected_count,
         (select count(*) from repeated) as repeated_count,
         (select count(*) from conflict) as conflict_count
-    from incoming
+    from arrived
 )
 select
     getvariable('segment_name') as segment,

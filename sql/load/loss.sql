@@ -8,5 +8,5 @@ select
     context.session as session,
     reason,
     lost_count
-from incoming
+from line
 where kind = 'lost';

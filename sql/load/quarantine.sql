@@ -1,20 +1,7 @@
--- Inputs that were rejected on arrival.
+-- What was rejected, in rows of bounded width: see quarantine_rest in sql/schema.
 insert into quarantine by name
-select
-    quarantine_id::uuid as quarantine_id,
-    arrival,
-    make_timestamp(received_at * 1000) as received_at,
-    make_timestamp((sent_at * 1000)::bigint) as sent_at,
-    key_id,
-    context.deployment as deployment,
-    context.session as session,
-    context.viewer as viewer,
-    context.tenant as tenant,
-    context.page as page,
-    "index",
-    reason,
-    detail,
-    raw,
-    raw_encoding
-from incoming
-where kind = 'quarantined';
+select * replace (substring(raw, 1, 16384) as raw), length(raw) as raw_length from rejected;
+
+insert into quarantine_rest by name
+select quarantine_id, piece, substring(raw, piece * 16384 + 1, 16384) as raw
+from (select quarantine_id, raw, unnest(range(1, (length(raw) - 1) // 16384 + 1)) as piece from rejected);

@@ -2,13 +2,14 @@
 -- The bound on received_at is a literal when the query is planned, so that older rows are never read. The delivered ids
 -- are the small side: they are hashed, and the stored ones only stream past.
 set variable dedup_since = (
-    select make_timestamp(min(received_at) * 1000) - to_days(getvariable('dedup_days')::integer) from incoming
+    select make_timestamp(min(received_at) * 1000) - to_days(getvariable('dedup_days')::integer) from arrived
 );
 
 create or replace temp table repeated as
 with delivered as (
-    select kind, envelope_id as id, arrival, row_number() over (partition by kind, envelope_id order by arrival) as turn
-    from incoming_envelope
+    select kind, id, arrival, row_number() over (partition by kind, id order by arrival) as turn
+    from arrived
+    where kind in ('event', 'action')
 ),
 stored as (
     select 'event' as kind, event_id as id from event
@@ -23,5 +24,9 @@ select kind, id, arrival, turn
 from delivered
 where turn > 1 or (kind, id) in (select (kind, id) from stored);
 
--- Those of them whose content is not that of the first; conflict.sql finds them.
+-- Those of them whose content is not that of the first: conflict.sql finds them.
 create or replace temp table conflict (arrival bigint, id uuid);
+
+-- What goes into quarantine, whole: rejected.sql and conflicting.sql fill it.
+create or replace temp table rejected as
+select * exclude (raw_length, replayed_at) from quarantine limit 0;

@@ -88,9 +88,18 @@ create table quarantine (
     "index"       bigint,    -- its place in the delivery, from 0
     reason        varchar,   -- one of the closed list of docs/wire.md
     detail        varchar,
-    raw           varchar,   -- as it was sent
+    raw           varchar,   -- as it was sent: the first 16,384 characters of it, and quarantine_rest has the others
+    raw_length    bigint,    -- characters of the whole
     raw_encoding  varchar,   -- base64 where it is no text
     replayed_at   timestamp  -- when it was accepted after all
+);
+
+-- One row per further 16,384 characters of a kept rejection. DuckDB reads 2,048 rows at a time, whatever their length: of
+-- bodies of a megabyte that would be 2 GiB.
+create table quarantine_rest (
+    quarantine_id uuid,
+    piece         bigint,    -- from 1
+    raw           varchar
 );
 
 -- One row per delivery and reason: how many events the forwarder says it had to give up.

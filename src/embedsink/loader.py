@@ -17,7 +17,7 @@ from pathlib import Path
 from embedsink import snapshot
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.segment import OPEN, SEALED, find_damage, number_of, set_aside
+from embedsink.segment import OPEN, SEALED, inspect, number_of, set_aside
 from embedsink.store import Ledger, SegmentUnreadable, Store, StoreBroken, StoreRefused
 
 log = logging.getLogger(__name__)
@@ -193,13 +193,14 @@ class Loader:
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
 
     def _load(self, segment: Path) -> None:
-        damage = find_damage(segment.read_bytes())
+        inspection = inspect(segment.read_bytes())
+        damage = inspection.damage
         if damage is not None:
             self._set_segment_aside(segment, f"{damage.why} after offset {damage.end:,}")
             return
         started_at = time.monotonic()
         try:
-            ledger = self._store.load(segment)
+            ledger = self._store.load(segment, line_bytes_max=inspection.group_bytes_max)
         except SegmentUnreadable as error:
             self._set_segment_aside(segment, str(error))
             return
@@ -208,6 +209,7 @@ class Loader:
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.count(ledger)
         self._on_loaded(ledger)
+        self._store.checkpoint_when_due()
 
     def _set_segment_aside(self, segment: Path, why: str) -> None:
         set_aside(segment, aside=self._folder.aside)

@@ -25,14 +25,8 @@ class Replay:
 
 
 def rows(reader: Reader, *, limit: int) -> list[dict[str, Any]]:
-    """The newest kept rejections in the reader's scope, at most `limit`."""
-    names = [column.name for column in reader.columns(LIST)]
-    found: list[dict[str, Any]] = []
-    for block in reader.rows(LIST):
-        found += [dict(zip(names, row, strict=True)) for row in block]
-        if len(found) >= limit:
-            break
-    return found[:limit]
+    """The newest kept rejections in the reader's scope, at most `limit` (and 1,000), without the rest of long ones."""
+    return _dicts(reader, LIST)[:limit]
 
 
 async def replay_all(sink: Sink) -> Replay:
@@ -45,9 +39,7 @@ async def replay_all(sink: Sink) -> Replay:
         Unavailable: the journal can't write now; what was replayed before stays replayed.
     """
     replayed = rejected = 0
-    with sink.store.reader(EVERYTHING) as reader:
-        waiting = list(_replayable(reader))
-    for row in waiting:
+    for row in _replayable(sink):
         parsed = _parse_again(row, sink)
         if parsed is None:
             rejected += 1
@@ -59,10 +51,21 @@ async def replay_all(sink: Sink) -> Replay:
     return Replay(replayed, rejected)
 
 
-def _replayable(reader: Reader) -> Iterator[dict[str, Any]]:
-    names = [column.name for column in reader.columns(REPLAYABLE)]
-    for block in reader.rows(REPLAYABLE):
-        yield from (dict(zip(names, row, strict=True)) for row in block)
+def _replayable(sink: Sink) -> Iterator[dict[str, Any]]:
+    """Some at a time: each may be a whole body."""
+    after: int | None = None
+    while True:
+        with sink.store.reader({**EVERYTHING, "after": after}) as reader:
+            found = _dicts(reader, REPLAYABLE)
+        yield from found
+        if not found:
+            return
+        after = found[-1]["arrival"]
+
+
+def _dicts(reader: Reader, view: str) -> list[dict[str, Any]]:
+    names = [column.name for column in reader.columns(view)]
+    return [dict(zip(names, row, strict=True)) for block in reader.rows(view) for row in block]
 
 
 def _parse_again(row: Mapping[str, Any], sink: Sink) -> Parsed | None:

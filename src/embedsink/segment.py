@@ -41,15 +41,28 @@ def trailer(lines: bytes) -> bytes:
     return b'{"group":{"bytes":%d,"crc32":"%08x"}}\n' % (len(lines), zlib.crc32(lines))
 
 
-def find_damage(content: bytes) -> Damage | None:
-    """Check every group of a segment; None when all are whole."""
-    start = 0
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a look at every group found: the first damage, and the largest group, so that no line is longer."""
+
+    damage: Damage | None
+    group_bytes_max: int
+
+
+def inspect(content: bytes) -> Inspection:
+    """Check every group of a segment."""
+    start = largest = 0
     for match in _trailers(content):
         lines = memoryview(content)[start : match.start()]
         if int(match[1]) != len(lines) or int(match[2], 16) != zlib.crc32(lines):
-            return Damage(start, "its checksum does not hold")
-        start = match.end()
-    return Damage(start, "it has no trailer") if start < len(content) else None
+            return Inspection(Damage(start, "its checksum does not hold"), largest)
+        start, largest = match.end(), max(largest, len(lines), match.end() - match.start())
+    return Inspection(Damage(start, "it has no trailer") if start < len(content) else None, largest)
+
+
+def find_damage(content: bytes) -> Damage | None:
+    """The first damage in a segment; None when all its groups are whole."""
+    return inspect(content).damage
 
 
 def _trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:

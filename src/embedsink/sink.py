@@ -74,6 +74,7 @@ class Sink:
             self.folder.store,
             StoreLimits(
                 memory_bytes=settings.store_memory_bytes,
+                memory_bytes_max=settings.store_memory_bytes_max,
                 threads=settings.store_threads,
                 line_bytes_max=settings.line_bytes_max,
                 dedup_days=settings.dedup_days,

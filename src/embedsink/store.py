@@ -22,30 +22,40 @@ if TYPE_CHECKING:
     import pandas
 
 ROWS_AT_ONCE = 2_048
-SCOPE_VARIABLES = ("since", "until", "surface", "tenant", "interval", "now", "service_name")
+WIDE_ROW_BYTES = 2_048
+SCOPE_VARIABLES = ("since", "until", "surface", "tenant", "interval", "now", "service_name", "quarantine_id", "after")
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 _NOT_NOW = ("No space left on device", "Disk quota exceeded", "Could not set lock on file", "Too many open files")
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
+_NO_MEMORY = ("Out of Memory", "failed to pin block")
+# A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
+_BLOCK_BYTES = 65_536
+# A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
+# in memory for the next, and no bytes an event are lost (docs/decisions/0007).
+_ROW_GROUP_ROWS = 32_768
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
-    """A file of `sql/load/`, and the temporary table that has to have rows for it to be worth its time."""
+    """A file of `sql/load/`, and what has to have rows for it to be worth its time: most read the segment once more."""
 
     name: str
     only_with: str | None = None
 
 
 LOAD_STEPS = (
-    LoadStep("read"),
+    LoadStep("line"),
     LoadStep("incoming"),
+    LoadStep("arrived"),
     LoadStep("repeated"),
-    LoadStep("accepted"),
+    LoadStep("event", only_with="arrived where kind = 'event'"),
+    LoadStep("action", only_with="arrived where kind = 'action'"),
     LoadStep("conflict", only_with="repeated"),
+    LoadStep("rejected", only_with="arrived where kind = 'quarantined'"),
     LoadStep("conflicting", only_with="conflict"),
-    LoadStep("quarantine"),
-    LoadStep("replayed"),
-    LoadStep("loss"),
+    LoadStep("quarantine", only_with="rejected"),
+    LoadStep("replayed", only_with="arrived where kind = 'replayed'"),
+    LoadStep("loss", only_with="arrived where kind = 'lost'"),
     LoadStep("loaded_segment"),
 )
 
@@ -56,6 +66,10 @@ class StoreBroken(EmbedsinkError):
 
 class StoreRefused(EmbedsinkError):
     """The database is sound, but it could not do this now (no room, no memory). Nothing was changed: try again."""
+
+
+class StoreTooSmall(StoreRefused):
+    """The memory that the database may take is too small for this. Nothing was changed."""
 
 
 class SegmentUnreadable(EmbedsinkError):
@@ -83,12 +97,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """DuckDB's memory and log in bytes, its threads, the longest journal line, and how long an id is remembered."""
+    """DuckDB's memory (as a rule, and where one step needs more) and threads, and what a load may meet.
 
-    memory_bytes: int = 128 * 1_048_576
+    `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
+    """
+
+    memory_bytes: int = 72 * 1_048_576
+    memory_bytes_max: int = 768 * 1_048_576
     threads: int = 1
+    checkpoint_bytes: int = 32 * 1_048_576
     line_bytes_max: int = 8 * 1_048_576
-    log_bytes_max: int = 128 * 1_048_576
     dedup_days: int = 7
 
 
@@ -176,6 +194,8 @@ class Store:
         self.path = path
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
+        self._has_wide_rows = False
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -190,16 +210,17 @@ class Store:
         with _translated(opening=True):
             if self.path.exists():
                 _refuse_newer(self.path)
-            connection = duckdb.connect(str(self.path), config=self._config())
+            connection = duckdb.connect(":memory:", config=self._config())
             try:
+                _attach(connection, self.path)
                 _migrate(connection)
                 create_views(connection)
-                connection.execute("checkpoint")
+                connection.execute("checkpoint store")
             except BaseException:
                 connection.close()
                 raise
         with self._lock:
-            self._connection = connection
+            self._connection, self._waiting_bytes = connection, 0
 
     def close(self) -> None:
         """Close the database; readers are told that it is away."""
@@ -222,7 +243,9 @@ class Store:
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
-            return Reader(self._connection.cursor(), scope)
+            cursor = self._connection.cursor()
+            cursor.execute("use store")
+            return Reader(cursor, scope)
 
     def loaded_segments(self) -> set[str]:
         """The names of the segments whose rows are in the store."""
@@ -230,21 +253,32 @@ class Store:
             found = self._loading().execute("select segment from loaded_segment").fetchall()
         return {name for (name,) in found}
 
-    def load(self, segment: Path) -> Ledger:
+    def load(self, segment: Path, *, line_bytes_max: int | None = None) -> Ledger:
         """Insert a segment's rows and its name in one transaction: all or nothing, and never twice.
+
+        Args:
+            segment: a sealed one.
+            line_bytes_max: no line of it is longer; DuckDB takes several times as much memory.
 
         Raises:
             SegmentUnreadable, StoreRefused, StoreBroken: nothing of the segment is in the store.
         """
-        connection = self._loading()
         variables = {
             "segment_path": str(segment),
             "segment_name": segment.name,
             "segment_number": number_of(segment),
             "segment_bytes": segment.stat().st_size,
-            "line_bytes_max": self._limits.line_bytes_max,
+            "line_bytes_max": line_bytes_max or self._limits.line_bytes_max,
             "dedup_days": self._limits.dedup_days,
         }
+        try:
+            return self._load(segment, variables)
+        except StoreTooSmall:
+            with self._more_memory():
+                return self._load(segment, variables)
+
+    def _load(self, segment: Path, variables: Mapping[str, object]) -> Ledger:
+        connection = self._loading()
         with _translated():
             for name, value in variables.items():
                 connection.execute(f"set variable {name} = $1", [value])
@@ -252,12 +286,39 @@ class Store:
                 for step in LOAD_STEPS:
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
-            return self._ledger_of(segment)
+            ledger = self._ledger_of(segment)
+        segment_bytes = segment.stat().st_size
+        self._waiting_bytes += segment_bytes
+        if segment_bytes > WIDE_ROW_BYTES * ledger.received_count:
+            self._has_wide_rows = True
+        return ledger
+
+    def checkpoint_when_due(self) -> None:
+        """Checkpoint when much has been loaded since the last: until then it waits in memory."""
+        if self._waiting_bytes >= self._limits.checkpoint_bytes:
+            self.checkpoint()
 
     def checkpoint(self) -> None:
         """Bring everything into the one file, so that a copy of it is complete."""
-        with _translated():
-            self._loading().execute("checkpoint")
+        try:
+            # All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database.
+            with self._more_memory() if self._has_wide_rows else contextlib.nullcontext(), _translated():
+                self._loading().execute("checkpoint store")
+        except StoreBroken as error:
+            # Those of an earlier program: the next try, after reopening, has the memory.
+            self._has_wide_rows = self._has_wide_rows or _lacks_memory(error)
+            raise
+        self._waiting_bytes = 0
+
+    @contextlib.contextmanager
+    def _more_memory(self) -> Iterator[None]:
+        """For steps that have to hold 2,048 huge strings at once: DuckDB reads so many rows, whatever their length."""
+        _limit_memory(self._loading(), self._limits.memory_bytes_max)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(duckdb.Error, StoreBroken):  # It keeps what it can't give back yet.
+                _limit_memory(self._loading(), self._limits.memory_bytes)
 
     def _ledger_of(self, segment: Path) -> Ledger:
         row = self._loading().execute(
@@ -274,10 +335,8 @@ class Store:
 
     def _config(self) -> dict[str, Any]:
         return {
-            # What 1.5.5 can read, whoever writes it: so nobody loses their history by going back from 2.0.
-            "storage_compatibility_version": "v1.5.0",
-            # Checkpoints come with snapshots: in between they would only write half-filled row groups, again and again.
-            "checkpoint_threshold": f"{self._limits.log_bytes_max}B",
+            # Never by itself, see checkpoint_when_due: one that fails in a commit would break the database.
+            "checkpoint_threshold": "1TB",
             "memory_limit": f"{self._limits.memory_bytes}B",
             "threads": self._limits.threads,
             "temp_directory": str(self.path.with_suffix(".spill")),
@@ -332,6 +391,22 @@ def _failure(connection: duckdb.DuckDBPyConnection, sql: str) -> str | None:
     except duckdb.CatalogException as error:  # it names a view that is not there yet
         return _first_line(error)
     return None
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    # Attached, because only so a database can be told its row groups, and to keep no log: the journal is its log, since
+    # a segment is deleted only when a snapshot has its rows. 'v1.5.0' is what 1.5.5 can read, whoever writes it: so
+    # nobody loses their history by going back from 2.0.
+    options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
+    if not path.exists():
+        options += f", block_size {_BLOCK_BYTES}"  # later it stands in the file
+    quoted = str(path).replace("'", "''")  # The operator's own words; ATTACH takes no parameters.
+    connection.execute(f"attach '{quoted}' as store ({options})")
+    connection.execute("use store")
+
+
+def _limit_memory(connection: duckdb.DuckDBPyConnection, memory_bytes: int) -> None:
+    connection.execute(f"set global memory_limit = '{memory_bytes}B'")
 
 
 def _migrate(connection: duckdb.DuckDBPyConnection) -> None:
@@ -392,11 +467,19 @@ def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
     if opening:
         # A sound store must not be set aside because there was no room to open it, or somebody else looks into it.
         return StoreRefused if any(words in str(error) for words in _NOT_NOW) else StoreBroken
+    if "has been invalidated" in str(error) or isinstance(error, duckdb.FatalException):
+        return StoreBroken
+    if _lacks_memory(error):
+        return StoreTooSmall
     if isinstance(error, duckdb.DataError | duckdb.ProgrammingError):
         return SegmentUnreadable
-    if isinstance(error, duckdb.FatalException | duckdb.InternalException | duckdb.SerializationException):
+    if isinstance(error, duckdb.InternalException | duckdb.SerializationException):
         return StoreBroken
     return StoreRefused
+
+
+def _lacks_memory(error: Exception) -> bool:
+    return any(words in str(error) for words in _NO_MEMORY)
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:

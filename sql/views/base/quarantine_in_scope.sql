@@ -1,12 +1,29 @@
--- One row per kept rejection that the reader may see, newest first. One without a deployment is seen only where no
--- deployments are asked for. A variable that nobody set is null, and bounds nothing.
+-- One row per kept rejection that the reader may see, newest first, at most 1,000. One without a deployment is seen only
+-- where no deployments are asked for. A variable that nobody set is null, and bounds nothing.
+-- `raw` is the beginning of what was sent; all of it where one is asked for by quarantine_id. The thousand are chosen by
+-- arrival alone, so that no other text is read than theirs.
 create or replace view quarantine_in_scope as
-select *
+with newest as (
+    select arrival
+    from quarantine
+    where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+      and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
+      and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
+      and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
+      and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
+    order by arrival desc
+    limit 1000
+),
+rest as (
+    select quarantine_id, string_agg(raw, '' order by piece) as raw
+    from quarantine_rest
+    where quarantine_id = getvariable('quarantine_id')::uuid
+    group by quarantine_id
+)
+select quarantine.* replace (quarantine.raw || coalesce(rest.raw, '') as raw)
 from quarantine
-where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
-  and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
-  and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
-  and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
+left join rest using (quarantine_id)
+where arrival in (select arrival from newest)
 order by arrival desc;
 
 comment on view quarantine_in_scope is 'Kept rejections in scope, newest first.';

@@ -1,8 +1,24 @@
--- One row per kept rejection that may be tried again, oldest first: not replayed yet, and not one whose id is taken.
--- Times are in epoch milliseconds, as a delivery has them.
+-- One row per kept rejection that may be tried again, oldest first, at most 16 after the arrival `after`: not replayed
+-- yet, and not one whose id is taken. Times are in epoch milliseconds, as a delivery has them. `raw` is all of it.
 create or replace view quarantine_replayable as
+with next as (
+    select arrival, quarantine_id
+    from quarantine
+    where replayed_at is null
+      and reason not in ('id_conflict', 'out_of_scope')
+      and arrival > coalesce(getvariable('after')::bigint, -1)
+    order by arrival
+    limit 16
+),
+rest as (
+    select quarantine_id, string_agg(raw, '' order by piece) as raw
+    from quarantine_rest
+    where quarantine_id in (select quarantine_id from next)
+    group by quarantine_id
+)
 select
     quarantine_id,
+    arrival,
     epoch_ms(received_at) as received_at_ms,
     epoch_ms(sent_at) as sent_at_ms,
     key_id,
@@ -11,10 +27,11 @@ select
     viewer,
     tenant,
     page,
-    raw,
+    quarantine.raw || coalesce(rest.raw, '') as raw,
     raw_encoding
-from quarantine_in_scope
-where replayed_at is null and reason not in ('id_conflict', 'out_of_scope')
+from quarantine
+left join rest using (quarantine_id)
+where arrival in (select arrival from next)
 order by arrival;
 
 comment on view quarantine_replayable is 'Kept rejections that may be tried again, oldest first.';

@@ -1,0 +1,37 @@
+-- A journal segment, line by line: with arrived.sql the only place that knows how lines are written
+-- (embedsink.envelope.lines). One row per line, in the order of the journal. The trailers of groups have no kind.
+-- A view: who asks it reads the segment again, and pays for the fields that it names. That is a third cheaper than a
+-- temporary table of all of them, and holds no memory.
+create or replace temp view line as
+select *, getvariable('segment_number')::bigint * 4294967296 + row_number() over () as arrival
+from read_json(
+    getvariable('segment_path'),
+    format = 'newline_delimited',
+    maximum_object_size = getvariable('line_bytes_max')::bigint,
+    columns = {
+        kind: 'varchar',
+        received_at: 'bigint',
+        sent_at: 'double',
+        key_id: 'varchar',
+        context: 'struct(deployment bigint, session varchar, viewer varchar, tenant varchar, page varchar)',
+        id: 'varchar',
+        envelope: 'struct(
+            id varchar, seq bigint, type varchar, timestamp double, surface varchar,
+            payload struct(
+                embedTenant varchar, deploymentId bigint, mode varchar, surface varchar, publicId varchar,
+                path varchar, title varchar, previousPath varchar, widgetCount double, loadDurationMs double,
+                format varchar, target varchar, widgetId varchar, rowCount double, member varchar, value json,
+                query varchar, status varchar, chatId varchar, agentId varchar,
+                message varchar, name varchar, context varchar, fatal boolean,
+                scheme varchar, locale varchar, filterUrlParameter varchar))',
+        extra: 'json',
+        envelope_extra: 'json',
+        quarantine_id: 'varchar',
+        "index": 'bigint',
+        reason: 'varchar',
+        detail: 'varchar',
+        raw: 'varchar',
+        raw_encoding: 'varchar',
+        lost_count: 'bigint'
+    }
+);
