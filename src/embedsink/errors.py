@@ -10,6 +10,7 @@ A message reads: where: what was seen, what is allowed. What to do.
 
 import json
 import re
+from hashlib import sha256
 
 from embedsink.reasons import Reason
 
@@ -52,9 +53,14 @@ def quote(value: object) -> str:
     text = without_keys(text)
     if len(text) <= QUOTE_CHARACTERS_MAX:
         return text
-    return text[: QUOTE_CHARACTERS_MAX - 1] + "…"
+    end = '…"' if text.startswith('"') else "…"
+    return text[: QUOTE_CHARACTERS_MAX - len(end)] + end
 
 
 def without_keys(text: str) -> str:
-    """The text with each embedsink key in it cut down to its kind."""
-    return _KEY.sub(r"es_\1_…", text)
+    """The text with each embedsink key in it cut down to its kind, and to the beginning of its SHA-256.
+
+    So two keys that stand as names in one object stay two names; and `keys.json`, which has the digests, tells whose
+    a key was. It opens nothing.
+    """
+    return _KEY.sub(lambda key: f"es_{key[1]}_…{sha256(key[0].encode()).hexdigest()[:8]}", text)

@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from hashlib import sha256
 from typing import Any
 
 from embedsink.envelope import Parsed, Rules, parse
@@ -11,6 +12,9 @@ RECEIVED_AT = 1_763_596_801_600
 ID = "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 # As long as a real one, and as random as this can be.
 KEY = "es_ingest_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
+
+# What is kept of it: its kind, and the beginning of its SHA-256.
+KEY_CUT = "es_ingest_…" + sha256(KEY.encode()).hexdigest()[:8]
 
 PAYLOADS: dict[str, dict[str, Any]] = {
     "event:ready": {"embedTenant": "acme", "deploymentId": 12, "mode": "signed", "surface": "dashboard"},

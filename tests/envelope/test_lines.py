@@ -11,7 +11,7 @@ import pytest
 
 from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines, replayed_line
 from embedsink.reasons import Reason
-from tests.envelope.sending import ID, KEY, RECEIVED_AT, envelope_in, event_or_action, fate, view
+from tests.envelope.sending import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, fate, view
 
 CONTEXT = {
     "deployment": 12,
@@ -203,13 +203,20 @@ def test_no_key_is_ever_written_down(body: Any) -> None:
     assert text.count(b"\n") == len(body["events"]) + len(body.get("lost", {}))
 
 
+def test_two_keys_that_stand_as_names_in_one_object_stay_two_names() -> None:
+    other = KEY[:-1] + "0"
+    (line,) = lines_of(view({KEY: 1, other: 2}, id=ID))
+
+    assert sorted(line["extra"].values()) == [1, 2]
+
+
 @pytest.mark.parametrize("around", [b'{"key": "%b", }', b'"\xff%b"', b'\x00"%b"', b"es_%b", b"%b\xc3"])
 def test_no_key_of_a_refused_body_is_ever_written_down(around: bytes) -> None:
     rejection = Rejection(None, Reason.NOT_JSON, "body: it.", around % KEY.encode())
     line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "made-1"))
 
     raw = base64.b64decode(line["raw"]) if "raw_encoding" in line else line["raw"].encode()
-    assert raw == around % "es_ingest_…".encode()
+    assert raw == around % KEY_CUT.encode()
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_models.count", "es_ingest_short", "es_es_admin_"])

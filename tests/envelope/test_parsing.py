@@ -10,7 +10,7 @@ import pytest
 from embedsink.envelope import Parsed, Rules
 from embedsink.errors import Refused
 from embedsink.reasons import Reason
-from tests.envelope.sending import DEFAULTS, ID, KEY, RECEIVED_AT, event_or_action, fate, view
+from tests.envelope.sending import DEFAULTS, ID, KEY, KEY_CUT, RECEIVED_AT, event_or_action, fate, view
 
 GOOD = view()
 BAD = view(source="other")
@@ -312,7 +312,7 @@ def test_the_company_of_an_envelope_does_not_change_its_fate(good_first: bool) -
         ("a\0", None),
         (7, None),
         (None, None),
-        (KEY, "es_ingest_…"),
+        (KEY, KEY_CUT),
     ],
 )
 def test_a_rejection_echoes_an_id_to_find_it_by_where_it_is_short_text(sent: Any, echoed: str | None) -> None:

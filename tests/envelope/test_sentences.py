@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from embedsink.envelope.sentences import place
-from tests.envelope.sending import KEY, event_or_action, fate, view
-
-KEY_CUT = "es_ingest_…"
+from tests.envelope.sending import KEY, KEY_CUT, event_or_action, fate, view
 
 
 def detail_for(body: Any) -> str:
@@ -35,7 +33,7 @@ def test_a_place_is_a_path_as_in_javascript(location: tuple[int | str, ...], wri
 
 def test_a_place_quotes_at_most_64_characters_of_a_name() -> None:
     assert place(("lost", "x" * 64)) == "lost." + "x" * 64
-    assert place(("lost", "x" * 65)) == 'lost["' + "x" * 62 + "…]"
+    assert place(("lost", "x" * 65)) == 'lost["' + "x" * 61 + '…"]'
 
 
 def test_a_place_never_holds_a_key() -> None:
@@ -65,7 +63,7 @@ def test_a_place_never_holds_a_key() -> None:
         (view(timestamp=-1e300), "timestamp: -1e+300 is below -62,135,596,800,000."),
         (view(surface="page"), 'surface: "page" is not one of app, chat, dashboard.'),
         (view(id=""), 'id: "" is not a UUID such as 0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b.'),
-        ({"events": [1], "lost": {"x" * 65: 1}}, f'lost["{"x" * 62}…]: "{"x" * 62}… is longer than 64.'),
+        ({"events": [1], "lost": {"x" * 65: 1}}, f'lost["{"x" * 61}…"]: "{"x" * 61}…" is longer than 64.'),
         ({"events": [1], "lost": dict.fromkeys("abcdefghijklmnopqrstuvwxyz0123456789", 1)}, None),
     ],
 )
