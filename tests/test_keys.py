@@ -19,7 +19,18 @@ from hypothesis import strategies as st
 
 from embedsink import keys as keys_module
 from embedsink.errors import Misconfigured
-from embedsink.keys import Key, KeyFile, KeyKind, KeyRing, looks_like_key, normal_origin, parse_duration
+from embedsink.keys import (
+    DEPLOYMENT_MAX,
+    Key,
+    KeyFile,
+    KeyKind,
+    KeyRing,
+    looks_like_key,
+    normal_origin,
+    parse_deployment,
+    parse_duration,
+)
+from tests.envelope.sending import fate, view
 
 NOW = 1_795_224_600.123456
 DAY_S = 86_400
@@ -272,15 +283,17 @@ def test_create_refuses_to_overwrite_a_damaged_file(file: KeyFile) -> None:
     assert file.path.read_text() == '{"keys": ['
 
 
+DEPLOYMENTS = "a list of deployments up to 9,007,199,254,740,991, or null for all of them"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"expires_at": NOW}, "expires_at: 2026-11-21T01:30:00.123Z is past. Choose a later time."),
-        ({"deployments": []}, "deployments: [] is not a list of deployment ids, or null for all of them."),
-        (
-            {"deployments": [True]},
-            "deployments: [true] is not a list of deployment ids, or null for all of them.",
-        ),
+        ({"deployments": []}, f"deployments: [] is not {DEPLOYMENTS}."),
+        ({"deployments": [True]}, f"deployments: [true] is not {DEPLOYMENTS}."),
+        ({"deployments": [2**53]}, f"deployments: [9007199254740992] is not {DEPLOYMENTS}."),
+        ({"deployments": [-(2**63) - 1]}, f"deployments: [-9223372036854775809] is not {DEPLOYMENTS}."),
         ({"label": "two\nlines"}, r'label: "two\nlines" is not one line of at most 100 characters.'),
         ({"label": "\ud800"}, r'label: "\ud800" is not one line of at most 100 characters.'),
     ],
@@ -289,6 +302,32 @@ def test_what_no_key_can_have_is_refused(file: KeyFile, arguments: dict[str, obj
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
         file.create(KeyKind.INGEST, now=NOW, **arguments)  # type: ignore[arg-type]
     assert not file.path.exists()
+
+
+def test_no_deployment_that_the_store_can_not_hold_is_read_from_the_file(file: KeyFile) -> None:
+    file.create(KeyKind.INGEST, deployments=[12], now=NOW)
+    file.path.write_text(file.path.read_text().replace("12\n", "99999999999999999999\n"))
+    with pytest.raises(Misconfigured, match=r"keys\[0\]\.deployments: \[99999999999999999999\] is not a list"):
+        file.keys()
+
+
+def test_a_key_may_name_exactly_the_deployments_that_an_event_may(file: KeyFile) -> None:
+    for deployment in (-DEPLOYMENT_MAX, -1, 0, DEPLOYMENT_MAX):
+        assert fate({"context": {"deployment": deployment}, "events": [view()]}).accepted
+        assert file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)[0].deployments == frozenset({deployment})
+        assert parse_deployment(str(deployment)) == deployment
+    for deployment in (-DEPLOYMENT_MAX - 1, DEPLOYMENT_MAX + 1):
+        assert not fate({"context": {"deployment": deployment}, "events": [view()]}).accepted
+        with pytest.raises(Misconfigured):
+            file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)
+        with pytest.raises(Misconfigured):
+            parse_deployment(str(deployment))
+
+
+@pytest.mark.parametrize("text", ["", "1_2", "１２", "+12", " 12", "12.0", "0x12", "twelve", "9" * 5_000])
+def test_a_deployment_is_typed_in_plain_digits(text: str) -> None:
+    with pytest.raises(Misconfigured, match=r"^deployment: .+ is not an integer from .+ Write it in plain digits\.$"):
+        parse_deployment(text)
 
 
 # Revoking

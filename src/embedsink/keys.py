@@ -27,6 +27,8 @@ from typing import Any, TextIO
 
 from embedsink.errors import Misconfigured, quote
 
+# As the wire has it (SafeInteger in envelope/catalog.py), in either direction: importing that would load pydantic.
+DEPLOYMENT_MAX = 2**53 - 1
 DURATION_DAYS_MAX = 36_500
 LABEL_CHARACTERS_MAX = 100
 
@@ -39,6 +41,7 @@ _ORIGIN = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_DEPLOYMENT = re.compile(r"-?[0-9]{1,16}")
 _DURATION = re.compile(r"([0-9]{1,12})([smhdw])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -287,6 +290,38 @@ def parse_duration(text: str) -> int:
     return seconds
 
 
+def parse_deployment(text: str) -> int:
+    """A deployment as it is typed: digits of ASCII, and no more than the wire allows.
+
+    Raises:
+        Misconfigured: it can be no deployment.
+    """
+    number = int(text) if _DEPLOYMENT.fullmatch(text) else None
+    if number is None or not is_deployment(number):
+        raise Misconfigured(
+            f"deployment: {quote(text)} is not an integer from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}. "
+            "Write it in plain digits."
+        )
+    return number
+
+
+def is_deployment(number: object) -> bool:
+    """Whether the wire takes this as a deployment: an integer that is safe in JSON (RFC 7493), so no boolean."""
+    return type(number) is int and abs(number) <= DEPLOYMENT_MAX
+
+
+def parse_label(text: str) -> str:
+    """What a key is for: one printable line.
+
+    Raises:
+        Misconfigured: it is too long, or more than a line.
+    """
+    try:
+        return _line(text)
+    except ValueError:
+        raise Misconfigured(f"label: {quote(text)} is not {_A_LINE}. Shorten it.") from None
+
+
 def normal_origin(origin: str) -> str:
     """An origin as browsers put it into their `Origin` header (RFC 6454, section 6.2).
 
@@ -404,7 +439,7 @@ def _instant(text: Any) -> float:
 
 def _deployments(numbers: Any) -> frozenset[int]:
     # No empty list: one could take it for "all" as well as for "none".
-    if not isinstance(numbers, list) or not numbers or not all(type(number) is int for number in numbers):
+    if not isinstance(numbers, list) or not numbers or not all(map(is_deployment, numbers)):
         raise ValueError("no ids")
     return frozenset(numbers)
 
@@ -431,7 +466,10 @@ _FIELDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "key_id": (_line, _A_LINE),
     "kind": (KeyKind, "one of ingest, read, admin"),
     "label": (_line, _A_LINE),
-    "deployments": (_optional(_deployments), "a list of deployment ids, or null for all of them"),
+    "deployments": (
+        _optional(_deployments),
+        f"a list of deployments up to {DEPLOYMENT_MAX:,}, or null for all of them",
+    ),
     "origins": (_origins, "a list of origins"),
     "created_at": (_instant, _AN_INSTANT),
     "expires_at": (_optional(_instant), f"{_AN_INSTANT}, or null"),

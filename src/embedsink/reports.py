@@ -16,8 +16,9 @@ from typing import Any
 
 import orjson
 
+from embedsink.envelope.body import has_bad_text
 from embedsink.errors import Misconfigured, Refused, quote
-from embedsink.keys import parse_duration
+from embedsink.keys import parse_deployment, parse_duration
 from embedsink.reasons import Reason
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Reader
@@ -133,11 +134,15 @@ def parse_scope(
     if wanted is not None and allowed is not None and not wanted <= allowed:
         raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {min(wanted - allowed)} is outside the key's scope.")
     tenant = asked.get("tenant")
-    if tenant is not None and "\0" in tenant:
-        raise Refused(Reason.BAD_PARAMETER, "tenant: holds a NUL. Remove it.")
+    if has_bad_text(tenant):
+        raise Refused(Reason.BAD_PARAMETER, f"tenant: {quote(tenant)} holds a NUL or a lone surrogate. Remove it.")
+    since, until = (_instant(name, asked.get(name), now) for name in ("since", "until"))
+    if since and until and since > until:
+        period = f"since: {quote(asked.get('since'))} is later than until, {quote(asked.get('until'))}"
+        raise Refused(Reason.BAD_PARAMETER, f"{period}. Swap them.")
     return Scope(
-        since=_instant("since", asked.get("since"), now),
-        until=_instant("until", asked.get("until"), now),
+        since=since,
+        until=until,
         surface=_one_of("surface", asked.get("surface"), SURFACES),
         deployments=allowed if wanted is None else wanted,
         tenant=tenant,
@@ -203,12 +208,9 @@ def _take(text: io.StringIO) -> bytes:
 
 def _deployment(text: str | int) -> int:
     try:
-        number = int(text)
-    except ValueError:
-        raise Refused(Reason.BAD_PARAMETER, f"deployment: {quote(text)} is not an integer.") from None
-    if not -(2**63) <= number < 2**63:
-        raise Refused(Reason.BAD_PARAMETER, f"deployment: {quote(text)} is not an integer of 64 bits.")
-    return number
+        return parse_deployment(str(text))
+    except Misconfigured as error:
+        raise Refused(Reason.BAD_PARAMETER, str(error)) from None
 
 
 def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> str | None:

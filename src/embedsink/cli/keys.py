@@ -9,7 +9,7 @@ import typer
 from embedsink.cli.output import say, show_table
 from embedsink.cli.words import DATA, Data, checked, examples
 from embedsink.folder import DataFolder
-from embedsink.keys import Key, KeyFile, KeyKind, normal_origin, parse_duration
+from embedsink.keys import Key, KeyFile, KeyKind, normal_origin, parse_deployment, parse_duration, parse_label
 
 app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -27,7 +27,11 @@ def create(
     kind: Annotated[KeyKind, typer.Option(help="Who holds it: a page that sends, a reader, whoever runs the server.")],
     deployment: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Good for this deployment alone. Repeatable; all when not told."),
+        typer.Option(
+            metavar="N",
+            help="Good for this deployment alone. Repeatable; all when not told.",
+            parser=checked(parse_deployment),
+        ),
     ] = None,
     origin: Annotated[
         list[str] | None,
@@ -39,7 +43,7 @@ def create(
         int | None,
         typer.Option(metavar="SPAN", help="Ends after this time, such as 90d or 12h.", parser=checked(parse_duration)),
     ] = None,
-    label: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    label: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.", parser=checked(parse_label))] = "",
     data: Data = DATA,
 ) -> None:
     """Create a key and print it, alone, on stdout. It is shown once: only its SHA-256 is kept."""

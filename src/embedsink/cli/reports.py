@@ -12,7 +12,8 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from embedsink.cli.output import say, show_table, written_whole
-from embedsink.cli.words import DATA, Data, KeyOption, Url, examples
+from embedsink.cli.words import DATA, Data, KeyOption, Url, checked, examples
+from embedsink.keys import parse_deployment
 
 EXAMPLES = examples(
     "embedsink report",
@@ -43,7 +44,8 @@ def report(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time, UTC.")] = None,
     surface: Annotated[str | None, typer.Option(metavar="NAME", help="On dashboard, app or chat alone.")] = None,
     deployment: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Of this deployment alone. Repeatable.")
+        list[int] | None,
+        typer.Option(metavar="N", help="Of this deployment alone. Repeatable.", parser=checked(parse_deployment)),
     ] = None,
     tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="Of this tenant alone.")] = None,
     interval: Annotated[

@@ -13,7 +13,7 @@ from embedsink import __version__
 from embedsink.envelope import REJECTIONS_LISTED_MAX
 from embedsink.envelope.catalog import Catalog, Delivery, catalog_for
 from embedsink.http import problems, quarantine
-from embedsink.keys import KeyKind
+from embedsink.keys import DEPLOYMENT_MAX, KeyKind
 from embedsink.reasons import Reason
 from embedsink.reports import INTERVALS, SURFACES, report_names
 from embedsink.settings import Settings
@@ -294,10 +294,11 @@ def _security_schemes() -> dict[str, Schema]:
 
 def _scope_parameters() -> list[Schema]:
     instant = "A date, an instant (ISO 8601) or a span back from now such as 7d."
+    deployment = {"type": "integer", "minimum": -DEPLOYMENT_MAX, "maximum": DEPLOYMENT_MAX}
     return [
         _parameter("since", {"type": "string"}, f"Only what happened then or later. {instant}"),
         _parameter("until", {"type": "string"}, f"Only what happened before. {instant}"),
-        _parameter("deployment", _array({"type": "integer"}), "Only these; repeat it for several."),
+        _parameter("deployment", _array(deployment), "Only these; repeat it for several."),
         _parameter("tenant", {"type": "string"}, "Only this one."),
     ]
 

@@ -10,12 +10,14 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
+from embedsink.http.parameters import check_parameters
 from embedsink.keys import KeyKind
 from embedsink.quarantine import replay_all, rows
 from embedsink.reasons import Reason
 from embedsink.reports import parse_scope
 from embedsink.sink import Sink
 
+PARAMETERS = ("since", "until", "deployment", "tenant", "limit")
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
 
@@ -24,6 +26,7 @@ async def list_quarantine(request: Request) -> Response:
     """The newest kept rejections in the reader's scope, as JSON: an array of row objects."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
+    check_parameters(query, PARAMETERS)
     scope = parse_scope(
         {name: query.get(name) for name in ("since", "until", "tenant")},
         deployments=query.getlist("deployment"),

@@ -11,6 +11,7 @@ from starlette.types import Send
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
+from embedsink.http.parameters import check_parameters
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.reports import (
@@ -103,10 +104,7 @@ def _list(sink: Sink) -> list[Report]:
 
 def _scope_of(request: Request, key: Key) -> Scope:
     query = request.query_params
-    for name in query:
-        if name not in (*PARAMETERS, "guard"):
-            allowed = ", ".join((*PARAMETERS, "guard"))
-            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)}: is not one of {allowed}.")
+    check_parameters(query, (*PARAMETERS, "guard"))
     asked = {name: query.get(name) for name in PARAMETERS}
     return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
 

@@ -1,0 +1,23 @@
+"""The parameters of an address: each is known, and stands as often as it may."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from starlette.datastructures import QueryParams
+
+from embedsink.errors import Refused, quote
+from embedsink.reasons import Reason
+
+# The others stand once: of two periods nobody can say which was meant.
+REPEATABLE = ("deployment",)
+
+
+def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
+    """Raises Refused (`bad_parameter`) for a parameter that is not known, or that stands twice."""
+    for name in query:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1)
+            instead = f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(known)}."
+            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)} does not exist. {instead}")
+        if name not in REPEATABLE and len(query.getlist(name)) > 1:
+            raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")

@@ -1,0 +1,56 @@
+"""What stands in an address is known, valid and said once: a mistake is told, not read as something else."""
+
+import httpx
+import pytest
+
+from tests.http.asking import Server, problem
+
+PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
+
+
+def detail(answer: httpx.Response) -> str:
+    assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+    found: str = answer.json()["detail"]
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("sinse=7d", 'parameter "sinse" does not exist. Did you mean "since"?'),
+        ("zzz=1", 'parameter "zzz" does not exist. There are since, '),
+        ("since=7d&since=1d", "since: stands more than once in the address. Give it once."),
+        ("tenant=a&tenant=a", "tenant: stands more than once"),
+        ("since=2026-11-02&until=2026-11-01", 'since: "2026-11-02" is later than until, "2026-11-01". Swap them.'),
+        ("tenant=a%00b", 'tenant: "a\\u0000b" holds a NUL or a lone surrogate. Remove it.'),
+    ],
+)
+def test_a_mistake_in_the_address_is_a_400_that_names_it(server: Server, path: str, query: str, told: str) -> None:
+    assert told in detail(server.get(f"{path}?{query}", key=server.key("read")))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "number",
+    ["1_2", "%EF%BC%91%EF%BC%92", "%2B12", "12.0", "", "9007199254740992", "-9223372036854775809", "9" * 100],
+)
+def test_a_deployment_is_digits_of_ascii_within_what_the_wire_allows(server: Server, path: str, number: str) -> None:
+    told = detail(server.get(f"{path}?deployment={number}", key=server.key("read")))
+    assert told.startswith("deployment: ")
+    assert told.endswith(
+        "is not an integer from -9,007,199,254,740,991 to 9,007,199,254,740,991. Write it in plain digits."
+    )
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "deployment=9007199254740991&deployment=-9007199254740991",
+        "since=2026-11-01&until=2026-11-01",
+        "tenant=&until=1d",
+    ],
+)
+def test_what_is_valid_is_answered(server: Server, path: str, query: str) -> None:
+    assert server.get(f"{path}?{query}", key=server.key("read")).status_code == 200
