@@ -1,10 +1,16 @@
 """`embedsink serve`: the application in uvicorn, from the first signal handler to the exit code."""
 
+import errno
 import ipaddress
 import logging
 import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -13,6 +19,7 @@ from embedsink.folder import DataFolder, FolderLock
 from embedsink.http.access import Transport
 from embedsink.http.app import create_app
 from embedsink.http.connections import BoundedConnection
+from embedsink.keys import KeyFile
 from embedsink.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -45,17 +52,68 @@ class Listening:
                 "or --behind-proxy when a proxy that speaks HTTPS stands before this server."
             )
 
+    def check_certificate(self) -> None:
+        """Raises Misconfigured unless certificate and private key can be read, and belong together."""
+        if self.certificate is None or self.private_key is None:
+            return
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                self.certificate, self.private_key, password=self._refuse_password
+            )
+        except OSError as error:  # SSLError is one
+            seen = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else "no such pair in PEM"
+            raise Misconfigured(
+                f"--certificate {self.certificate} --private-key {self.private_key}: {seen}. "
+                "Give a certificate and the private key that belongs to it, each in PEM."
+            ) from None
+
+    def _refuse_password(self) -> str:
+        # A server that starts again by itself has nobody to ask.
+        raise Misconfigured(f"--private-key {self.private_key}: is encrypted. Decrypt it: `openssl pkey -in … -out …`.")
+
+    @contextmanager
+    def bound(self) -> Iterator[list[socket.socket]]:
+        """The sockets of every address that the host name has, bound; nobody can connect before they listen.
+
+        Raises:
+            Misconfigured: the host is unknown or elsewhere, or the port is taken or not ours to take.
+        """
+        with ExitStack() as stack:
+            try:
+                found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+                addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
+                sockets = [stack.enter_context(_bound(family, address)) for family, address in addresses]
+            except (OSError, UnicodeError) as error:
+                raise Misconfigured(self._why_not(error)) from None
+            yield sockets
+
+    def _why_not(self, error: Exception) -> str:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return f"--port {self.port}: is in use. Choose another, or stop what listens there."
+        seen = (error.strerror if isinstance(error, OSError) else None) or "is no name of a host"
+        return (
+            f"--host {self.host} --port {self.port}: {seen}. Name an address of this machine, and a port that is free."
+        )
+
 
 def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
     """Serve until SIGTERM or SIGINT; the exit code: 0, or 1 when the disk failed or the start did.
 
     Raises:
-        Misconfigured: the address, the folder, or another server that has it open.
+        Misconfigured: the address, the certificate, the keys, the folder, or another server that has it open.
     """
     listening.check()
+    listening.check_certificate()
     folder.make()
+    # Asked before anything is opened, so that a start that can't succeed ends with one sentence.
     with FolderLock(folder):
-        pass  # Asked before anything starts, so that a second server ends with one sentence.
+        KeyFile(folder.keys).keys()
+    with listening.bound() as sockets:
+        log.info("bound", extra={"addresses": [list(one.getsockname()[:2]) for one in sockets]})
+        return _serve_on(sockets, folder, settings, listening)
+
+
+def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening) -> int:
     failures: list[str] = []
     server = uvicorn.Server(uvicorn.Config(lambda: None, log_config=None))
 
@@ -71,8 +129,6 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
     )
     server.config = uvicorn.Config(
         app,
-        host=listening.host,
-        port=listening.port,
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.private_key,
         proxy_headers=False,  # http/access.py reads the one that matters
@@ -88,10 +144,23 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     try:
-        server.run()
+        server.run(sockets=sockets)
     except SystemExit:
         return 1  # uvicorn's way to say that the start failed; it has logged why
     return 0 if server.started and not failures else 1
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # Its IPv4 twin has a socket of its own.
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
 
 
 def is_loopback(host: str) -> bool:

@@ -3,19 +3,27 @@
 Each is read from the environment as `EMBEDSINK_<NAME>`, in capitals. Units stand last in the name.
 """
 
+import os
+from difflib import get_close_matches
+from typing import Any
+
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from embedsink.envelope import Rules
-from embedsink.errors import Misconfigured
+from embedsink.errors import Misconfigured, quote
 
 MIB = 1_048_576
+PREFIX = "EMBEDSINK_"
+# What the command line reads beside the settings.
+OPTIONS = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
 class Settings(BaseSettings):
     """The limits and intervals of one server. Frozen: what was read at the start holds until the end."""
 
-    model_config = SettingsConfigDict(env_prefix="EMBEDSINK_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", allow_inf_nan=False)
 
     service_name: str = Field(
         "svc",
@@ -81,13 +89,44 @@ def read_settings() -> Settings:
     """The settings from the environment.
 
     Raises:
-        Misconfigured: names each variable that has a wrong value, and what is allowed.
+        Misconfigured: names each variable that has a wrong value or that there is none of, and what is allowed.
     """
+    wrong = [_unknown(name) for name in sorted(os.environ) if name.startswith(PREFIX) and name not in _known()]
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
-        lines = [
-            f"EMBEDSINK_{str(first['loc'][0]).upper()}: {first['input']!r}: {first['msg']}. Change or unset it."
-            for first in error.errors(include_url=False)
-        ]
-        raise Misconfigured("\n".join(lines)) from None
+        wrong += [_wrong_value(first) for first in error.errors(include_url=False)]
+    if wrong:
+        raise Misconfigured("\n".join(wrong))
+    return settings
+
+
+def _known() -> list[str]:
+    return [*(f"{PREFIX}{name.upper()}" for name in Settings.model_fields), *OPTIONS]
+
+
+def _unknown(name: str) -> str:
+    # A limit that was misspelt would hold nobody back, and nobody would know.
+    nearest = get_close_matches(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in _known()], n=1)
+    instead = f"Did you mean {PREFIX}{nearest[0]}?" if nearest else "README lists those that do. Unset it."
+    return f"{quote(name)[1:-1]}: does not exist. {instead}"
+
+
+def _wrong_value(error: Any) -> str:
+    name = str(error["loc"][0])
+    return f"{PREFIX}{name.upper()}: {quote(error['input'])} is not {_allowed(name)}. Change or unset it."
+
+
+def _allowed(name: str) -> str:
+    """What a setting takes, from its field: `an integer, at least 4 and at most 200`."""
+    field = Settings.model_fields[name]
+    if field.annotation is str:
+        return "a word of a to z, 0 to 9 and hyphens that begins with a letter"
+    kind = "an integer" if field.annotation is int else "a finite number"
+    bounds = [
+        f"{words} {getattr(bound, mark):,}"
+        for bound in field.metadata
+        for mark, words in _BOUNDS.items()
+        if hasattr(bound, mark)
+    ]
+    return f"{kind}, {' and '.join(bounds)}"

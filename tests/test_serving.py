@@ -1,0 +1,143 @@
+"""A start that can't succeed ends with one sentence and exit code 1, before anything is opened."""
+
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedsink.errors import Misconfigured
+from embedsink.serving import Listening
+from tests.servers import free_port, wait_until
+from tests.test_cli import assert_failed, embedsink
+
+# Made for these tests alone, good for localhost and a hundred years.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBfzCCASWgAwIBAgIUMobXnfnOkgfW91N96sE40f3pk8EwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTEyMDQxNloYDzIxMjYxMDI4
+MTIwNDE2WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARXK/sPNVFt5NJRnTXWqeoUEfWKdWDzLCYRKmHqZ98YW03vYc433JC9
+6tdtSQ27KKZgIF3rN1v1VVLVnaBFclkKo1MwUTAdBgNVHQ4EFgQU/VoDRc9m6iEd
+38R6t6QqluHXa/IwHwYDVR0jBBgwFoAU/VoDRc9m6iEd38R6t6QqluHXa/IwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiEAroxOWoeqBSVFWU+FjsXY
+11zFkS6dim5OVuwxrTBS+UcCICOL0b5K2DC08X7tOmLBo85sWijU7Hf3pc3qO1/G
+Uzk4
+-----END CERTIFICATE-----
+"""
+PRIVATE_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgXOZHhOr5TJg4Yc1r
+IbdPhs93X7xnBpOgxGArVCy4LOWhRANCAARXK/sPNVFt5NJRnTXWqeoUEfWKdWDz
+LCYRKmHqZ98YW03vYc433JC96tdtSQ27KKZgIF3rN1v1VVLVnaBFclkK
+-----END PRIVATE KEY-----
+"""
+OTHER_PRIVATE_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgSRATOK5qiLc36HbU
+8FzuifhgUGs5jqolOTRBukSc1F2hRANCAAQFscdS2KO8bV35POuiQB7AFQt3BxX7
+MwZzZlOsbnnYnKUWylRM/CFTOkdlqwbYnalMxEMQ/N5KrLC1FMjHLSkj
+-----END PRIVATE KEY-----
+"""
+ENCRYPTED_PRIVATE_KEY = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAj5NS221CgmcQICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEOSbuNgUFQr4AtcTIqzD0xEEgZC1
+atxMKwLOe90chzkHq27AJQDddthHHBxBV1uKuoF3w/YEcc5lqV8Xzo+14uOpmB1j
+s93MztDpahja2aRyN6luN5xO74oNcDdx7gk120doF0ZZHnoFo4s8kSgKpB4Rn7ok
+Fw7KFwB1iBFtsBh15W1snpJcaTGXgoOzIZoXXepKmueYzMRI0Ctx1LqaVPoKDlA=
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def pem(folder: Path, private_key: str, certificate: str = CERTIFICATE) -> tuple[str, ...]:
+    """The options for such a pair."""
+    (folder / "cert.pem").write_text(certificate)
+    (folder / "key.pem").write_text(private_key)
+    return "--certificate", str(folder / "cert.pem"), "--private-key", str(folder / "key.pem")
+
+
+def assert_does_not_start(data: Path, *options: str, told: str) -> None:
+    assert_failed(embedsink("serve", "--data", data, *options), told)
+    assert not (data / "store.duckdb").exists()
+    assert not list(data.glob("journal/*"))
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
+    told = f"--port {taken_port}: is in use. Choose another, or stop what listens there."
+    assert_does_not_start(tmp_path / "data", "--port", str(taken_port), told=told)
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "203.0.113.9", "a" * 70 + ".example.com"])
+def test_a_host_that_is_not_here_is_one_sentence(tmp_path: Path, host: str) -> None:
+    assert_does_not_start(tmp_path / "data", "--host", host, "--behind-proxy", told=f"--host {host} --port 8321: ")
+
+
+def test_a_damaged_key_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text("{")
+    assert_does_not_start(tmp_path, told="keys.json: is not JSON (")
+
+
+@pytest.mark.parametrize(
+    ("private_key", "certificate", "told"),
+    [
+        ("no PEM", "no PEM", "no such pair in PEM. Give a certificate and the private key that belongs to it"),
+        (OTHER_PRIVATE_KEY, CERTIFICATE, "no such pair in PEM."),
+        (ENCRYPTED_PRIVATE_KEY, CERTIFICATE, "key.pem: is encrypted. Decrypt it"),
+    ],
+)
+def test_a_certificate_that_does_not_do_is_one_sentence(
+    tmp_path: Path, private_key: str, certificate: str, told: str
+) -> None:
+    assert_does_not_start(tmp_path / "data", *pem(tmp_path, private_key, certificate), told=told)
+
+
+def test_localhost_is_bound_at_every_address_it_has() -> None:
+    with Listening("localhost", free_port()).bound() as sockets:
+        found = {one.getsockname()[0] for one in sockets}
+    assert "127.0.0.1" in found
+    assert found <= {"127.0.0.1", "::1"}
+
+
+def test_what_was_bound_is_given_back_when_another_address_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    here = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))
+    elsewhere = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.9", port))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [here, elsewhere])
+    with pytest.raises(Misconfigured, match="Cannot assign"), Listening("two", port).bound():
+        pass
+    monkeypatch.undo()
+    with Listening(port=port).bound() as sockets:
+        assert len(sockets) == 1
+
+
+@pytest.mark.server
+def test_a_good_pair_speaks_https(tmp_path: Path) -> None:
+    port = free_port()
+    words = [sys.executable, "-m", "embedsink", "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
+    trusting = ssl.create_default_context(cadata=CERTIFICATE)
+    trusting.check_hostname = False
+    with subprocess.Popen([*words, *pem(tmp_path, PRIVATE_KEY)], stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_until(lambda: answers(port), what="the server listens")
+            with urllib.request.urlopen(f"https://127.0.0.1:{port}/healthz", context=trusting) as answer:
+                assert answer.status == 200
+            server.terminate()
+            assert server.wait(20) == 0
+        finally:
+            server.kill()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,49 @@
+"""Settings from the environment: a wrong one is named, with what is allowed, and nothing starts."""
+
+import pytest
+
+from embedsink.errors import Misconfigured
+from embedsink.settings import Settings, read_settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("EVENTS_MAX", "many", '"many" is not an integer, at least 1.'),
+        ("EVENTS_MAX", "0", '"0" is not an integer, at least 1.'),
+        ("EVENTS_MAX", "1.5", '"1.5" is not an integer, at least 1.'),
+        ("DEPTH_MAX", "201", '"201" is not an integer, at least 4 and at most 200.'),
+        ("BODY_TIMEOUT_S", "0", '"0" is not a finite number, above 0.'),
+        ("BODY_TIMEOUT_S", "inf", '"inf" is not a finite number, above 0.'),
+        ("SNAPSHOT_INTERVAL_S", "nan", '"nan" is not a finite number, above 0.'),
+        ("KEYS_RELOAD_S", "2", '"2" is not a finite number, above 0 and at most 1.'),
+        ("SERVICE_NAME", "Acme!", '"Acme!" is not a word of a to z, 0 to 9 and hyphens that begins with a letter.'),
+        ("BODY_BYTES_MAX", "x" * 100, f'"{"x" * 61}…" is not an integer, at least 1,024.'),
+    ],
+)
+def test_a_wrong_value_is_told_with_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(f"EMBEDSINK_{name}", value)
+    with pytest.raises(Misconfigured) as error:
+        read_settings()
+    assert str(error.value) == f"EMBEDSINK_{name}: {told} Change or unset it."
+
+
+def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDSINK_DEDUP_DAY", "7")
+    monkeypatch.setenv("EMBEDSINK_FLAVOUR_OF_ICE", "lemon")
+    monkeypatch.setenv("EMBEDSINK_STORE_THREADS", "none")
+    with pytest.raises(Misconfigured) as error:
+        read_settings()
+    assert str(error.value).splitlines() == [
+        "EMBEDSINK_DEDUP_DAY: does not exist. Did you mean EMBEDSINK_DEDUP_DAYS?",
+        "EMBEDSINK_FLAVOUR_OF_ICE: does not exist. README lists those that do. Unset it.",
+        'EMBEDSINK_STORE_THREADS: "none" is not an integer, at least 1. Change or unset it.',
+    ]
+
+
+def test_what_the_command_line_reads_is_no_setting_and_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDSINK_DATA", "data")
+    monkeypatch.setenv("EMBEDSINK_KEY", "es_read_…")
+    assert read_settings() == Settings()
