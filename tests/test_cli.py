@@ -2,9 +2,11 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +93,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [{"context": {"deployment": 1}, "events": [VIEW] * 10}, VIEW | refresh, VIEW | {"surface": "moon"}]
     (folder / "in.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = embedsink("import", folder / "in.ndjson", "--data", folder / "data")
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
     assert "accepted 11, rejected 1." in done.stderr
     assert "line 3: bad_field: surface" in done.stderr
     return folder / "data"
@@ -166,6 +168,19 @@ def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
         ["report", "views", "--surface", "moon"],
         ["report", "views", "--since", "yesteryear"],
         ["report", "--format", "csv"],
+        ["report", "nope"],
+        ["report", "views", "--deployment", "1_2"],
+        ["report", "views", "--since", "2026-11-02", "--until", "2026-11-01"],
+        ["report", "views", "--url", "foo"],
+        ["report", "views", "--url", ""],
+        ["report", "views", "--url", "http://127.0.0.1:1"],
+        ["import", __file__, "--url", "http://127.0.0.1:1"],
+        ["quarantine", "list", "--url", "http://127.0.0.1:1", "--key", "es_read_short"],
+        ["quarantine", "replay", "--url", "http://sink.example.com"],
+        ["keys", "create", "--kind", "ingest", "--deployment", "99999999999999999999"],
+        ["keys", "create", "--kind", "ingest", "--label", "two\nlines"],
+        ["serve", "--host", "0.0.0.0"],
+        ["serve", "--data", __file__],
     ],
     ids=" ".join,
 )
@@ -173,6 +188,20 @@ def test_wrong_use_is_exit_code_2(data: Path, words: list[str], called: Call) ->
     done = called(*words, EMBEDSINK_DATA=str(data))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != ["demo"]], ids=" ".join)
+def test_an_empty_name_is_no_data_folder(command: list[str], tmp_path: Path, called: Call) -> None:
+    needed = {"create": ["--kind", "read"], "export": ["out.csv"], "import": [__file__]}
+    words = [*command, *needed.get(command[-1], ["x"] if command[-1] in ("revoke", "show") else [])]
+    with chdir(tmp_path):
+        for done in (called(*words, "--data", ""), called(*words, EMBEDSINK_DATA="")):
+            assert_failed(done, "is empty", code=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_variable_does_not_matter_beside_the_option(data: Path, called: Call) -> None:
+    assert called("report", "views", "--data", data, EMBEDSINK_DATA="").returncode == 0
 
 
 def test_the_process_ends_with_the_code_of_its_command(data: Path) -> None:
@@ -248,7 +277,7 @@ def test_the_scope_is_applied(data: Path, called: Call) -> None:
 
 def test_a_wrong_report_and_a_missing_snapshot_are_one_sentence(data: Path, tmp_path: Path) -> None:
     wrong = embedsink("report", "view", "--data", data)
-    assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?')
+    assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?', code=2)
     assert_failed(embedsink("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
 
 
@@ -257,6 +286,43 @@ def test_no_character_of_an_event_commands_the_terminal(data: Path) -> None:
     shown = embedsink("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
     assert "\x1b" not in listed + shown.stdout
     assert json.loads(json.loads(shown.stdout)["raw"])["payload"]["title"] == "\x1b[31mred"
+
+
+def test_on_a_terminal_control_characters_are_shown_and_in_a_pipe_they_are_as_sent(tmp_path: Path) -> None:
+    drilldown = VIEW | {"type": "svc:event:drilldown", "payload": {"member": "a\x1b[31m\x9bred ü"}}
+    (tmp_path / "in.ndjson").write_text(json.dumps(drilldown))
+    embedsink("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    words = ("report", "drilldowns", "--format", "csv", "--data", tmp_path / "data")
+    assert "a\x1b[31m\x9bred ü" in embedsink(*words).stdout
+    shown = on_a_terminal(*words)
+    assert "a\\u001b[31m\\u009bred ü" in shown
+    assert "\x1b" not in shown
+    assert shown.splitlines()[0].startswith("deployment,surface,member,")
+    assert "\\r" not in shown
+
+
+def on_a_terminal(*words: object) -> str:
+    """What a command prints on a terminal of its own."""
+    ours, its = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "embedsink", *map(str, words)], stdout=its, timeout=60, check=False
+        )
+        assert done.returncode == 0
+        return os.read(ours, 65_536).decode()
+    finally:
+        os.close(its)
+        os.close(ours)
+
+
+def test_an_empty_quarantine_says_as_of_when(tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
+    embedsink("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    at = 1_763_596_800
+    os.utime(tmp_path / "data" / "analytics.duckdb", (at, at))
+    done = embedsink("quarantine", "list", "--data", tmp_path / "data")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "The quarantine is empty as of 2025-11-20 00:00:00 UTC, the last snapshot." in done.stderr
 
 
 def test_the_quarantine_is_listed_shown_and_replayed(data: Path) -> None:
@@ -329,11 +395,21 @@ def test_no_command_makes_a_folder_by_mistake(command: list[str], tmp_path: Path
 
 def test_a_wrong_setting_is_one_sentence(tmp_path: Path) -> None:
     done = embedsink("serve", "--data", tmp_path, EMBEDSINK_EVENTS_MAX="many")
-    assert_failed(done, "EMBEDSINK_EVENTS_MAX")
+    assert_failed(done, 'EMBEDSINK_EVENTS_MAX: "many" is not an integer, at least 1. Change or unset it.')
+
+
+def test_a_misspelt_setting_is_one_sentence(tmp_path: Path) -> None:
+    done = embedsink(
+        "serve", "--data", tmp_path / "data", EMBEDSINK_EVENT_MAX="7", EMBEDSINK_KEY="", EMBEDSINK_DATA="x"
+    )
+    assert_failed(done, "EMBEDSINK_EVENT_MAX: does not exist. Did you mean EMBEDSINK_EVENTS_MAX?")
+    assert not (tmp_path / "data").exists()
 
 
 def test_beyond_this_machine_keys_need_encryption(tmp_path: Path) -> None:
-    assert_failed(embedsink("serve", "--host", "0.0.0.0", "--data", tmp_path), "keys would travel unencrypted")
+    done = embedsink("serve", "--host", "0.0.0.0", "--data", tmp_path / "data")
+    assert_failed(done, "keys would travel unencrypted", code=2)
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.server
@@ -346,7 +422,7 @@ def test_beside_a_server_the_folder_is_its_own(server: RunningServer, tmp_path: 
     assert_failed(embedsink("rebuild", "--data", server.data), taken)
     refused = embedsink("import", file, "--data", server.data)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert taken in refused.stderr
+    assert f"{taken} Ask that server with --url and a key, or stop it." in refused.stderr
     snapshot = embedsink("snapshot", "--data", server.data)
     assert snapshot.returncode == 0
     assert "publishes snapshots by itself, every 10 s." in snapshot.stderr
@@ -357,7 +433,7 @@ def test_through_a_server_it_imports_reports_and_replays(server: RunningServer, 
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps([VIEW] * 5) + "\n{oops\n")
     done = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
     assert "accepted 5, rejected 1." in done.stderr
     at, read = ("--url", server.url), server.key("read")
     wait_until(
@@ -375,7 +451,7 @@ def test_a_key_that_may_not_is_one_sentence(server: RunningServer) -> None:
     wrong = embedsink("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
     assert_failed(wrong, "ingest keys may not do this")
     assert ingest not in wrong.stderr
-    assert_failed(embedsink("report", "views", "--url", server.url), "key: is missing.")
+    assert_failed(embedsink("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
 
 
 @pytest.mark.server

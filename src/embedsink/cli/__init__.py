@@ -59,5 +59,5 @@ def main() -> None:
     try:
         app()
     except EmbedsinkError as error:
-        is_wrong_use = getattr(error, "reason", None) is Reason.BAD_PARAMETER
+        is_wrong_use = getattr(error, "reason", None) in (Reason.BAD_PARAMETER, Reason.NOT_FOUND)
         fail(error, code=WRONG_USE if is_wrong_use else FAILED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embedsink.cli.output import FAILED, fail, inert, say, written_whole
-from embedsink.cli.words import DATA, Data, KeyOption, Url, examples
+from embedsink.cli.words import DATA, Data, KeyOption, Url, examples, or_through_a_server, server_at
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -74,19 +74,21 @@ def import_file(
     """Take in a file, into a data folder that no server has open, or through a server with --url.
 
     What is not valid is quarantined with its reason, as if a page had sent it. Every envelope counts once, however
-    often the file is imported. Locally each delivery's receivedAt is kept.
+    often the file is imported. Locally each delivery's receivedAt is kept. Exit code 1 when anything in the file did
+    not get in: it was rejected, or could not be sent.
     """
     from embedsink.transfer import Sums
 
     sums = Sums()
     try:
-        if url:
+        if url is not None:
             _import_there(file, url, key, sums)
         else:
-            asyncio.run(_import_here(file, data, sums))
+            with or_through_a_server():
+                asyncio.run(_import_here(file, data, sums))
     finally:
         _tell(sums)
-    if sums.unsent:
+    if sums.rejected or sums.unsent:
         raise typer.Exit(FAILED)
 
 
@@ -108,10 +110,9 @@ async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
 
 def _import_there(file: Path, url: str, key: str | None, sums: "Sums") -> None:
     from embedsink import transfer
-    from embedsink.remote import Remote
     from embedsink.settings import read_settings
 
-    remote, settings = Remote(url, key), read_settings()
+    remote, settings = server_at(url, key), read_settings()
     with _reading(file, settings.body_bytes_max) as lines:
         transfer.import_there(remote, transfer.read_deliveries(lines, settings.rules(), is_remote=True), sums)
 

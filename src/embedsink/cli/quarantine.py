@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from embedsink.cli.output import fail, inert, say, show_table
-from embedsink.cli.words import DATA, Data, KeyOption, Url, examples, existing
+from embedsink.cli.words import DATA, Data, KeyOption, Url, examples, existing, or_through_a_server, server_at
 
 app = typer.Typer(help="Look at what was rejected, and try it again.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,12 +25,16 @@ def list_quarantine(
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """List the newest kept rejections: when, why, and what was wrong."""
+    """List the newest kept rejections: when, why, and what was wrong.
+
+    Of a data folder it lists those in the last snapshot, and says of when that is.
+    """
     rows = _rows(data, url, key, limit)
-    if not rows:
-        say("The quarantine is empty: everything that was sent is valid.")
-        return
-    show_table(LISTED, [[row[name] for name in LISTED] for row in rows])
+    if rows:
+        show_table(LISTED, [[row[name] for name in LISTED] for row in rows])
+    as_of = "a second ago" if url is not None else _published_at(data)
+    seen = "That is the quarantine" if rows else "The quarantine is empty"
+    say(f"{seen} as of {as_of}. Later rejections are not in it yet.")
 
 
 @app.command(epilog=examples("embedsink quarantine show 019ab9f0-6a00-7c4e-8000-000000000000 --data data"))
@@ -60,20 +65,29 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
 
     With --data while no server has the folder open; else with --url and an admin key.
     """
-    replayed, rejected = _replay_there(url, key) if url else asyncio.run(_replay_here(existing(data)))
+    if url is not None:
+        replayed, rejected = _replay_there(url, key)
+    else:
+        with or_through_a_server():
+            replayed, rejected = asyncio.run(_replay_here(existing(data)))
     say(f"replayed {replayed:,}, still rejected {rejected:,}.")
 
 
 def _rows(data: Path, url: str | None, key: str | None, limit: int) -> list[dict[str, Any]]:
-    content = _ask_there(url, key, limit) if url else _ask_here(data, limit)
+    content = _ask_here(data, limit) if url is None else _ask_there(url, key, limit)
     rows: list[dict[str, Any]] = json.loads(content)
     return rows
 
 
-def _ask_there(url: str, key: str | None, limit: int) -> bytes:
-    from embedsink.remote import Remote
+def _published_at(data: Path) -> str:
+    from embedsink.folder import DataFolder
 
-    return Remote(url, key).get("quarantine", query={"limit": limit})
+    moment = datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC, the last snapshot"
+
+
+def _ask_there(url: str, key: str | None, limit: int) -> bytes:
+    return server_at(url, key).get("quarantine", query={"limit": limit})
 
 
 def _ask_here(data: Path, limit: int) -> bytes:
@@ -90,9 +104,7 @@ def _ask_here(data: Path, limit: int) -> bytes:
 
 
 def _replay_there(url: str, key: str | None) -> tuple[int, int]:
-    from embedsink.remote import Remote
-
-    answer = json.loads(Remote(url, key).post("quarantine", "replay"))
+    answer = json.loads(server_at(url, key).post("quarantine", "replay"))
     return answer["replayed"], answer["rejected"]
 
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
-from embedsink.cli.output import say, show_table, written_whole
-from embedsink.cli.words import DATA, Data, KeyOption, Url, checked, examples
+from embedsink.cli.output import inert, say, show_table, written_whole
+from embedsink.cli.words import DATA, Data, KeyOption, Url, checked, examples, server_at
 from embedsink.keys import parse_deployment
 
 EXAMPLES = examples(
@@ -64,10 +64,11 @@ def report(
     """Show a report, or which reports there are.
 
     From a data folder it shows the last snapshot, be a server running or not. In csv, text that a spreadsheet would
-    take for a formula gets an apostrophe.
+    take for a formula gets an apostrophe. On a terminal control characters are shown escaped; files and pipes get
+    them as they are.
     """
     wanted = format or _format_of(output)
-    source: _Source = _Server(url, key) if url else _Folder(data)
+    source: _Source = _Folder(data) if url is None else _Server(url, key)
     if name is None:
         _list(source.listed(), wanted)
         return
@@ -106,9 +107,9 @@ class _Folder:
         from embedsink import reports
         from embedsink.store import open_snapshot
 
+        reports.known_name(name)
         scope = reports.parse_scope(asked, deployments=asked["deployment"])
         with open_snapshot(self._snapshot, scope.variables()) as reader:
-            reports.known_name(name)
             if format is Format.CSV:
                 yield from reports.csv_chunks(reader, name)
             elif format is Format.JSON:
@@ -121,9 +122,7 @@ class _Folder:
 
 class _Server:
     def __init__(self, url: str, key: str | None) -> None:
-        from embedsink.remote import Remote
-
-        self._remote = Remote(url, key)
+        self._remote = server_at(url, key)
 
     def listed(self) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(self._remote.get("reports"))
@@ -164,10 +163,21 @@ def _write(chunks: Iterable[bytes], wanted: Format, output: Path | None) -> None
         with written_whole(output) as part, part.open("wb") as file:
             file.writelines(chunks)
         return
-    if wanted is Format.PARQUET and sys.stdout.isatty():
-        raise typer.BadParameter("--format parquet: is not for a terminal. Add -o FILE.")
+    if sys.stdout.isatty():
+        _write_on_terminal(chunks, wanted)
+        return
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
     if wanted is Format.JSON:
         sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
+
+
+def _write_on_terminal(chunks: Iterable[bytes], wanted: Format) -> None:
+    """The same for a person's eyes: no character of a sender's text commands the terminal. A file has it verbatim."""
+    if wanted is Format.PARQUET:
+        raise typer.BadParameter("--format parquet: is not for a terminal. Add -o FILE.")
+    for chunk in chunks:
+        typer.echo(inert(chunk.decode().replace("\r\n", "\n")), nl=False)
+    if wanted is Format.JSON:
+        typer.echo()

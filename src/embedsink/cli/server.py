@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from embedsink.cli.words import DATA, Data, examples
+from embedsink.cli.words import DATA, Data, examples, wrong_use
 
 SERVE_EXAMPLES = examples(
     "embedsink serve --data data",
@@ -35,17 +35,15 @@ def serve(
     """
     if (certificate is None) != (private_key is None):
         raise typer.BadParameter("--certificate and --private-key belong together. Give both or neither.")
-    from embedsink.folder import DataFolder, FolderLock
+    from embedsink.folder import DataFolder
     from embedsink.logs import log_as_json
     from embedsink.serving import Listening, serve
     from embedsink.settings import read_settings
 
     folder, settings = DataFolder(data), read_settings()
     listening = Listening(host, port, certificate, private_key, behind_proxy)
-    listening.check()
-    folder.make()
-    with FolderLock(folder):
-        pass  # A second server says so in one sentence, before there is any log.
+    with wrong_use():
+        listening.check()
     log_as_json()
     raise typer.Exit(serve(folder, settings, listening))
 

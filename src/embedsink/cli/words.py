@@ -1,12 +1,17 @@
 """The options that several commands share, each with its name, its meaning and its check."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from embedsink.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from embedsink.remote import Remote
 
 T = TypeVar("T")
 
@@ -16,21 +21,51 @@ def examples(*commands: str) -> str:
     return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
 
 
+@contextmanager
+def wrong_use() -> Iterator[None]:
+    """What is misconfigured in here was typed wrongly: exit code 2."""
+    try:
+        yield
+    except Misconfigured as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def checked(read: Callable[[str], T]) -> Callable[[str], T]:
     """A parser for an option: what can't be read is wrong use, exit code 2."""
 
     def parse(text: str) -> T:
-        try:
+        with wrong_use():
             return read(text)
-        except Misconfigured as error:
-            raise typer.BadParameter(str(error)) from None
 
     return parse
 
 
+def _data_folder(text: str | Path) -> Path:
+    if text == "":
+        raise typer.BadParameter("is empty, perhaps an unset variable. Name a folder; this one is `.`.")
+    if Path(text).is_file():
+        raise typer.BadParameter(f"{text}: is a file. Name a folder.")
+    return Path(text)
+
+
+def _told(context: typer.Context, data: Path) -> Path:
+    # An empty variable counts as unset otherwise, and the events would go to another folder than was meant.
+    source = context.get_parameter_source("data")
+    if source and source.name == "DEFAULT" and os.environ.get("EMBEDSINK_DATA") == "":
+        raise typer.BadParameter("EMBEDSINK_DATA is empty. Name a folder in it, or unset it.")
+    return data
+
+
 Data = Annotated[
     Path,
-    typer.Option("--data", metavar="DIR", envvar="EMBEDSINK_DATA", help="The data folder.", file_okay=False),
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        envvar="EMBEDSINK_DATA",
+        help="The data folder.",
+        parser=_data_folder,
+        callback=_told,
+    ),
 ]
 Url = Annotated[
     str | None,
@@ -62,3 +97,23 @@ def existing(data: Path) -> Path:
             f"data folder {data}: does not exist. Name the one that `embedsink serve` writes with --data."
         )
     return data
+
+
+def server_at(url: str, key: str | None) -> "Remote":
+    """The server of --url. An address or a key that can't be one is wrong use."""
+    from embedsink.remote import Remote
+
+    with wrong_use():
+        return Remote(url, key)
+
+
+@contextmanager
+def or_through_a_server() -> Iterator[None]:
+    """For commands that need the data folder for themselves, and can also ask the server that has it."""
+    try:
+        yield
+    except Misconfigured as error:
+        if not isinstance(error.__context__, BlockingIOError):
+            raise
+        taken = str(error).partition(". ")[0]
+        raise Misconfigured(f"{taken}. Ask that server with --url and a key, or stop it.") from None
