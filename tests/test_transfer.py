@@ -36,6 +36,7 @@ from tests.servers import free_port, running_server, wait_until
 
 YEAR_AGO_MS = 1_763_596_800_000
 HOUR_MS = 3_600_000
+KEY = "es_ingest_dMPhOTQ7djsouXDOGie3VM3F4NE4pCrJ5txnGx5UEDJ0Zp49n"
 
 
 def view(**fields: Any) -> dict[str, Any]:
@@ -187,10 +188,18 @@ def test_without_an_arrival_the_age_of_the_file_moves_no_event(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("received_at", ["soon", 1.5, True, 4 * YEAR_AGO_MS])
-def test_an_arrival_that_is_none_is_rejected(tmp_path: Path, received_at: object) -> None:
-    sums = import_into(tmp_path / "data", [{"receivedAt": received_at, "events": [view()]}])
-    assert (sums.accepted, sums.rejected) == (0, 1)
-    assert sums.reasons[0].startswith("line 1: bad_field: receivedAt")
+def test_a_line_with_an_arrival_that_is_none_stays_in_the_file(tmp_path: Path, received_at: object) -> None:
+    sums = import_into(tmp_path / "data", [{"receivedAt": received_at, "events": [view(), view()]}, view()])
+    assert (sums.accepted, sums.rejected, sums.unsent) == (1, 0, 2)
+    told = f"receivedAt: {json.dumps(received_at)} is no moment up to now in epoch milliseconds. Correct the file."
+    assert sums.reasons == [f"line 1: bad_field: {told}"]
+
+
+def test_neither_is_it_sent_to_a_server() -> None:
+    sums = Sums()
+    wrong = deliveries([{"receivedAt": "abc", "events": [view()]}] * 2, is_remote=True)
+    import_there(Remote(f"http://127.0.0.1:{free_port()}", KEY), wrong, sums, patience_s=0)
+    assert (sums.accepted, sums.rejected, sums.unsent) == (0, 0, 2)
 
 
 def test_neighbours_with_one_context_travel_together() -> None:
@@ -252,8 +261,7 @@ def test_a_delivery_that_is_too_much_for_the_server_is_split(tmp_path: Path) -> 
 
 
 def test_a_server_that_stays_away_is_named_with_the_line_to_look_at() -> None:
-    key = "es_ingest_dMPhOTQ7djsouXDOGie3VM3F4NE4pCrJ5txnGx5UEDJ0Zp49n"
-    remote = Remote(f"http://127.0.0.1:{free_port()}", key)
+    remote = Remote(f"http://127.0.0.1:{free_port()}", KEY)
     with pytest.raises(
         Unreachable, match=r"line 1: http://127.0.0.1:\d+: does not answer .*Import the whole file again"
     ):

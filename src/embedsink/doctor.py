@@ -78,7 +78,7 @@ def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
     if not count:
         return Finding(check, "good", "")
     example = ", ".join(f"{name} {value}" for name, value in first.items())
-    return Finding(check, "wrong", f"{count:,} rows, the first: {example}. {_what_to_do(sql)}")
+    return Finding(check, "wrong", f"rows: {count:,}, the first: {example}. {_what_to_do(sql)}")
 
 
 def _what_to_do(sql: str) -> str:

@@ -18,7 +18,7 @@ from uuid import UUID, uuid5
 
 from embedsink.envelope import Parsed, Rules, parse
 from embedsink.envelope.body import decode, encode
-from embedsink.errors import EmbedsinkError, Refused, Unavailable
+from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
 from embedsink.journal import Settled, wait_for
 from embedsink.reasons import Reason
 from embedsink.remote import NothingAccepted, Remote, Unreachable
@@ -85,6 +85,7 @@ class Delivery:
         received_at: when they first arrived, epoch milliseconds; None for now.
         skew_ms: how wrong the client's clock was, where that counts and the arrival can't be told.
         raw: the body, where it could not be read.
+        wrong: why it stays in the file, where that is plain from the file alone.
     """
 
     lines: list[int]
@@ -93,6 +94,7 @@ class Delivery:
     received_at: int | None = None
     skew_ms: float | None = None
     raw: bytes | None = None
+    wrong: str | None = None
 
     @property
     def body(self) -> bytes:
@@ -180,7 +182,7 @@ async def import_here(sink: Sink, deliveries: Iterable[Delivery], sums: Sums) ->
     """
     waiting: deque[asyncio.Task[None]] = deque()
     try:
-        for delivery in deliveries:
+        for delivery in _sound(deliveries, sums):
             waiting.append(asyncio.create_task(_store(sink, delivery, sums)))
             if len(waiting) >= DELIVERIES_AT_ONCE:
                 await waiting.popleft()
@@ -197,8 +199,16 @@ def import_there(remote: Remote, deliveries: Iterable[Delivery], sums: Sums, *, 
         Refused: the key is not good for this.
         Unavailable, Unreachable: the server was away or overloaded for longer than `patience_s`.
     """
-    for delivery in deliveries:
+    for delivery in _sound(deliveries, sums):
         _send(remote, delivery, sums, patience_s)
+
+
+def _sound(deliveries: Iterable[Delivery], sums: Sums) -> Iterator[Delivery]:
+    for delivery in deliveries:
+        if delivery.wrong is None:
+            yield delivery
+        else:
+            sums.leave(len(delivery.events), delivery.reason(None, Reason.BAD_FIELD, delivery.wrong))
 
 
 def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
@@ -207,10 +217,13 @@ def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
     except Refused:
         return Delivery([number], [None], raw=line)  # Whoever stores it says why, and quarantines it.
     around: dict[str, Any] = {}
-    received_at = None
+    received_at, wrong = None, None
     if isinstance(value, dict) and "events" in value and "source" not in value:
         around, value = {name: part for name, part in value.items() if name != "events"}, value["events"]
         received_at = _take_clock(around)
+        if "receivedAt" in around:
+            seen = quote(around["receivedAt"])
+            wrong = f"receivedAt: {seen} is no moment up to now in epoch milliseconds. Correct the file."
         around.pop("key", None)  # It was the first sender's; ours is in the header.
     elif not isinstance(value, list):
         value = [value]
@@ -218,7 +231,7 @@ def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
         return Delivery([number], [None], around, raw=line)
     digest = sha256(line).hexdigest()
     events = [_with_id(event, f"{number}:{index}:{digest}") for index, event in enumerate(value)]
-    return Delivery([number] * len(events), events, around, received_at)
+    return Delivery([number] * len(events), events, around, received_at, wrong=wrong)
 
 
 def _take_clock(around: dict[str, Any]) -> int | None:
@@ -251,6 +264,7 @@ def _belong_together(one: Delivery, other: Delivery, rules: Rules) -> bool:
     return (
         one.raw is None
         and other.raw is None
+        and one.wrong is None
         and "lost" not in one.around
         and (one.around, one.received_at, one.skew_ms) == (other.around, other.received_at, other.skew_ms)
         and len(one.events) + len(other.events) <= min(EVENTS_MAX, rules.events_max)

@@ -110,7 +110,7 @@ def test_a_detail_tells_the_first_thing_that_is_wrong_in_a_delivery() -> None:
     context = {"page": 1, "tenant": 2, "deployment": "12", "zone": 3}
     (rejection,) = fate({"key": 7, "context": context, "events": [GOOD]}).rejected
 
-    assert rejection.detail == 'context.deployment: "12" is not an integer.'
+    assert rejection.detail == 'context.deployment: "12" is not an integer. Types are strict: send an integer.'
 
 
 def test_a_delivery_whose_events_are_no_list_is_one_rejection() -> None:

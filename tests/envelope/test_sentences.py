@@ -43,27 +43,42 @@ def test_a_place_never_holds_a_key() -> None:
 @pytest.mark.parametrize(
     ("envelope", "detail"),
     [
-        (event_or_action("event:error", {"fatal": "yes"}), 'payload.fatal: "yes" is not true or false.'),
+        (
+            event_or_action("event:error", {"fatal": "yes"}),
+            'payload.fatal: "yes" is not true or false. Types are strict: send true or false.',
+        ),
         (
             event_or_action("event:ready", {"deploymentId": "12"}),
-            'payload.deploymentId: "12" is not an integer.',
+            'payload.deploymentId: "12" is not an integer. Types are strict: send an integer.',
         ),
         (
             event_or_action("event:ready", {"deploymentId": 1.0}),
-            "payload.deploymentId: 1.0 is not an integer.",
+            "payload.deploymentId: 1.0 is not an integer. Types are strict: send an integer.",
         ),
-        (event_or_action("event:download", {"rowCount": []}), "payload.rowCount: [] is not a number."),
-        (event_or_action("action:set-locale", {"locale": 1}), "payload.locale: 1 is not a string."),
-        (event_or_action("action:set-theme", {"embedTheme": 1}), "payload.embedTheme: 1 is not an object."),
-        (view(payload=None) | {"payload": 1}, "payload: 1 is not an object."),
-        (view(seq=-1), "seq: -1 is below 0."),
-        (view(seq=2**53), "seq: 9007199254740992 is above 9,007,199,254,740,991."),
-        (view(seq=2**64), "seq: 1.8446744073709552e+19 is not an integer."),
-        (view(timestamp=1e300), "timestamp: 1e+300 is above 253,402,300,799,999."),
-        (view(timestamp=-1e300), "timestamp: -1e+300 is below -62,135,596,800,000."),
+        (
+            event_or_action("event:download", {"rowCount": []}),
+            "payload.rowCount: [] is not a number. Types are strict: send a number.",
+        ),
+        (
+            event_or_action("action:set-locale", {"locale": 1}),
+            "payload.locale: 1 is not a string. Types are strict: send a string.",
+        ),
+        (
+            event_or_action("action:set-theme", {"embedTheme": 1}),
+            "payload.embedTheme: 1 is not an object. Types are strict: send an object.",
+        ),
+        (view(payload=None) | {"payload": 1}, "payload: 1 is not an object. Types are strict: send an object."),
+        (view(seq=-1), "seq: -1 is below 0. Send at least 0."),
+        (view(seq=2**53), "seq: 9007199254740992 is above 9,007,199,254,740,991. Send at most 9,007,199,254,740,991."),
+        (view(seq=2**64), "seq: 1.8446744073709552e+19 is not an integer. Types are strict: send an integer."),
+        (view(timestamp=1e300), "timestamp: 1e+300 is above 253,402,300,799,999. Send at most 253,402,300,799,999."),
+        (view(timestamp=-1e300), "timestamp: -1e+300 is below -62,135,596,800,000. Send at least -62,135,596,800,000."),
         (view(surface="page"), 'surface: "page" is not one of app, chat, dashboard.'),
         (view(id=""), 'id: "" is not a UUID such as 0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b.'),
-        ({"events": [1], "lost": {"x" * 65: 1}}, f'lost["{"x" * 61}…"]: "{"x" * 61}…" is longer than 64.'),
+        (
+            {"events": [1], "lost": {"x" * 65: 1}},
+            f'lost["{"x" * 61}…"]: "{"x" * 61}…" is longer than 64 characters. Shorten it.',
+        ),
         ({"events": [1], "lost": dict.fromkeys("abcdefghijklmnopqrstuvwxyz0123456789", 1)}, None),
     ],
 )
@@ -71,7 +86,7 @@ def test_a_detail_says_what_was_seen_and_what_is_allowed(envelope: Any, detail: 
     if detail is not None:
         assert detail_for(envelope) == detail
     else:
-        assert detail_for(envelope).endswith("is longer than 32.")
+        assert detail_for(envelope).endswith("has more than 32 members. Send fewer.")
 
 
 # Each puts a wrong value where another sentence quotes it.

@@ -59,6 +59,14 @@ def test_strangers_are_refused_and_allowed_nothing(tied: Server, key: str, origi
     assert len(tied.journaled()) == before
 
 
+def test_a_refused_preflight_says_what_was_seen(tied: Server, key: str) -> None:
+    stranger = tied.ask("OPTIONS", EVENTS, headers={"origin": "https://evil.example.com"}).json()["detail"]
+    assert stranger == 'origin: "https://evil.example.com" belongs to no ingest key. Create one with --origin.'
+    nobody = tied.ask("OPTIONS", EVENTS)
+    assert (nobody.status_code, problem(nobody)) == (403, "wrong_origin")
+    assert nobody.json()["detail"] == "origin: is missing; a preflight names its page. A program can POST at once."
+
+
 def test_a_program_that_is_no_page_sends_no_origin(tied: Server, key: str) -> None:
     answer = tied.post(view(), key=key)
     assert answer.status_code == 202

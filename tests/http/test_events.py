@@ -72,7 +72,12 @@ def test_the_good_is_accepted_and_the_bad_is_listed(server: Server) -> None:
     assert answer.json() == {
         "accepted": 1,
         "rejected": [
-            {"index": 0, "id": ID, "reason": "bad_field", "detail": "payload.path: 3 is not a string."},
+            {
+                "index": 0,
+                "id": ID,
+                "reason": "bad_field",
+                "detail": "payload.path: 3 is not a string. Types are strict: send a string.",
+            },
             {
                 "index": 2,
                 "id": None,
@@ -84,6 +89,11 @@ def test_the_good_is_accepted_and_the_bad_is_listed(server: Server) -> None:
     assert [line["kind"] for line in server.journaled()[before:]] == ["event", "quarantined", "quarantined"]
 
 
+def test_one_envelope_that_is_rejected_is_told_as_one(server: Server) -> None:
+    detail = server.post(view(source="x"), key=server.key()).json()["detail"]
+    assert detail == "The envelope was quarantined; `rejected` says why. Fix it; don't resend it as sent."
+
+
 def test_when_nothing_is_accepted_the_422_has_the_same_list(server: Server) -> None:
     before = len(server.journaled())
     answer = server.post([1, 2], key=server.key())
@@ -91,6 +101,7 @@ def test_when_nothing_is_accepted_the_422_has_the_same_list(server: Server) -> N
     assert answer.json()["accepted"] == 0
     assert [rejected["index"] for rejected in answer.json()["rejected"]] == [0, 1]
     assert "rejectedCount" not in answer.json()
+    assert answer.json()["detail"].startswith("All 2 envelopes were quarantined; ")
     assert [line["raw"] for line in server.journaled()[before:]] == ["1", "2"]
 
 

@@ -83,7 +83,7 @@ async def _open_and_close(folder: DataFolder) -> "LoaderStatus":
 
 def _tell_loaded(status: "LoaderStatus") -> None:
     say(
-        f"loaded {status.segment_count:,} segments: received {status.received_count:,}, "
+        f"segments loaded: {status.segment_count:,}, received {status.received_count:,}, "
         f"accepted {status.accepted_count:,}, duplicate {status.duplicate_count:,}, "
         f"quarantined {status.quarantined_count:,}."
     )

@@ -37,24 +37,28 @@ def sentence(error: Mapping[str, Any]) -> str:
     """One of pydantic's `errors()` as a sentence that says what was seen and what is allowed."""
     kind, seen = error["type"], quote(error.get("input"))
     if kind == "missing":
-        return "is missing; the protocol requires it."
+        return "is missing; the protocol requires it. Send it."
     if kind == "extra_forbidden":
         return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
     if kind in _KINDS:
-        return f"{seen} is not {_KINDS[kind]}."
+        return f"{seen} is not {_KINDS[kind]}. Types are strict: send {_KINDS[kind]}."
     if kind == "none_required":
-        return f"{seen} is not null."
+        return f"{seen} is not null. Leave it out."
     if kind == "literal_error":
         return f"{seen} is not one of {_alternatives(error['ctx']['expected'])}."
     if kind == "string_pattern_mismatch":
         return f"{seen} is not {_PATTERNS[str(error['loc'][-1])]}."
     if kind == "greater_than_equal":
-        return f"{seen} is below {int(error['ctx']['ge']):,}."
+        least = f"{int(error['ctx']['ge']):,}"
+        return f"{seen} is below {least}. Send at least {least}."
     if kind == "less_than_equal":
-        return f"{seen} is above {int(error['ctx']['le']):,}."
-    if kind in ("string_too_long", "too_long"):
-        return f"{seen} is longer than {error['ctx']['max_length']}."
-    return f"{seen}: {error['msg']}."
+        most = f"{int(error['ctx']['le']):,}"
+        return f"{seen} is above {most}. Send at most {most}."
+    if kind == "string_too_long":
+        return f"{seen} is longer than {error['ctx']['max_length']} characters. Shorten it."
+    if kind == "too_long":
+        return f"{seen} has more than {error['ctx']['max_length']} members. Send fewer."
+    return f"{seen} is not what the protocol allows here. Compare it with docs/wire.md."
 
 
 def _alternatives(expected: str) -> str:

@@ -4,7 +4,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.errors import Refused
+from embedsink.errors import Refused, quote
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
 
@@ -40,8 +40,14 @@ async def answer_preflight(request: Request) -> Response:
     headers: Headers = request.headers
     sink: Sink = request.state.sink
     origin = headers.get("origin")
-    if origin is None or not is_allowed(origin, sink):
-        raise Refused(Reason.WRONG_ORIGIN, "origin: belongs to no ingest key. Create one with --origin.")
+    if origin is None:
+        raise Refused(
+            Reason.WRONG_ORIGIN, "origin: is missing; a preflight names its page. A program can POST at once."
+        )
+    if not is_allowed(origin, sink):
+        raise Refused(
+            Reason.WRONG_ORIGIN, f"origin: {quote(origin)} belongs to no ingest key. Create one with --origin."
+        )
     return Response(
         status_code=204,
         headers={

@@ -110,7 +110,8 @@ def nothing_accepted(request: Request, rejected: list[dict[str, Any]], count: in
     members: dict[str, Any] = {"accepted": 0, "rejected": rejected}
     if count > len(rejected):
         members["rejectedCount"] = count
-    detail = f"All {count} envelopes were quarantined; `rejected` says why. Fix them; don't resend these."
+    which, them = ("The envelope was", "it") if count == 1 else (f"All {count:,} envelopes were", "them")
+    detail = f"{which} quarantined; `rejected` says why. Fix {them}; don't resend {them} as sent."
     return _problem(request, Reason.NOTHING_ACCEPTED, detail, members=members)
 
 
