@@ -37,8 +37,8 @@ _TYPES = {
     "TIMESTAMP": "timestamp",
     "DATE": "date",
 }
-# What spreadsheets take for a formula when a cell begins with it.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
+_FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n")
 
 
 @dataclass(frozen=True, slots=True)
