@@ -1,6 +1,7 @@
 """The Python face: the same frames from a folder and from a server."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,6 +113,62 @@ def test_what_is_no_parameter_is_told(tmp_path: Path) -> None:
         embedsink.open(tmp_path).report("views", **{"from": "2025"})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="deployment: is an empty list"):
         embedsink.open(tmp_path).report("views", deployment=[])
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"deployment": "12"}, 'deployment: "12" is not an integer. Write deployment=12, or [12, 13] for several.'),
+        ({"deployment": True}, "deployment: true is not an integer."),
+        ({"deployment": 12.5}, "deployment: 12.5 is not an integer."),
+        ({"deployment": [None]}, "deployment: null is not an integer."),
+        ({"deployment": [1, "2"]}, 'deployment: "2" is not an integer.'),
+        ({"since": 5}, "since: 5 is not a date, a datetime or text such as 2026-11-01 or 7d. Leave it out for all."),
+        ({"until": ["7d"]}, 'until: ["7d"] is not a date'),
+        ({"tenant": 5}, "tenant: 5 is not text."),
+        ({"surface": date(2025, 11, 1)}, 'surface: "2025-11-01" is not text.'),
+        ({"name": None}, 'report: null is not the name of one. Write it like "views".'),
+    ],
+    ids=str,
+)
+def test_what_is_of_another_type_is_one_sentence_from_both(tmp_path: Path, asked: Any, told: str) -> None:
+    for sink in (embedsink.open(tmp_path), embedsink.connect("http://localhost:1", key=KEY)):
+        with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
+            sink.report(**({"name": "views"} | asked))
+
+
+@pytest.mark.parametrize("asked", [{"tenant": "\ud800"}, {"since": "\ud800"}, {"name": "\ud800"}], ids=ascii)
+def test_text_that_is_none_is_blamed_and_not_the_snapshot(server: RunningServer, asked: Any) -> None:
+    for sink in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
+        with pytest.raises(Refused, match=r'"\\ud800'):
+            sink.report(**({"name": "views"} | asked))
+
+
+@pytest.mark.server
+def test_integers_of_numpy_are_deployments_too(server: RunningServer) -> None:
+    opened = embedsink.open(server.data)
+    seen = opened.report("views")["deployment"].unique()
+    assert_frame_equal(opened.report("views", deployment=seen), opened.report("views", deployment=[1, 2]))
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("selec 1", 'sql: Parser Error: syntax error at or near "selec". Correct it.'),
+        ("select * from nope", "sql: Catalog Error: Table with name nope does not exist!"),
+        ("delete from event", 'sql: Invalid Input Error: Cannot execute statement of type "DELETE"'),
+        (" \n", "sql: is empty."),
+    ],
+)
+def test_sql_that_does_not_do_is_blamed_itself(server: RunningServer, sql: str, told: str) -> None:
+    with pytest.raises(Refused, match=f"^{re.escape(told)}"):
+        embedsink.open(server.data).sql(sql)
+
+
+def test_sql_is_text(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"^sql: 5 is not text\."):
+        embedsink.open(tmp_path).sql(5)  # type: ignore[arg-type]
 
 
 def test_a_missing_folder_and_a_missing_snapshot_are_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 Integers that may be missing are `Int64`, times are `datetime64[us, UTC]`: the same from either.
 """
 
+import operator
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -17,14 +18,16 @@ from typing import Any, TypedDict, Unpack
 import orjson
 import pandas
 
-from embedsink.errors import Misconfigured
+from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.folder import DataFolder
+from embedsink.reasons import Reason
 from embedsink.remote import Remote
 from embedsink.reports import Scope, all_reports, find_report, parse_scope
-from embedsink.store import EVERYTHING, Reader, open_snapshot
+from embedsink.store import EVERYTHING, Reader, SegmentUnreadable, open_snapshot
 
 _LISTED = ["name", "title", "question", "grain"]
 _TYPES: dict[str, Any] = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "string"}
+_TIMES = ("since", "until")
 _TIME: Any = "datetime64[us, UTC]"
 
 
@@ -54,9 +57,10 @@ class OpenedSink:
 
         Raises:
             Refused: there is no such report, or no such scope.
+            TypeError: something is of a type that it can't have.
             Misconfigured: there is no snapshot yet.
         """
-        text, deployments = _as_text(asked)
+        text, deployments = _as_text(name, asked)
         with self._read(parse_scope(text, deployments=deployments)) as reader:
             described = find_report(reader, name)
             return _typed(reader.frame(name), {column.name: column.type for column in described.columns})
@@ -67,9 +71,24 @@ class OpenedSink:
             return pandas.DataFrame([asdict(report) for report in all_reports(reader)], columns=_LISTED)
 
     def sql(self, text: str) -> pandas.DataFrame:
-        """The answer to your own SQL, over all tables and views, without a scope. It can change nothing."""
+        """The answer to your own SQL, over all tables and views, without a scope.
+
+        It can't change the snapshot, which is open read-only. But it runs as you: `copy … to` writes files, and
+        `read_csv` reads them. So run no SQL of strangers.
+
+        Raises:
+            Refused: it is no SQL, or names what there is not.
+            Misconfigured: there is no snapshot yet.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"sql: {quote(text)} is not text. Write it as a string.")
+        if not text.strip():
+            raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
         with open_snapshot(self._snapshot, EVERYTHING) as reader:
-            return reader.run(text)
+            try:
+                return reader.run(text)
+            except SegmentUnreadable as error:  # the store's name for what this SQL can't do on this data
+                raise Refused(Reason.BAD_PARAMETER, f"sql: {str(error).rstrip('.')}. Correct it.") from error
 
     def _read(self, scope: Scope) -> Reader:
         return open_snapshot(self._snapshot, scope.variables())
@@ -88,9 +107,10 @@ class ConnectedSink:
         Raises:
             Refused: the key does not allow it, or there is no such report or scope.
             Unavailable: the server is overloaded; ask again.
+            TypeError: something is of a type that it can't have.
             Unreachable: it does not answer.
         """
-        text, deployments = _as_text(asked)
+        text, deployments = _as_text(name, asked)
         rows = orjson.loads(self._remote.get("reports", f"{name}.json", query={**text, "deployment": deployments}))
         if name not in self._types:
             self.reports()
@@ -131,21 +151,42 @@ def connect(url: str, *, key: str | None = None) -> ConnectedSink:
     return ConnectedSink(Remote(url, key or os.environ.get("EMBEDSINK_KEY")))
 
 
-def _as_text(asked: Asked) -> tuple[dict[str, str | None], list[int]]:
-    """What a server would be asked: text, and the deployments as a list."""
+def _as_text(report: str, asked: Asked) -> tuple[dict[str, str | None], list[int]]:
+    """What a server would be asked about a report: text, and the deployments as a list."""
+    if not isinstance(report, str):
+        raise TypeError(f'report: {quote(report)} is not the name of one. Write it like "views".')
     unknown = asked.keys() - Asked.__annotations__
     if unknown:
         raise TypeError(f"{min(unknown)}: is not one of {', '.join(Asked.__annotations__)}.")
-    text = {name: _text(value) for name, value in asked.items() if name != "deployment"}
-    deployment = asked.get("deployment")
-    deployments = [] if deployment is None else [deployment] if isinstance(deployment, int) else list(deployment)
-    if deployment is not None and not deployments:
+    text = {name: _text(name, value) for name, value in asked.items() if name != "deployment"}
+    return text, _deployments(asked.get("deployment"))
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if name in _TIMES and isinstance(value, date):
+        return value.isoformat()
+    allowed = "a date, a datetime or text such as 2026-11-01 or 7d" if name in _TIMES else "text"
+    raise TypeError(f"{name}: {quote(value)} is not {allowed}. Leave it out for all.")
+
+
+def _deployments(asked: Any) -> list[int]:
+    if asked is None:
+        return []
+    several = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str | bytes) else [asked]
+    if not several:
         raise TypeError("deployment: is an empty list. Leave it out for all of them.")
-    return text, deployments
+    return [_deployment(one) for one in several]
 
 
-def _text(value: Any) -> str | None:
-    return value.isoformat() if isinstance(value, date) else value
+def _deployment(one: Any) -> int:
+    try:
+        if not isinstance(one, bool):
+            return operator.index(one)  # NumPy's integers too
+    except TypeError:
+        pass  # It is no integer at all.
+    raise TypeError(f"deployment: {quote(one)} is not an integer. Write deployment=12, or [12, 13] for several.")
 
 
 def _typed(frame: pandas.DataFrame, types: dict[str, str]) -> pandas.DataFrame:

@@ -63,11 +63,16 @@ class Remote:
         """The bytes at a path below `/api/v1`; None in the query is left out, and a list is repeated.
 
         Raises:
-            Refused, Unavailable: what the server said.
+            Refused, Unavailable: what the server said, or that no address can hold this.
             Unreachable: it said nothing.
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return self._ask(self._request(path, query=urlencode(given, doseq=True)))
+        try:
+            request = self._request(path, query=urlencode(given, doseq=True))
+        except UnicodeEncodeError as error:
+            seen = quote(error.object)
+            raise Refused(Reason.BAD_PARAMETER, f"address: {seen} holds a lone surrogate. Remove it.") from None
+        return self._ask(request)
 
     def post(self, *path: str, body: bytes = b"") -> bytes:
         """Send JSON to a path below `/api/v1`; the bytes of the answer.
