@@ -4,7 +4,9 @@ And what is documented works: links lead somewhere, and README's bodies and note
 """
 
 import asyncio
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from embedsink.reasons import Reason
 from embedsink.reports import report_names
 from embedsink.settings import Settings
 from embedsink.sink import Sink, now_ms
+from tests.servers import running_server
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -120,6 +123,28 @@ def test_the_bodies_in_readme_are_accepted() -> None:
         parsed = parse((block or argument).encode(), now_ms())
         assert len(parsed.accepted) == 1
         assert not parsed.rejected
+
+
+@pytest.mark.server
+def test_the_shell_lines_in_readme_show_what_was_sent(tmp_path: Path) -> None:
+    [lines] = re.findall(r"```sh\n(curl .*?)```", page("README.md"), re.DOTALL)
+    with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="1") as server:  # as it is by default
+        keys = {"INGEST_KEY": server.key("ingest"), "READ_KEY": server.key("read")}
+        pasted = lines.replace("http://127.0.0.1:8321", server.url)
+        done = subprocess.run(["sh", "-c", pasted], env=os.environ | keys, capture_output=True, text=True, check=True)
+    answer, header, row = done.stdout.replace("}period", "}\nperiod").splitlines()
+    assert answer == '{"accepted":1,"rejected":[]}'
+    assert header.startswith("period_start,")
+    assert ",dashboard,1," in row
+
+
+def test_readme_installs_what_is_pinned_and_keeps_it_out_of_git() -> None:
+    [made] = re.findall(r"^python3 -m venv (\S+)", page("README.md"), re.MULTILINE)
+    assert f"/{made}/" in page(".gitignore").splitlines()
+    assert re.findall(r"^pip install ([^#\n]*[^#\s])", page("README.md"), re.MULTILINE) == [
+        "--require-hashes -r constraints-runtime.txt",
+        "--no-deps .",
+    ]
 
 
 def test_the_notebook_lines_in_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

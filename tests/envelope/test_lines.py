@@ -240,5 +240,11 @@ def test_large_numbers_are_written_as_they_were_read() -> None:
     assert lines_of(event)[0]["envelope"] == event
 
 
+def test_a_number_beyond_64_bits_is_written_as_the_nearest_double() -> None:
+    event = event_or_action("event:drilldown", {"value": [2**70, -(2**63) - 1, 2**64]}, id=ID)
+
+    assert lines_of(event)[0]["envelope"]["payload"]["value"] == [2.0**70, -(2.0**63), 2.0**64]
+
+
 def test_no_line_is_written_for_what_is_empty() -> None:
     assert written(replace(fate(view()), accepted=[])) == b""
