@@ -137,6 +137,7 @@ def test_what_is_of_another_type_is_one_sentence_from_both(tmp_path: Path, asked
             sink.report(**({"name": "views"} | asked))
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("asked", [{"tenant": "\ud800"}, {"since": "\ud800"}, {"name": "\ud800"}], ids=ascii)
 def test_text_that_is_none_is_blamed_and_not_the_snapshot(server: RunningServer, asked: Any) -> None:
     for sink in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):

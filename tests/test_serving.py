@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,16 +110,28 @@ def test_localhost_is_bound_at_every_address_it_has() -> None:
     assert found <= {"127.0.0.1", "::1"}
 
 
-def test_what_was_bound_is_given_back_when_another_address_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_addresses(first: tuple[str, int], second: tuple[str, int]) -> Any:
+    """A name that has both."""
+    return lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (first, second)]
+
+
+def test_what_was_bound_is_given_back_when_another_address_fails(
+    monkeypatch: pytest.MonkeyPatch, taken_port: int
+) -> None:
     port = free_port()
-    here = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))
-    elsewhere = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.9", port))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [here, elsewhere])
-    with pytest.raises(Misconfigured, match="Cannot assign"), Listening("two", port).bound():
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", taken_port)))
+    with pytest.raises(Misconfigured, match="is in use"), Listening("two", port).bound():
         pass
     monkeypatch.undo()
     with Listening(port=port).bound() as sockets:
         assert len(sockets) == 1
+
+
+def test_an_address_that_this_machine_lacks_is_left_out_where_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("203.0.113.9", port), ("127.0.0.1", port)))
+    with Listening("two", port).bound() as sockets:
+        assert [one.getsockname() for one in sockets] == [("127.0.0.1", port)]
 
 
 @pytest.mark.server

@@ -25,6 +25,7 @@ from embedsink.settings import Settings
 log = logging.getLogger(__name__)
 
 CONNECTIONS_WAITING_MAX = 2_048
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +74,32 @@ class Listening:
 
     @contextmanager
     def bound(self) -> Iterator[list[socket.socket]]:
-        """The sockets of every address that the host name has, bound; nobody can connect before they listen.
+        """The sockets of every address that the host name has here, bound; nobody can connect before they listen.
 
         Raises:
             Misconfigured: the host is unknown or elsewhere, or the port is taken or not ours to take.
         """
         with ExitStack() as stack:
             try:
-                found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-                addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
-                sockets = [stack.enter_context(_bound(family, address)) for family, address in addresses]
+                sockets = self._bind_all(stack)
             except (OSError, UnicodeError) as error:
                 raise Misconfigured(self._why_not(error)) from None
             yield sockets
+
+    def _bind_all(self, stack: ExitStack) -> list[socket.socket]:
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        sockets: list[socket.socket] = []
+        missing: OSError | None = None
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            try:
+                sockets.append(stack.enter_context(_bound(family, address)))
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error  # `localhost` has an IPv6 address also where IPv6 is switched off.
+        if missing and not sockets:
+            raise missing
+        return sockets
 
     def _why_not(self, error: Exception) -> str:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
