@@ -16,7 +16,7 @@ from embedsink import journal as journal_module
 from embedsink.errors import Unavailable
 from embedsink.journal import Journal, JournalLimits
 from embedsink.reasons import Reason
-from embedsink.segment import find_damage
+from embedsink.segment import find_damage, number_of
 
 QUICK = JournalLimits(segment_seal_s=0.05, free_bytes_min=0)
 MIB = 1_048_576
@@ -373,3 +373,36 @@ async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeo
             return True
         await asyncio.sleep(0.05)
     return False
+
+
+def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_lives(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(journal: Journal) -> None:
+        with monkeypatch.context() as patch:
+
+            def no_more(*_: object) -> int:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+            patch.setattr(os, "open", no_more)
+            assert await fate(journal, line(1)) is Reason.OVERLOADED
+        assert await fate(journal, line(2)) is None
+        assert journal.failed is None
+
+    run(test, open_journal(folder))
+    assert numbers(folder) == [2]
+
+
+def test_segments_are_numbered_without_a_gap_however_often_nothing_was_taken_in(folder: Path) -> None:
+    async def probe(journal: Journal) -> None:
+        await journal.append(b"")
+
+    async def probe_and_take_in(journal: Journal) -> None:
+        await journal.append(b"")
+        await journal.append(line(1))
+
+    for test in (probe_and_take_in, probe, probe, probe_and_take_in):
+        run(test, open_journal(folder))
+        # As if killed after a probe.
+        (folder / "000000000099-00000000.open").touch()
+    assert sorted(map(number_of, folder.glob("*.ndjson"))) == [1, 2]

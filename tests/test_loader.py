@@ -244,11 +244,26 @@ def test_with_store_and_snapshot_both_damaged_the_journal_is_loaded_and_it_is_sa
             loader._work(is_last=True)
 
     assert events_in(folder.snapshot) == expected(2)
-    assert sorted(path.name for path in folder.aside.iterdir()) == [
-        "analytics.duckdb",
-        "store.duckdb",
-        "store.duckdb.1",
-    ]
+    kept = sorted(path.name for path in folder.aside.iterdir())
+    assert kept[0] == "analytics.duckdb"
+    assert kept[2:] == ["store.duckdb", "store.duckdb.1"]
+    assert "segments 1, 1 are in neither" in (folder.aside / kept[1]).read_text()
+    # Said at every start, until a person has seen to it.
+    with opened(folder) as loader:
+        assert kept[1] in str(loader.status.damaged)
+    (folder.aside / kept[1]).unlink()
+    with opened(folder) as loader:
+        assert loader.status.damaged == []
+
+
+def test_a_segment_that_is_in_neither_store_nor_journal_is_said_to_be_lost(folder: DataFolder) -> None:
+    paths = [add_segment(folder, number) for number in range(1, 6)]
+    for path in paths[1:4]:
+        path.unlink()
+    with opened(folder) as loader:
+        loader.load_all()
+        assert "segments 2 to 4, 3 are in neither" in str(loader.status.damaged)
+    assert events_in(folder.store) == expected(1, 5)
 
 
 def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, tmp_path: Path) -> None:
@@ -517,9 +532,9 @@ def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: P
     server = Server(folder.path)
     try:
         server.wait_until_ready()
-        ready = fetch(f"http://127.0.0.1:{server.port}/readyz")
-        assert ready.status == 503
-        assert path.name in json.dumps(ready.json())
+        address = f"http://127.0.0.1:{server.port}/readyz"
+        wait_until(lambda: path.name in json.dumps(fetch(address).json()), what="the damaged segment is named")
+        assert fetch(address).status == 503
         assert server.stop() == 0
     finally:
         server.kill()

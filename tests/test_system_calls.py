@@ -22,7 +22,7 @@ from tests.envelope.sending import view
 
 # Each of these planted bugs keeps every promise as long as nobody cuts the power.
 NO_SYNC = "from embedsink import journal\njournal.fdatasync = lambda descriptor: None\n"
-NO_FOLDER_SYNC = "from embedsink import journal\njournal.sync_folder = lambda folder: None\n"
+NO_FOLDER_SYNC = "from embedsink import journal\njournal.Journal._sync_folder = lambda self: None\n"
 SYNC_AFTER_THE_ANSWER = """
 import os
 from embedsink import journal

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from embedsink import __version__
 from embedsink.errors import EmbedsinkError
-from embedsink.folder import DataFolder
+from embedsink.folder import LOST, DataFolder
 from embedsink.keys import KeyFile
 from embedsink.segment import SEALED, find_damage
 from embedsink.settings import Settings
@@ -105,11 +105,9 @@ def _examine_journal(folder: DataFolder) -> Finding:
 
 def _examine_aside(folder: DataFolder) -> Finding:
     names = sorted(path.name for path in folder.aside.glob("*")) if folder.aside.is_dir() else []
-    damaged = [name for name in names if SEALED in name]
+    damaged = [name for name in names if SEALED in name or name.startswith(LOST)]
     if damaged:
-        return Finding(
-            "aside", "wrong", f"{', '.join(damaged)}: damaged and not loaded. Mend it, or move it elsewhere."
-        )
+        return Finding("aside", "wrong", f"{', '.join(damaged)}: damaged, or lost. See to it, then move it elsewhere.")
     return Finding("aside", "good", f"keeps {', '.join(names)}." if names else "is empty.")
 
 

@@ -9,6 +9,9 @@ from typing import Self
 from embedsink.errors import Misconfigured
 from embedsink.segment import sync_folder
 
+# How files in aside/ begin that say what is lost.
+LOST = "lost-"
+
 
 class DataFolder:
     """The paths of design section 4 under one folder. Making one touches nothing."""

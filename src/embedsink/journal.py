@@ -23,11 +23,12 @@ from pathlib import Path
 
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
-from embedsink.segment import OPEN, SEALED, Recovery, recover, sync_folder, trailer
+from embedsink.segment import OPEN, SEALED, Recovery, recover, trailer
 
 log = logging.getLogger(__name__)
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Journal:
     """
 
     _loop: asyncio.AbstractEventLoop  # from start() on
+    _folder_descriptor: int  # from start() on
 
     def __init__(
         self,
@@ -102,6 +104,8 @@ class Journal:
     def start(self) -> None:
         """Begin to commit, for the running event loop."""
         self._loop = asyncio.get_running_loop()
+        # Held open, so that a server without descriptors left can still seal.
+        self._folder_descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
@@ -154,6 +158,7 @@ class Journal:
         if self.failed is not None:
             # In the loop's thread, so that no append can slip in behind it and wait for ever.
             self._call_soon(self._fail_pending)
+        os.close(self._folder_descriptor)
 
     def _commit_until_closed(self) -> None:
         is_last = False
@@ -193,6 +198,8 @@ class Journal:
         except OSError as error:
             if error.errno in _DISK_FULL and self._cut_back():
                 return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
+            if error.errno in _NO_DESCRIPTOR:  # Nothing was written: a segment could not be opened.
+                return Unavailable(Reason.OVERLOADED, "server: has no file descriptor left. Wait, then resend.")
             return self._fail(error)
         started_at = time.perf_counter()
         try:
@@ -207,11 +214,11 @@ class Journal:
 
     def _open_segment(self) -> "_OpenSegment":
         # The random part makes a name unique for ever: no store that outlives this folder can mistake it for loaded.
+        # The number is taken only by a segment that is sealed with lines in it, so a gap means that one is lost.
         path = self.folder / f"{self._next_number:012d}-{secrets.token_hex(4)}{OPEN}"
         segment = _OpenSegment(path)
-        self._next_number += 1
         try:
-            sync_folder(self.folder)
+            self._sync_folder()
         except OSError:
             segment.seal()  # Its name may not last, so nothing is written to it.
             raise
@@ -252,13 +259,17 @@ class Journal:
         segment, self._segment = self._segment, None
         try:
             segment.seal()
-            sync_folder(self.folder)
+            self._sync_folder()
         except OSError as error:
             self._fail(error)
             return
         if segment.holds_lines:
+            self._next_number += 1
             self.counters.segment_count += 1
             self._on_sealed()
+
+    def _sync_folder(self) -> None:
+        os.fsync(self._folder_descriptor)
 
     def _fail(self, error: OSError) -> Unavailable:
         self.failed = error

@@ -227,6 +227,11 @@ class KeyRing:
             return None
         return key
 
+    def is_live(self, key: Key) -> bool:
+        """Whether a key that was found before still holds: it may have been revoked meanwhile, or have expired."""
+        now = self._keys.get(key.digest)
+        return now is not None and now.is_live(self._clock())
+
     def by_id(self, key_id: str) -> Key | None:
         """The key of this id, live or not; None when there never was one, or it was taken out of the file."""
         return next((key for key in self._keys.values() if key.key_id == key_id), None)

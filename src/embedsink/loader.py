@@ -16,7 +16,7 @@ from pathlib import Path
 
 from embedsink import snapshot
 from embedsink.errors import EmbedsinkError
-from embedsink.folder import DataFolder
+from embedsink.folder import LOST, DataFolder
 from embedsink.segment import OPEN, SEALED, inspect, number_of, set_aside
 from embedsink.store import Ledger, SegmentUnreadable, Store, StoreBroken, StoreRefused
 
@@ -78,7 +78,8 @@ class Loader:
         self._snapshot_interval_s = snapshot_interval_s
         self._on_loaded = on_loaded
         self._snapshot_due_at = 0.0
-        self._loaded: set[str] = set()
+        self._loaded: set[str] = set()  # of the segments that still lie in the journal
+        self.last_number = 0  # the highest that the store knew when it was opened
         self._is_dirty = False
         self._wake = threading.Event()
         self._closing = False
@@ -116,14 +117,11 @@ class Loader:
             self._set_store_aside(str(error))
             self._begin_from_snapshot()
             self._open_again()
-        self._loaded = self._store.loaded_segments()
+        self._loaded = self._loaded_of_the_journal()
+        self.last_number = self._store.last_segment_number()
+        self._look_for_a_gap()
         # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
         self._is_dirty = True
-
-    @property
-    def last_number(self) -> int:
-        """The highest segment number that the store knows."""
-        return max((number_of(Path(name)) for name in self._loaded), default=0)
 
     def load_all(self) -> None:
         """Load every sealed segment that the store does not have yet, oldest first."""
@@ -166,7 +164,7 @@ class Loader:
                 self.open_store()
             elif self.status.trouble:
                 # What was refused may have been committed all the same.
-                self._loaded = self._store.loaded_segments()
+                self._loaded = self._loaded_of_the_journal()
             self.load_all()
             if self._is_dirty and (is_last or time.monotonic() >= self._snapshot_due_at):
                 self.publish()
@@ -219,6 +217,31 @@ class Loader:
     def _find_what_lies_aside(self) -> None:
         for path in sorted([*self._folder.aside.glob(f"*{SEALED}*"), *self._folder.aside.glob(f"*{OPEN}*")]):
             self.status.damaged.append(f"aside/{path.name}: is damaged and not loaded. Mend it, or move it elsewhere.")
+        for path in sorted(self._folder.aside.glob(f"{LOST}*")):
+            self.status.damaged.append(f"aside/{path.name}: {path.read_text(encoding='utf-8').strip()}")
+
+    def _loaded_of_the_journal(self) -> set[str]:
+        # Not of all time: a busy server makes a segment a second, for years.
+        oldest = min(map(number_of, self._folder.journal.glob(f"*{SEALED}")), default=None)
+        return set() if oldest is None else self._store.loaded_segments(from_number=oldest)
+
+    def _look_for_a_gap(self) -> None:
+        """Whether segments lie in neither store nor journal: numbers follow each other, so they were lost."""
+        here = {number_of(path) for path in (*self._folder.journal.glob("*"), *self._folder.aside.glob("*"))} - {0}
+        missing = sorted(set(range(self.last_number + 1, max(here, default=0))) - here)
+        if missing:
+            which = f"{missing[0]:,} to {missing[-1]:,}" if len(missing) > 1 else f"{missing[0]:,}"
+            self._declare_lost(
+                f"journal: of the segments {which}, {len(missing):,} are in neither the store nor the journal."
+            )
+
+    def _declare_lost(self, what: str) -> None:
+        """Say it now, and at every start until a person has seen to it."""
+        path = self._folder.aside / f"{LOST}{time.time_ns()}.txt"
+        sentence = f"{what} Restore a backup, or accept the loss: then move this file elsewhere."
+        path.write_text(sentence + "\n", encoding="utf-8")
+        self.status.damaged.append(f"aside/{path.name}: {sentence}")
+        log.error("lost", extra={"detail": sentence})
 
     def _set_store_aside(self, why: str) -> None:
         """Whatever is left of a store is kept; the snapshot takes its place, and the journal brings the rest."""
@@ -235,12 +258,9 @@ class Loader:
         try:
             self._store.open()
         except StoreBroken as error:
-            # Nothing is left but the journal. What only the two of them held is in aside/, for a person to mend.
+            # Nothing is left but the journal. What only the two of them held is in aside/: see _look_for_a_gap.
             self._set_store_aside(str(error))
             set_aside(self._folder.snapshot, aside=self._folder.aside)
-            self.status.damaged.append(
-                "store.duckdb and analytics.duckdb: were both damaged and are kept in aside/. Restore a backup."
-            )
             self._store.open()
 
     def _seconds_to_snapshot(self) -> float | None:

@@ -98,11 +98,10 @@ def recover(folder: Path, *, aside: Path) -> Recovery:
     aside.mkdir(parents=True, exist_ok=True)
     recovery = Recovery()
     for path in sorted(folder.iterdir()):
-        recovery.last_number = max(recovery.last_number, number_of(path))
         if path.suffix == OPEN:
             _recover_open(path, aside, recovery)
     # Numbers in `aside` count too: a segment that was set aside was once the newest.
-    recovery.last_number = max([recovery.last_number, *map(number_of, aside.iterdir())])
+    recovery.last_number = max(map(number_of, [*folder.iterdir(), *aside.iterdir()]), default=0)
     sync_folder(folder)
     return recovery
 

@@ -3,12 +3,14 @@
 import errno
 import ipaddress
 import logging
+import resource
 import signal
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from embedsink.settings import Settings
 log = logging.getLogger(__name__)
 
 CONNECTIONS_WAITING_MAX = 2_048
+# For journal, store, snapshots and reports.
+_DESCRIPTORS_RESERVED = 96
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -152,7 +156,7 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         backlog=CONNECTIONS_WAITING_MAX,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
-        http=BoundedConnection,
+        http=partial(BoundedConnection, connections_max=_connections_max(settings)),  # type: ignore[arg-type]
     )
     # uvicorn raises the signal again after a clean end; by then it has been answered.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -162,6 +166,18 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
     except SystemExit:
         return 1  # uvicorn's way to say that the start failed; it has logged why
     return 0 if server.started and not failures else 1
+
+
+def _connections_max(settings: Settings) -> int:
+    """As many as the settings say, and as the system has descriptors for beside those of journal and store."""
+    wanted = settings.connections_max + _DESCRIPTORS_RESERVED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft < wanted:
+        log.warning("few_descriptors", extra={"detail": f"ulimit -n is {soft:,}, {wanted:,} were wanted. Raise it."})
+    return max(1, soft - _DESCRIPTORS_RESERVED)
 
 
 def _bound(family: int, address: Any) -> socket.socket:

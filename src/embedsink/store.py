@@ -247,11 +247,19 @@ class Store:
             cursor.execute("use store")
             return Reader(cursor, scope)
 
-    def loaded_segments(self) -> set[str]:
-        """The names of the segments whose rows are in the store."""
+    def loaded_segments(self, *, from_number: int = 0) -> set[str]:
+        """The names of the segments of these numbers whose rows are in the store."""
         with _translated():
-            found = self._loading().execute("select segment from loaded_segment").fetchall()
+            # Names begin with the number, in twelve digits.
+            loaded = "select segment from loaded_segment where segment >= $1"
+            found = self._loading().execute(loaded, [f"{from_number:012d}"]).fetchall()
         return {name for (name,) in found}
+
+    def last_segment_number(self) -> int:
+        """The highest number of a loaded segment; 0 before the first."""
+        with _translated():
+            found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
+        return number_of(Path(found[0])) if found and found[0] else 0
 
     def load(self, segment: Path, *, line_bytes_max: int | None = None) -> Ledger:
         """Insert a segment's rows and its name in one transaction: all or nothing, and never twice.

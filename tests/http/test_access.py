@@ -13,7 +13,7 @@ import pytest
 from embedsink.http.access import token_of
 from embedsink.keys import KeyFile, KeyKind
 from tests.envelope.sending import event_or_action, view
-from tests.http.asking import EVENTS, Server, open_server, problem
+from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
 
 DEPLOYMENTS = (1, 2)
 SCOPES: dict[str, list[int] | None] = {"unscoped": None, "one": [1], "both": [1, 2]}
@@ -224,3 +224,12 @@ def test_over_plain_http_no_key_is_taken_where_others_can_listen(tmp_path: Path)
             assert (answer.status_code, problem(answer)) == (403, "plain_http")
         secure = server.ask("GET", "/api/v1/reports", key=key, base_url="https://test")
         assert secure.status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["read", "admin"])
+def test_a_page_can_not_read_with_a_key_of_other_pages(server: Server, kind: str) -> None:
+    key = server.key(kind, origins=[PAGE])
+    for path in ("/api/v1/reports", "/api/v1/reports/views", "/api/v1/quarantine"):
+        assert server.get(path, key=key, headers={"origin": PAGE}).status_code == 200
+        assert server.get(path, key=key).status_code == 200
+        assert problem(server.get(path, key=key, headers={"origin": "https://evil.example.com"})) == "wrong_origin"

@@ -16,6 +16,7 @@ from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
 LIMIT = 4_096
+MIB = 1_048_576
 ENVELOPE = json.dumps(event_or_action("event:error", {"message": "%s"}), separators=(",", ":")).encode()
 
 
@@ -190,3 +191,12 @@ def test_no_bytes_make_a_500(server: Server, type_: str) -> None:
     for _ in range(50):
         answer = server.post(chance.randbytes(chance.randrange(200)), key=key, type_=type_)
         assert answer.status_code == 400
+
+
+def test_who_shows_no_key_does_not_take_the_room_of_those_who_do(tmp_path: Path) -> None:
+    with open_server(tmp_path, inflight_bytes_max=MIB) as server:
+        key, body = server.key(), json.dumps([view()] * 900).encode()
+        assert MIB // 8 < len(body) < MIB
+        stranger = server.post(in_parts(body, 65_536))
+        assert (stranger.status_code, problem(stranger)) == (503, "overloaded")
+        assert server.post(in_parts(body, 65_536), key=key).status_code == 202

@@ -4,6 +4,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import uvicorn
@@ -106,3 +108,28 @@ def test_requests_that_follow_each_other_are_not_cut(port: int) -> None:
     last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     answered = answer_to(port, *[REQUEST] * 4, last, pause_s=TIMEOUT_S / 2)
     assert answered.count(b"HTTP/1.1 204") == 5
+
+
+def test_one_connection_too_many_is_closed_at_once() -> None:
+    config = uvicorn.Config(
+        empty_answer,
+        http=partial(BoundedConnection, connections_max=2),  # type: ignore[arg-type]
+        log_config=None,
+        lifespan="off",
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            port = listener.getsockname()[1]
+            idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(2)]
+            assert answer_to(port, REQUEST) == b""
+            idle[1].sendall(REQUEST)
+            assert idle[1].recv(65_536).startswith(b"HTTP/1.1 204")
+            idle[0].close()
+            time.sleep(0.1)
+            assert answer_to(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -90,10 +90,11 @@ def check_transport(scope: Scope) -> None:
 
 
 def require_key(request: Request, *kinds: KeyKind) -> Key:
-    """The key of a request to any resource but ingest, checked for its kind."""
+    """The key of a request to any resource but ingest, checked for its kind and its origins."""
     sink: Sink = request.state.sink
     check_transport(request.scope)
     key = key_for(token_of(request.headers.getlist("authorization"), request.url.query), sink)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
+    check_origin(key, request.headers.get("origin"))
     return key

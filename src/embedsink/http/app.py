@@ -13,7 +13,7 @@ from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
 from embedsink.http import operations, quarantine, reports
 from embedsink.http.access import Transport
-from embedsink.http.cors import INGEST_PATH, answer_preflight
+from embedsink.http.cors import INGEST_PATH
 from embedsink.http.events import Events
 from embedsink.http.openapi import describe
 from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
@@ -58,8 +58,7 @@ def create_app(
     events = Events(settings)
     app = Starlette(
         routes=[
-            Route(INGEST_PATH, events, methods=["POST"]),
-            Route(INGEST_PATH, answer_preflight, methods=["OPTIONS"]),
+            Route(INGEST_PATH, events, methods=["POST", "OPTIONS"]),
             Route("/api/v1/reports", reports.list_reports),
             Route("/api/v1/reports/{name}", reports.show_report),
             Route("/api/v1/quarantine", quarantine.list_quarantine),

@@ -3,12 +3,13 @@
 import asyncio
 import time
 import zlib
+from dataclasses import dataclass
 from typing import Any, cast
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from embedsink.errors import Refused, Unavailable
+from embedsink.errors import Refused, Unavailable, quote
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
@@ -23,8 +24,9 @@ class BodyReader:
     def __init__(self, settings: Settings) -> None:
         self._bytes_max = settings.body_bytes_max
         self._timeout_s = settings.body_timeout_s
-        self._inflight_bytes_max = settings.inflight_bytes_max
-        self._inflight_bytes = 0
+        self._inflight = _Budget(settings.inflight_bytes_max)
+        # Whoever has shown no key yet must not take the room of those who have.
+        self._inflight_of_strangers = _Budget(settings.inflight_bytes_max // 8)
         self._deadlines = _Deadlines(settings.body_timeout_s)
 
     def check_head(self, *, length: int, encoding: str) -> None:
@@ -38,12 +40,16 @@ class BodyReader:
             Refused: `body_too_large` or `encoding`.
         """
         if encoding not in ("", "identity", "gzip"):
-            raise Refused(Reason.ENCODING, "content-encoding: is neither gzip nor identity. Send one of them.")
+            raise Refused(Reason.ENCODING, f"content-encoding: {quote(encoding)} is not one of gzip, identity.")
         if length > self._bytes_max:
             raise self._too_large(length)
 
-    async def read(self, receive: Receive) -> bytes:
+    async def read(self, receive: Receive, *, known: bool) -> bytes:
         """The body as it was sent.
+
+        Args:
+            receive: ASGI's.
+            known: whether the sender has shown a good key.
 
         Raises:
             Refused: `body_too_large` or `body_too_slow`.
@@ -52,7 +58,7 @@ class BodyReader:
         """
         task = self._deadlines.begin()
         try:
-            return await self._read_all(receive)
+            return await self._read_all(receive, self._inflight if known else self._inflight_of_strangers)
         except asyncio.CancelledError:
             if not self._deadlines.has_passed(task):
                 raise
@@ -72,33 +78,34 @@ class BodyReader:
             raise self._too_large(len(body))
         return self._decompress(body) if encoding == "gzip" else body
 
-    async def _read_all(self, receive: Receive) -> bytes:
+    async def _read_all(self, receive: Receive, budget: "_Budget") -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body: bytes = message.get("body", b"")
         if not message.get("more_body", False):
             return body
-        return await self._read_rest(body, receive)
+        return await self._read_rest(body, receive, budget)
 
-    async def _read_rest(self, first: bytes, receive: Receive) -> bytes:
+    async def _read_rest(self, first: bytes, receive: Receive, budget: "_Budget") -> bytes:
         parts, held, more = [first], 0, True
         try:
             while more:
                 size = len(parts[-1])
                 held += size
-                self._inflight_bytes += size
+                budget.held += size
                 if held > self._bytes_max:
                     raise self._too_large(held)
-                if self._inflight_bytes > self._inflight_bytes_max:
-                    raise Unavailable(Reason.OVERLOADED)
+                if budget.held > budget.bytes_max:
+                    detail = "server: holds as many bytes of unfinished bodies as it may. Wait, then resend."
+                    raise Unavailable(Reason.OVERLOADED, detail)
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 parts.append(message.get("body", b""))
                 more = message.get("more_body", False)
         finally:
-            self._inflight_bytes -= held
+            budget.held -= held
         return b"".join(parts)
 
     def _decompress(self, body: bytes) -> bytes:
@@ -124,6 +131,14 @@ class BodyReader:
     def _too_large(self, size: int) -> Refused:
         limit = f"{self._bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
         return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What all unfinished bodies of one sort hold, and may hold, in bytes."""
+
+    bytes_max: int
+    held: int = 0
 
 
 class _Deadlines:

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from embedsink.http.protocol import IngestProtocol
 
+CONNECTIONS_MAX = 4_096
 HEAD_BYTES_MAX = 65_536
 HEAD_TIMEOUT_S = 10.0
 # What is still read of a body that was answered already: a sender has to finish before it reads a 413.
@@ -26,10 +28,17 @@ class BoundedConnection(IngestProtocol):
     _unread_bytes = 0
     _timer: asyncio.TimerHandle | None = None
 
+    def __init__(self, *arguments: Any, connections_max: int = CONNECTIONS_MAX, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._connections_max = connections_max
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first head."""
+        """Begin to wait for the first head; close at once what is too many."""
         super().connection_made(transport)
-        self._await_head()
+        if len(self.connections) > self._connections_max:
+            transport.abort()
+        else:
+            self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""

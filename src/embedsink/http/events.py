@@ -13,7 +13,7 @@ from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import check_kind, check_origin, check_transport, key_for, token_of
 from embedsink.http.answers import Answer
 from embedsink.http.body import BodyReader
-from embedsink.http.cors import allowing
+from embedsink.http.cors import allowing, answer_preflight
 from embedsink.http.problems import nothing_accepted, problem_of
 from embedsink.http.rates import RateLimiter
 from embedsink.keys import Key, KeyKind
@@ -48,7 +48,11 @@ class Events:
         self._rates = RateLimiter(settings.rate_events_per_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the key, read the body within its limits, take it in, answer."""
+        """Check the key, read the body within its limits, take it in, answer. Or answer the preflight of it all."""
+        if scope["method"] == "OPTIONS":
+            preflight = await answer_preflight(Request(scope))
+            await preflight(scope, receive, send)
+            return
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def reply(answer: Answer) -> None:
@@ -57,7 +61,7 @@ class Events:
 
         try:
             head = self._check_head(scope)
-            body = await self._bodies.read(receive)
+            body = await self._bodies.read(receive, known=head.key is not None)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001  answered; and a bug is logged with its traceback

@@ -1,8 +1,9 @@
 """`/api/v1/reports`: the list of reports, and the rows of one as JSON or CSV, streamed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import Request
@@ -56,19 +57,24 @@ async def show_report(request: Request) -> Response:
     if suffix == "csv":
         headers["Content-Disposition"] = f'attachment; filename="{_file_name(name, scope)}.csv"'
     content, timeout_s = _rest(first, chunks, reader), sink.settings.read_timeout_s
-    return _Download(content, timeout_s=timeout_s, media_type=FORMATS[suffix], headers=headers)
+    return Download(content, partial(sink.keys.is_live, key), timeout_s, media_type=FORMATS[suffix], headers=headers)
 
 
-class _Download(StreamingResponse):
-    """A stream that is cut when its reader pauses for too long: it holds a connection to the store."""
+class Download(StreamingResponse):
+    """A stream that is cut when its key is revoked, or its reader pauses too long: it holds a connection to the store."""
 
-    def __init__(self, content: AsyncGenerator[bytes], *, timeout_s: float, **options: object) -> None:
+    def __init__(
+        self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], timeout_s: float, **options: object
+    ) -> None:
         super().__init__(content, **options)  # type: ignore[arg-type]
         self._content = content
+        self._may_go_on = may_go_on
         self._timeout_s = timeout_s
 
     async def stream_response(self, send: Send) -> None:
         async def send_in_time(message: object) -> None:
+            if not self._may_go_on():
+                raise TimeoutError
             await asyncio.wait_for(send(message), self._timeout_s)  # type: ignore[arg-type]
 
         try:
