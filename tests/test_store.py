@@ -11,14 +11,13 @@ from uuid import uuid4
 import duckdb
 import pytest
 
-from embedsink import store as store_module
 from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
 from embedsink.envelope.lines import replayed_line
 from embedsink.errors import Misconfigured
 from embedsink.reasons import Reason
 from embedsink.segment import trailer
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Ledger, SegmentUnreadable, Store, StoreBroken
+from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, database, schema
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 
 DAY_MS = 86_400_000
@@ -219,7 +218,7 @@ def test_a_body_of_the_largest_size_with_every_byte_escaped_is_kept(loading: Loa
 
 def test_what_can_not_be_read_changes_nothing(loading: Loading) -> None:
     good = journal_lines(parse(json.dumps(view()).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
-    with pytest.raises(SegmentUnreadable):
+    with pytest.raises(SqlUnfit):
         loading.lines(good, b'{"kind":"event","received_at":"never"}\n')
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
 
@@ -232,8 +231,8 @@ def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monk
         }
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "read_sql", ending_early)
-        with pytest.raises(SegmentUnreadable, match="ends here"):
+        patch.setattr(database, "read_sql", ending_early)
+        with pytest.raises(SqlUnfit, match="ends here"):
             loading.bodies(view(id=ID))
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
 
@@ -265,7 +264,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
         return read_sql(folder, pattern) | (faulty if folder == "schema" else {})
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "read_sql", with_a_faulty_one)
+        patch.setattr(schema, "read_sql", with_a_faulty_one)
         with pytest.raises(StoreBroken):
             Store(path).open()
 

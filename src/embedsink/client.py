@@ -18,12 +18,11 @@ from typing import Any, TypedDict, Unpack
 import orjson
 import pandas
 
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, quote
 from embedsink.folder import DataFolder
-from embedsink.reasons import Reason
 from embedsink.remote import Remote
 from embedsink.reports import Scope, all_reports, find_report, parse_scope
-from embedsink.store import EVERYTHING, Reader, SegmentUnreadable, open_snapshot
+from embedsink.store import EVERYTHING, Reader, open_snapshot
 
 _LISTED = ["name", "title", "question", "grain"]
 _TYPES: dict[str, Any] = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "string"}
@@ -82,13 +81,8 @@ class OpenedSink:
         """
         if not isinstance(text, str):
             raise TypeError(f"sql: {quote(text)} is not text. Write it as a string.")
-        if not text.strip():
-            raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
         with open_snapshot(self._snapshot, EVERYTHING) as reader:
-            try:
-                return reader.run(text)
-            except SegmentUnreadable as error:  # the store's name for what this SQL can't do on this data
-                raise Refused(Reason.BAD_PARAMETER, f"sql: {str(error).rstrip('.')}. Correct it.") from error
+            return reader.run(text)
 
     def _read(self, scope: Scope) -> Reader:
         return open_snapshot(self._snapshot, scope.variables())

@@ -18,7 +18,7 @@ from embedsink import snapshot
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import LOST, DataFolder
 from embedsink.segment import OPEN, SEALED, inspect, number_of, set_aside
-from embedsink.store import Ledger, SegmentUnreadable, Store, StoreBroken, StoreRefused
+from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreRefused
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Loader:
         started_at = time.monotonic()
         try:
             ledger = self._store.load(segment, line_bytes_max=inspection.group_bytes_max)
-        except SegmentUnreadable as error:
+        except SqlUnfit as error:
             self._set_segment_aside(segment, str(error))
             return
         self._loaded.add(segment.name)

@@ -61,7 +61,7 @@ async def show_report(request: Request) -> Response:
 
 
 class Download(StreamingResponse):
-    """A stream that is cut when its key is revoked, or its reader pauses too long: it holds a connection to the store."""
+    """A stream that is cut when its key is revoked or its reader pauses too long, since it holds the store open."""
 
     def __init__(
         self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], timeout_s: float, **options: object

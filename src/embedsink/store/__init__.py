@@ -1,0 +1,25 @@
+"""The store: the one package that imports duckdb, and the one that knows where tables live.
+
+`Store` is the server's own database. `open_snapshot` reads a published copy. Both answer with a `Reader`.
+"""
+
+from embedsink.store.database import Ledger, Store, StoreLimits
+from embedsink.store.failures import SqlUnfit, StoreBroken, StoreRefused
+from embedsink.store.reader import EVERYTHING, Column, Reader, open_snapshot
+from embedsink.store.schema import check_duckdb_version, create_views, refuse_newer
+
+__all__ = [
+    "EVERYTHING",
+    "Column",
+    "Ledger",
+    "Reader",
+    "SqlUnfit",
+    "Store",
+    "StoreBroken",
+    "StoreLimits",
+    "StoreRefused",
+    "check_duckdb_version",
+    "create_views",
+    "open_snapshot",
+    "refuse_newer",
+]

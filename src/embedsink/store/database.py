@@ -1,0 +1,261 @@
+"""The server's own database: one connection loads, cursors read."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from embedsink.errors import Unavailable
+from embedsink.reasons import Reason
+from embedsink.segment import number_of
+from embedsink.sqlfiles import read_sql
+from embedsink.store.failures import StoreBroken, StoreTooSmall, lacks_memory, translated
+from embedsink.store.reader import Reader
+from embedsink.store.schema import check_duckdb_version, create_views, migrate, refuse_newer, transaction
+
+WIDE_ROW_BYTES = 2_048
+# A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
+_BLOCK_BYTES = 65_536
+# A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
+# in memory for the next, and no bytes an event are lost (docs/decisions/0007).
+_ROW_GROUP_ROWS = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStep:
+    """A file of `sql/load/`, and what has to have rows for it to be worth its time: most read the segment once more."""
+
+    name: str
+    only_with: str | None = None
+
+
+LOAD_STEPS = (
+    LoadStep("line"),
+    LoadStep("incoming"),
+    LoadStep("arrived"),
+    LoadStep("repeated"),
+    LoadStep("event", only_with="arrived where kind = 'event'"),
+    LoadStep("action", only_with="arrived where kind = 'action'"),
+    LoadStep("conflict", only_with="repeated"),
+    LoadStep("rejected", only_with="arrived where kind = 'quarantined'"),
+    LoadStep("conflicting", only_with="conflict"),
+    LoadStep("quarantine", only_with="rejected"),
+    LoadStep("replayed", only_with="arrived where kind = 'replayed'"),
+    LoadStep("loss", only_with="arrived where kind = 'lost'"),
+    LoadStep("loaded_segment"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What became of a segment's envelopes: received = accepted + duplicate + quarantined."""
+
+    received_count: int
+    accepted_count: int
+    duplicate_count: int
+    quarantined_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """DuckDB's memory (as a rule, and where one step needs more) and threads, and what a load may meet.
+
+    `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
+    """
+
+    memory_bytes: int = 72 * 1_048_576
+    memory_bytes_max: int = 768 * 1_048_576
+    threads: int = 1
+    checkpoint_bytes: int = 32 * 1_048_576
+    line_bytes_max: int = 8 * 1_048_576
+    dedup_days: int = 7
+
+
+class Store:
+    """The server's database. `load` and `checkpoint` belong to one thread; `reader` may be called from any."""
+
+    def __init__(self, path: Path, limits: StoreLimits = StoreLimits()) -> None:
+        self.path = path
+        self._limits = limits
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
+        self._has_wide_rows = False
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Open or create the database, migrate its schema and make its views again.
+
+        Raises:
+            Misconfigured: DuckDB is too old or too new, or the store was made by a newer embedsink.
+            StoreRefused: there was no room, or another program has it open. It is as it was.
+            StoreBroken: the file is no sound database.
+        """
+        check_duckdb_version()
+        with translated(opening=True):
+            if self.path.exists():
+                refuse_newer(self.path)
+            connection = duckdb.connect(":memory:", config=self._config())
+            try:
+                _attach(connection, self.path)
+                migrate(connection)
+                create_views(connection)
+                connection.execute("checkpoint store")
+            except BaseException:
+                connection.close()
+                raise
+        with self._lock:
+            self._connection, self._waiting_bytes = connection, 0
+
+    def close(self) -> None:
+        """Close the database; readers are told that it is away."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked."""
+        return self._connection is not None
+
+    def reader(self, scope: Mapping[str, object]) -> Reader:
+        """A reader with this scope.
+
+        Raises:
+            Unavailable: `not_ready` while the store is closed.
+        """
+        with self._lock:
+            if self._connection is None:
+                raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
+            cursor = self._connection.cursor()
+            cursor.execute("use store")
+            return Reader(cursor, scope)
+
+    def loaded_segments(self, *, from_number: int = 0) -> set[str]:
+        """The names of the segments of these numbers whose rows are in the store."""
+        with translated():
+            # Names begin with the number, in twelve digits.
+            loaded = "select segment from loaded_segment where segment >= $1"
+            found = self._loading().execute(loaded, [f"{from_number:012d}"]).fetchall()
+        return {name for (name,) in found}
+
+    def last_segment_number(self) -> int:
+        """The highest number of a loaded segment; 0 before the first."""
+        with translated():
+            found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
+        return number_of(Path(found[0])) if found and found[0] else 0
+
+    def load(self, segment: Path, *, line_bytes_max: int | None = None) -> Ledger:
+        """Insert a segment's rows and its name in one transaction: all or nothing, and never twice.
+
+        Args:
+            segment: a sealed one.
+            line_bytes_max: no line of it is longer; DuckDB takes several times as much memory.
+
+        Raises:
+            SqlUnfit, StoreRefused, StoreBroken: nothing of the segment is in the store.
+        """
+        variables = {
+            "segment_path": str(segment),
+            "segment_name": segment.name,
+            "segment_number": number_of(segment),
+            "segment_bytes": segment.stat().st_size,
+            "line_bytes_max": line_bytes_max or self._limits.line_bytes_max,
+            "dedup_days": self._limits.dedup_days,
+        }
+        try:
+            return self._load(segment, variables)
+        except StoreTooSmall:
+            with self._more_memory():
+                return self._load(segment, variables)
+
+    def _load(self, segment: Path, variables: Mapping[str, object]) -> Ledger:
+        connection = self._loading()
+        with translated():
+            for name, value in variables.items():
+                connection.execute(f"set variable {name} = $1", [value])
+            with transaction(connection):
+                for step in LOAD_STEPS:
+                    if step.only_with is None or _has_rows(connection, step.only_with):
+                        connection.execute(read_sql("load")[step.name])
+            ledger = self._ledger_of(segment)
+        segment_bytes = segment.stat().st_size
+        self._waiting_bytes += segment_bytes
+        if segment_bytes > WIDE_ROW_BYTES * ledger.received_count:
+            self._has_wide_rows = True
+        return ledger
+
+    def checkpoint_when_due(self) -> None:
+        """Checkpoint when much has been loaded since the last: until then it waits in memory."""
+        if self._waiting_bytes >= self._limits.checkpoint_bytes:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Bring everything into the one file, so that a copy of it is complete."""
+        try:
+            # All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database.
+            with self._more_memory() if self._has_wide_rows else contextlib.nullcontext(), translated():
+                self._loading().execute("checkpoint store")
+        except StoreBroken as error:
+            # Those of an earlier program: the next try, after reopening, has the memory.
+            self._has_wide_rows = self._has_wide_rows or lacks_memory(error)
+            raise
+        self._waiting_bytes = 0
+
+    @contextlib.contextmanager
+    def _more_memory(self) -> Iterator[None]:
+        """For steps that have to hold 2,048 huge strings at once: DuckDB reads so many rows, whatever their length."""
+        _limit_memory(self._loading(), self._limits.memory_bytes_max)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(duckdb.Error, StoreBroken):  # It keeps what it can't give back yet.
+                _limit_memory(self._loading(), self._limits.memory_bytes)
+
+    def _ledger_of(self, segment: Path) -> Ledger:
+        row = self._loading().execute(
+            "select received_count, accepted_count, duplicate_count, quarantined_count "
+            "from loaded_segment where segment = $1",
+            [segment.name],
+        )
+        return Ledger(*(row.fetchone() or (0, 0, 0, 0)))
+
+    def _loading(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            raise StoreBroken("store.duckdb: is closed.")
+        return self._connection
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            # Never by itself, see checkpoint_when_due: one that fails in a commit would break the database.
+            "checkpoint_threshold": "1TB",
+            "memory_limit": f"{self._limits.memory_bytes}B",
+            "threads": self._limits.threads,
+            "temp_directory": str(self.path.with_suffix(".spill")),
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    # Attached, because only so a database can be told its row groups, and to keep no log: the journal is its log, since
+    # a segment is deleted only when a snapshot has its rows. 'v1.5.0' is what 1.5.5 can read, whoever writes it: so
+    # nobody loses their history by going back from 2.0.
+    options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
+    if not path.exists():
+        options += f", block_size {_BLOCK_BYTES}"  # later it stands in the file
+    quoted = str(path).replace("'", "''")  # The operator's own words; ATTACH takes no parameters.
+    connection.execute(f"attach '{quoted}' as store ({options})")
+    connection.execute("use store")
+
+
+def _limit_memory(connection: duckdb.DuckDBPyConnection, memory_bytes: int) -> None:
+    connection.execute(f"set global memory_limit = '{memory_bytes}B'")
+
+
+def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608  a step's own

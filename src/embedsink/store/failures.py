@@ -1,0 +1,59 @@
+"""DuckDB's errors as the few that matter here: sound but not now, this SQL or segment never, broken."""
+
+import contextlib
+from collections.abc import Iterator
+
+import duckdb
+
+from embedsink.errors import EmbedsinkError
+
+_NO_MEMORY = ("Out of Memory", "failed to pin block")
+_NOT_NOW = ("No space left on device", "Disk quota exceeded", "Could not set lock on file", "Too many open files")
+
+
+class StoreBroken(EmbedsinkError):
+    """The database can't go on: close and reopen it; when that fails too, set it aside and rebuild it."""
+
+
+class StoreRefused(EmbedsinkError):
+    """The database is sound, but it could not do this now (no room, no memory). Nothing was changed: try again."""
+
+
+class StoreTooSmall(StoreRefused):
+    """The memory that the database may take is too small for this. Nothing was changed."""
+
+
+class SqlUnfit(EmbedsinkError):
+    """The SQL does not do, or not on these rows. Trying again does not help."""
+
+
+@contextlib.contextmanager
+def translated(*, opening: bool = False) -> Iterator[None]:
+    """DuckDB's errors in our words."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _kind_of(error, opening=opening)(first_line(error)) from error
+
+
+def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
+    if opening:
+        # A sound store must not be set aside because there was no room to open it, or somebody else looks into it.
+        return StoreRefused if any(words in str(error) for words in _NOT_NOW) else StoreBroken
+    if "has been invalidated" in str(error) or isinstance(error, duckdb.FatalException):
+        return StoreBroken
+    if lacks_memory(error):
+        return StoreTooSmall
+    if isinstance(error, duckdb.DataError | duckdb.ProgrammingError):
+        return SqlUnfit
+    if isinstance(error, duckdb.InternalException | duckdb.SerializationException):
+        return StoreBroken
+    return StoreRefused
+
+
+def lacks_memory(error: Exception) -> bool:
+    return any(words in str(error) for words in _NO_MEMORY)
+
+
+def first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
