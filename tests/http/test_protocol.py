@@ -189,3 +189,16 @@ def test_behind_a_proxy_its_word_on_the_scheme_counts(
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("proxied") / "data", arguments=["--behind-proxy"]) as running:
         yield running
+
+
+def test_a_body_that_a_shutdown_cuts_off_is_answered(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_SHUTDOWN_TIMEOUT_S="1") as server:
+        key = server.key().encode()
+        with connected(server) as connection:
+            connection.sendall(head(GOOD, b"Authorization: Bearer " + key) + GOOD[:9])
+            assert server.get("/healthz").status == 200
+            assert server.stop() == 0
+            answer = answer_on(connection)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: " in answer
+        assert "Traceback" not in server.log.read_text()

@@ -60,9 +60,9 @@ class BodyReader:
         try:
             return await self._read_all(receive, self._inflight if known else self._inflight_of_strangers)
         except asyncio.CancelledError:
-            if not self._deadlines.has_passed(task):
-                raise
             task.uncancel()
+            if not self._deadlines.has_passed(task):
+                raise Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then send it again.") from None
             detail = f"body: took more than {self._timeout_s:g} s (EMBEDSINK_BODY_TIMEOUT_S). Send it again."
             raise Refused(Reason.BODY_TOO_SLOW, detail) from None
         finally:
