@@ -385,6 +385,7 @@ def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_live
                 raise OSError(errno.EMFILE, "Too many open files")
 
             patch.setattr(os, "open", no_more)
+            patch.setattr(os, "scandir", no_more)
             assert await fate(journal, line(1)) is Reason.OVERLOADED
         assert await fate(journal, line(2)) is None
         assert journal.failed is None
@@ -406,3 +407,18 @@ def test_segments_are_numbered_without_a_gap_however_often_nothing_was_taken_in(
         # As if killed after a probe.
         (folder / "000000000099-00000000.open").touch()
     assert sorted(map(number_of, folder.glob("*.ndjson"))) == [1, 2]
+
+
+def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[str] = []
+
+    async def test(journal: Journal) -> None:
+        monkeypatch.setattr(journal_module, "trailer", lambda lines: 1 // 0)
+        waiters = [asyncio.ensure_future(fate(journal, line(number))) for number in range(3)]
+        assert await asyncio.gather(*waiters) == [Reason.STORAGE_FAILED] * 3
+        assert await fate(journal, line(4)) is Reason.STORAGE_FAILED
+        assert failed == ["failed"]
+
+    run(test, open_journal(folder, on_failed=lambda: failed.append("failed")))

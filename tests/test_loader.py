@@ -19,7 +19,7 @@ import pytest
 
 from embedsink import copying, snapshot
 from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
-from embedsink.errors import Misconfigured
+from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.loader import Loader
 from embedsink.reasons import Reason
@@ -27,7 +27,7 @@ from embedsink.segment import trailer
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Store, StoreBroken, StoreRefused
+from embedsink.store import Reader, Store, StoreBroken, StoreRefused
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import event_or_action, view
 from tests.given import segment
@@ -374,6 +374,42 @@ def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quaran
         assert {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()} == set()
         count = database.execute("select sum(received_count) from loaded_segment").fetchone()
     assert count == (20 * (8 if quarantined else 128) + 5 * 3,)
+
+
+def test_that_loading_goes_on_does_not_hide_that_snapshots_fail(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with opened(folder) as loader:
+        add_segment(folder, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(snapshot, "replace_by_copy", no_room)
+            loader._work(is_last=False)
+            add_segment(folder, 2)
+            loader._work(is_last=False)
+            assert loader.status.segment_count == 2
+            assert "No space left" in str(loader.status.trouble)
+        loader._work(is_last=True)
+        assert loader.status.trouble is None
+
+
+def test_closing_the_store_does_not_wait_for_a_long_question(folder: DataFolder) -> None:
+    with opened(folder) as loader:
+        reader = loader._store.reader({"deployments": None})
+        asking = threading.Thread(target=lambda: ask_for_long(reader))
+        asking.start()
+        time.sleep(0.3)
+        started_at = time.monotonic()
+        loader.close()
+        asking.join()
+        assert time.monotonic() - started_at < 5
+
+
+def ask_for_long(reader: Reader) -> None:
+    with pytest.raises(EmbedsinkError):
+        reader.first_row("select count(*) from range(100_000_000_000) a where hash(a.range) = 1")
 
 
 def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFolder) -> None:

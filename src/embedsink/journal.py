@@ -86,7 +86,7 @@ class Journal:
         self.folder = folder
         self.limits = limits
         self.counters = JournalCounters()
-        self.failed: OSError | None = None
+        self.failed: Exception | None = None
         self.recovery: Recovery = recover(folder, aside=aside)
         self._on_sealed = on_sealed
         self._on_failed = on_failed
@@ -153,7 +153,9 @@ class Journal:
     def _work(self) -> None:
         try:
             self._commit_until_closed()
-        except OSError as error:
+        except Exception as error:
+            # Whatever it was: a thread that ended unseen would look like one that has nothing to do.
+            log.error("bug", exc_info=error)
             self._fail(error)
         if self.failed is not None:
             # In the loop's thread, so that no append can slip in behind it and wait for ever.
@@ -183,6 +185,13 @@ class Journal:
         return group
 
     def _commit(self, group: Sequence[Waiter]) -> None:
+        try:
+            self._commit_lines(group)
+        except Exception:
+            self._pending.extendleft(reversed(group))  # They are told, too, when the journal ends.
+            raise
+
+    def _commit_lines(self, group: Sequence[Waiter]) -> None:
         lines = b"".join([lines for lines, _ in group])
         failure = self._write_durably(lines + trailer(lines))
         if lines and failure is None and self._segment:
@@ -271,8 +280,9 @@ class Journal:
     def _sync_folder(self) -> None:
         os.fsync(self._folder_descriptor)
 
-    def _fail(self, error: OSError) -> Unavailable:
+    def _fail(self, error: Exception) -> Unavailable:
         self.failed = error
+        log.error("journal_failed", extra={"detail": str(error) or type(error).__name__})
         # Its group is refused, so the next start should not find it. If the disk can't do even that, it counts once
         # by its ids.
         with contextlib.suppress(OSError):
@@ -374,7 +384,11 @@ class _Space:
         now = time.monotonic()
         if now - self._measured_at >= self.MEASURE_EVERY_S:
             self._measured_at = now
-            self.refusal = self._what_is_low()
+            try:
+                self.refusal = self._what_is_low()
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR:  # Then the last measurement holds.
+                    raise
 
     def _what_is_low(self) -> str | None:
         free = os.statvfs(self._folder)

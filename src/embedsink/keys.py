@@ -80,10 +80,6 @@ class Key:
         # Revoked is revoked, whenever that was: a clock that is set back must not revive the key.
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def allows_deployment(self, deployment: int) -> bool:
-        """Whether the deployment lies in the key's scope."""
-        return self.deployments is None or deployment in self.deployments
-
     def allows_origin(self, origin: str | None) -> bool:
         """Whether a request with this `Origin` header may use the key; None when it has no such header.
 

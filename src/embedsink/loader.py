@@ -41,8 +41,14 @@ class LoaderStatus:
     snapshot_duration_s: float = 0.0
     snapshot_at: float | None = None
     reopened_count: int = 0
-    trouble: str | None = None
+    load_trouble: str | None = None
+    snapshot_trouble: str | None = None
     damaged: list[str] = field(default_factory=list)
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from loading or from publishing, in sentences; None when nothing does."""
+        return " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
 
     def count(self, ledger: Ledger) -> None:
         """Add a segment's ledger."""
@@ -93,12 +99,12 @@ class Loader:
         """Look for sealed segments now."""
         self._wake.set()
 
-    def close(self, *, timeout_s: float | None = None) -> None:
+    def close(self) -> None:
         """Load what is sealed, publish a last snapshot and close the store."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(timeout_s)
+            self._thread.join()
         self._store.close()
 
     def open_store(self) -> None:
@@ -159,36 +165,52 @@ class Loader:
             self._work(is_last=is_last)
 
     def _work(self, *, is_last: bool) -> None:
+        # Each clears its own trouble: that loading goes on does not mean that snapshots do.
+        self.status.load_trouble = self._trouble_with(self._load_round)
+        if self.status.load_trouble is None and (is_last or time.monotonic() >= self._snapshot_due_at):
+            self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
+
+    def _load_round(self) -> None:
+        if not self._store.is_open:
+            self.open_store()
+        elif self.status.load_trouble:
+            # What was refused may have been committed all the same.
+            self._loaded = self._loaded_of_the_journal()
+        self.load_all()
+
+    def _publish_what_is_new(self) -> None:
+        if self._is_dirty:
+            self.publish()
+
+    def _trouble_with(self, act: Callable[[], None]) -> str | None:
         try:
-            if not self._store.is_open:
-                self.open_store()
-            elif self.status.trouble:
-                # What was refused may have been committed all the same.
-                self._loaded = self._loaded_of_the_journal()
-            self.load_all()
-            if self._is_dirty and (is_last or time.monotonic() >= self._snapshot_due_at):
-                self.publish()
-            self.status.trouble = None
+            act()
         except StoreBroken as error:
             # Ingest goes on: the journal keeps everything until the store is back.
-            self.report(f"store: {error}. It is being reopened")
             self.status.reopened_count += 1
             self._store.close()
+            return self._try_again_soon(f"store: {error}. It is being reopened")
         except (StoreRefused, OSError) as error:
-            self.report(f"store: {error}. Loading goes on when that has changed")
+            return self._try_again_soon(f"store: {error}. Loading goes on when that has changed")
         except EmbedsinkError as error:
-            self.report(str(error))
+            return self._try_again_soon(str(error))
         except Exception as error:
             # A thread that ended unseen would look like one that has nothing to do.
             log.error("bug", exc_info=error)
-            self.report(f"loader: {type(error).__name__}. It is a bug; see the log. Loading is tried again")
+            return self._try_again_soon(
+                f"loader: {type(error).__name__}. It is a bug; see the log. Loading is tried again"
+            )
+        return None
 
     def report(self, trouble: str) -> None:
-        """Say what keeps it from loading, and try again soon."""
-        if trouble != self.status.trouble:
+        """Say what keeps the store from being opened; it is tried again soon."""
+        self.status.load_trouble = self._try_again_soon(trouble)
+
+    def _try_again_soon(self, trouble: str) -> str:
+        if trouble not in (self.status.load_trouble, self.status.snapshot_trouble):
             log.error("loader_trouble", extra={"detail": trouble})
-        self.status.trouble = trouble
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
+        return trouble
 
     def _load(self, segment: Path) -> None:
         inspection = inspect(segment.read_bytes())
@@ -245,10 +267,9 @@ class Loader:
 
     def _set_store_aside(self, why: str) -> None:
         """Whatever is left of a store is kept; the snapshot takes its place, and the journal brings the rest."""
-        for path in (self._folder.store, self._folder.store.with_name("store.duckdb.wal")):
-            if path.exists():
-                log.error("store_set_aside", extra={"detail": f"{path.name}: {why}. It is rebuilt from the snapshot."})
-                set_aside(path, aside=self._folder.aside)
+        if self._folder.store.exists():
+            log.error("store_set_aside", extra={"detail": f"store.duckdb: {why}. It is rebuilt from the snapshot."})
+            set_aside(self._folder.store, aside=self._folder.aside)
 
     def _begin_from_snapshot(self) -> None:
         if self._folder.snapshot.exists():

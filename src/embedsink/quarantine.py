@@ -1,15 +1,17 @@
 """Kept rejections: reading them, and trying them again after an upgrade or a change of settings."""
 
+import asyncio
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from uuid_utils import uuid7
 
-from embedsink.envelope import Parsed, journal_lines, parse, replayed_line
-from embedsink.errors import Refused
-from embedsink.sink import Sink, now_ms
+from embedsink.envelope import journal_lines, parse, replayed_line
+from embedsink.errors import Refused, Unavailable
+from embedsink.reasons import Reason
+from embedsink.sink import IMPORT_KEY_ID, Sink, now_ms
 from embedsink.store import EVERYTHING, Reader
 
 LIST = "quarantine_in_scope"
@@ -26,7 +28,7 @@ class Replay:
 
 def rows(reader: Reader, *, limit: int) -> list[dict[str, Any]]:
     """The newest kept rejections in the reader's scope, at most `limit` (and 1,000), without the rest of long ones."""
-    return _dicts(reader, LIST)[:limit]
+    return _dicts(reader.narrowed(row_limit=limit), LIST)
 
 
 async def replay_all(sink: Sink) -> Replay:
@@ -36,52 +38,65 @@ async def replay_all(sink: Sink) -> Replay:
     accepted under its own id, or under the quarantine's where it had none: replaying twice counts once.
 
     Raises:
-        Unavailable: the journal can't write now; what was replayed before stays replayed.
+        Unavailable: the journal can't write now, or another replay is running; what was replayed stays replayed.
     """
+    if sink.replaying.locked():
+        raise Unavailable(Reason.OVERLOADED, "quarantine: is being replayed. Wait for that.", retry_after_s=10)
     replayed = rejected = 0
-    for row in _replayable(sink):
-        parsed = _parse_again(row, sink)
-        if parsed is None:
-            rejected += 1
-            continue
-        lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_of(row))
-        await sink.journal.append(lines + replayed_line(str(row["quarantine_id"]), received_at=now_ms()))
-        sink.counters["accepted"] += len(parsed.accepted)
-        replayed += 1
+    async with sink.replaying:
+        after: int | None = None
+        # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
+        while block := await asyncio.to_thread(_next_block, sink, after):
+            for row in block.valid:
+                await sink.journal.append(row)
+                sink.counters["accepted"] += 1
+            replayed += len(block.valid)
+            rejected += block.rejected
+            after = block.last_arrival
     return Replay(replayed, rejected)
 
 
-def _replayable(sink: Sink) -> Iterator[dict[str, Any]]:
-    """Some at a time: each may be a whole body."""
-    after: int | None = None
-    while True:
-        with sink.store.reader({**EVERYTHING, "after": after}) as reader:
-            found = _dicts(reader, REPLAYABLE)
-        yield from found
-        if not found:
-            return
-        after = found[-1]["arrival"]
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Journal lines of what is valid by now, how many inputs are not, and where to go on."""
+
+    valid: list[bytes]
+    rejected: int
+    last_arrival: int
+
+
+def _next_block(sink: Sink, after: int | None) -> _Block | None:
+    with sink.store.reader({**EVERYTHING, "after": after}) as reader:
+        rows = _dicts(reader, REPLAYABLE)
+    if not rows:
+        return None
+    valid = [lines for row in rows if (lines := _lines_of(row, sink))]
+    return _Block(valid, len(rows) - len(valid), rows[-1]["arrival"])
+
+
+def _lines_of(row: Mapping[str, Any], sink: Sink) -> bytes | None:
+    """What journaling the input again takes; None while anything in it is still wrong, or out of its key's scope."""
+    raw = row["raw"].encode()
+    body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
+    key = sink.keys.by_id(row["key_id"])
+    if key is None and row["key_id"] != IMPORT_KEY_ID:
+        return None  # Nobody knows any more how far it reached.
+    context = {name: row[name] for name in ("deployment", "session", "viewer", "tenant", "page")}
+    try:
+        parsed = parse(body, row["received_at_ms"], sink.rules)
+        known = {name: value for name, value in context.items() if value is not None}
+        parsed = parsed.within(known, row["sent_at_ms"]).within_scope(key.deployments if key else None)
+    except Refused:
+        return None
+    if parsed.rejected or not parsed.accepted:
+        return None
+    lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_of(row))
+    return lines + replayed_line(str(row["quarantine_id"]), received_at=now_ms())
 
 
 def _dicts(reader: Reader, view: str) -> list[dict[str, Any]]:
     names = [column.name for column in reader.columns(view)]
     return [dict(zip(names, row, strict=True)) for block in reader.rows(view) for row in block]
-
-
-def _parse_again(row: Mapping[str, Any], sink: Sink) -> Parsed | None:
-    """The input as a delivery with the context it came in; None while anything in it is still wrong."""
-    raw = row["raw"].encode()
-    body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
-    try:
-        parsed = parse(body, row["received_at_ms"], sink.rules)
-    except Refused:
-        return None
-    key = sink.keys.by_id(row["key_id"])
-    reach = key.deployments if key else None
-    if parsed.rejected or not parsed.accepted or (reach is not None and not parsed.deployments <= reach):
-        return None
-    context = {name: row[name] for name in ("deployment", "session", "viewer", "tenant", "page")}
-    return parsed.within({name: value for name, value in context.items() if value is not None}, row["sent_at_ms"])
 
 
 def _ids_of(row: Mapping[str, Any]) -> Any:

@@ -156,6 +156,7 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         backlog=CONNECTIONS_WAITING_MAX,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
+        ws="none",
         http=partial(BoundedConnection, connections_max=_connections_max(settings)),  # type: ignore[arg-type]
     )
     # uvicorn raises the signal again after a clean end; by then it has been answered.

@@ -66,6 +66,7 @@ class Settings(BaseSettings):
     store_threads: int = Field(1, ge=1, description="DuckDB's threads.")
 
     report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
+    report_waiting_max: int = Field(64, ge=0, description="Reports that may wait; beyond it readers get 503.")
     read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")

@@ -15,15 +15,41 @@ from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
 from embedsink.loader import Loader
+from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store import Store, StoreLimits, StoreRefused
 
 log = logging.getLogger(__name__)
 
+# Who sent what was imported from a file.
+IMPORT_KEY_ID = "import"
+
 
 def now_ms() -> int:
     """The server's clock, epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+class Slots:
+    """So many at once, and so many who wait; whoever comes then is refused. An asynchronous context manager."""
+
+    def __init__(self, count: int, *, waiting_max: int) -> None:
+        self._semaphore = asyncio.Semaphore(count)
+        self._waiting_max = waiting_max
+        self._waiting = 0
+
+    async def __aenter__(self) -> None:
+        if self._semaphore.locked() and self._waiting >= self._waiting_max:
+            busy = "reports: as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX). Ask again later."
+            raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
+        self._waiting += 1
+        try:
+            await self._semaphore.acquire()
+        finally:
+            self._waiting -= 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._semaphore.release()
 
 
 class Sink:
@@ -46,7 +72,8 @@ class Sink:
         self.settings = settings
         self.rules = settings.rules()
         self.counters: Counter[str] = Counter()
-        self.report_slots = asyncio.Semaphore(settings.report_concurrency_max)
+        self.replaying = asyncio.Lock()
+        self.report_slots = Slots(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
         self._on_failed = on_failed
         self._lock = FolderLock(folder)
 

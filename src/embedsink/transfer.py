@@ -23,10 +23,9 @@ from embedsink.journal import Settled, wait_for
 from embedsink.reasons import Reason
 from embedsink.remote import NothingAccepted, Remote, Unreachable
 from embedsink.reports import csv_chunks
-from embedsink.sink import Sink, now_ms
+from embedsink.sink import IMPORT_KEY_ID, Sink, now_ms
 from embedsink.store import Reader
 
-KEY_ID = "import"
 TABLE = "event"
 EXPORT_VIEW = "event_export"
 DELIVERIES_AT_ONCE = 16
@@ -302,12 +301,14 @@ def _with_room(rules: Rules) -> Rules:
 
 
 async def _accept(sink: Sink, parsed: Parsed) -> None:
-    await _patiently(lambda settled: sink.keep(parsed, settled, key_id=KEY_ID))
+    await _patiently(lambda settled: sink.keep(parsed, settled, key_id=IMPORT_KEY_ID))
 
 
 async def _quarantine(sink: Sink, delivery: Delivery, refusal: Refused, received_at: int) -> None:
     body = delivery.body
-    await _patiently(lambda settled: sink.keep_body(body, refusal, settled, received_at=received_at, key_id=KEY_ID))
+    await _patiently(
+        lambda settled: sink.keep_body(body, refusal, settled, received_at=received_at, key_id=IMPORT_KEY_ID)
+    )
 
 
 async def _patiently(keep: Callable[[Settled], None]) -> None:

@@ -228,7 +228,7 @@ def test_what_only_looks_like_a_key_is_kept(text: str) -> None:
 
 
 def test_the_deployment_that_a_key_supplies_is_written_as_context() -> None:
-    parsed = fate(view(id=ID)).in_deployment(12)
+    parsed = fate(view(id=ID)).within_scope(frozenset({12}))
     (line,) = [json.loads(line) for line in written(parsed).split(b"\n")[:-1]]
 
     assert line["context"] == {"deployment": 12}

@@ -356,19 +356,20 @@ def test_a_wrong_delivery_still_names_its_deployment() -> None:
 
 
 def test_a_key_supplies_a_deployment_only_where_the_context_names_none() -> None:
-    assert fate(GOOD).in_deployment(12).context == {"deployment": 12}
-    assert fate({"context": {"deployment": 0, "viewer": "u"}, "events": [GOOD]}).in_deployment(12).context == {
-        "deployment": 0,
-        "viewer": "u",
-    }
-    assert fate({"context": {"deployment": None, "viewer": "u"}, "events": [GOOD]}).in_deployment(12).context == {
+    context = {"deployment": None, "viewer": "u"}
+    assert fate(GOOD).within_scope(frozenset({12})).context == {"deployment": 12}
+    assert fate({"context": context, "events": [GOOD]}).within_scope(frozenset({12})).context == {
         "deployment": 12,
         "viewer": "u",
     }
+    named = fate({"context": context | {"deployment": 0}, "events": [GOOD]})
+    assert named.within_scope(frozenset({0})).context == {"deployment": 0, "viewer": "u"}
+    with pytest.raises(Refused, match="deployment: 0 is outside"):
+        named.within_scope(frozenset({12}))
 
 
 def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do() -> None:
-    parsed = fate([GOOD, ready(7), BAD, ready(None)]).without_homeless()
+    parsed = fate([GOOD, ready(7), BAD, ready(None)]).within_scope(frozenset({7, 8}))
 
     assert fates(parsed) == [(0, "out_of_scope"), (1, "accepted"), (2, "wrong_source"), (3, "out_of_scope")]
     assert [one.index for one in parsed.rejected] == [0, 2, 3]
@@ -379,4 +380,4 @@ def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do
 def test_no_envelope_is_homeless_in_a_context_with_a_deployment() -> None:
     parsed = fate({"context": {"deployment": 0}, "events": [GOOD]})
 
-    assert parsed.without_homeless() == parsed
+    assert parsed.within_scope(frozenset({0, 8})) == parsed

@@ -76,6 +76,13 @@ def test_a_body_that_goes_on_after_its_answer_is_cut(port: int) -> None:
             connection.sendall(endless)
 
 
+def test_a_body_that_stops_after_its_answer_does_not_keep_the_connection(port: int) -> None:
+    begun = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+    started_at = time.monotonic()
+    assert answer_to(port, begun, b" ", pause_s=0.1).startswith(b"HTTP/1.1 204")
+    assert time.monotonic() - started_at < TIMEOUT_S + 1
+
+
 def test_what_is_left_of_an_answered_body_does_not_spoil_the_next_request(port: int) -> None:
     first = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
     last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")

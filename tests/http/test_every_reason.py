@@ -145,6 +145,12 @@ REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
 }
 
 
+def lines_under(path: Path) -> list[bytes]:
+    """What a server of the case's own has kept."""
+    content = b"".join(segment.read_bytes() for segment in path.rglob("journal/*"))
+    return [line for line in content.splitlines() if line.startswith(b'{"kind"')]
+
+
 def test_every_reason_is_provoked_here() -> None:
     assert set(BODIES) | set(ENVELOPES) | set(REQUESTS) | {Reason.ID_CONFLICT} == set(Reason)
 
@@ -157,6 +163,7 @@ def test_a_refused_request_gets_its_status_and_leaves_nothing(reason: Reason, se
     assert answer.json()["title"] == reason.sentence
     stored = 1 if reason is Reason.NOTHING_ACCEPTED else 0
     assert len(server.journaled()) - before == stored
+    assert len(lines_under(tmp_path)) == (2 if reason is Reason.RATE_LIMITED else 0)
 
 
 @pytest.mark.parametrize("reason", BODIES)

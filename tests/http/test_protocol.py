@@ -118,6 +118,14 @@ def test_both_ways_see_the_same_credential(server: RunningServer, key: bytes, gi
     assert in_pieces(server, whole_head, body) == whole
 
 
+def test_a_credential_in_a_trailer_is_none(server: RunningServer, key: bytes) -> None:
+    lines = (b"POST /api/v1/events HTTP/1.1", b"Host: x", b"Content-Type: text/plain", b"Transfer-Encoding: chunked")
+    chunked_head = b"\r\n".join(lines) + b"\r\n\r\n"
+    body = b"%x\r\n%b\r\n0\r\nAuthorization: Bearer %b\r\n\r\n" % (len(GOOD), GOOD, key)
+    for pieces in ((chunked_head + body,), (chunked_head, body)):
+        assert in_pieces(server, *pieces).startswith(b"HTTP/1.1 401 ")
+
+
 def test_requests_sent_before_their_turn_are_answered_in_order(server: RunningServer, key: bytes) -> None:
     good = head(GOOD, b"Authorization: Bearer " + key) + GOOD
     bad = head(GOOD) + GOOD

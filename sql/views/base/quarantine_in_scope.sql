@@ -12,7 +12,7 @@ with newest as (
       and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
     order by arrival desc
-    limit 1000
+    limit (select least(coalesce(getvariable('row_limit')::bigint, 1000), 1000))
 ),
 rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw

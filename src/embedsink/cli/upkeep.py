@@ -47,9 +47,7 @@ def rebuild(data: Data = DATA) -> None:
         if folder.store.exists():
             # The journal holds only what no snapshot covers: without one, a rebuild could come out shorter.
             open_snapshot(folder.snapshot, EVERYTHING).close()
-        for path in (folder.store, folder.store.with_name("store.duckdb.wal")):
-            if path.exists():
-                say(f"{path.name}: is kept as {set_aside(path, aside=folder.aside)}.")
+            say(f"{folder.store.name}: is kept as {set_aside(folder.store, aside=folder.aside)}.")
     say("Rebuilding from the snapshot and the journal …")
     _tell_loaded(asyncio.run(_open_and_close(folder)))
     say(f"{folder.store}: is rebuilt ({folder.store.stat().st_size:,} bytes).")

@@ -90,7 +90,21 @@ class Parsed:
         named = {_deployment_of(accepted.envelope) for accepted in self.accepted}
         return {number for number in named | {self.context.get("deployment")} if number is not None}
 
-    def in_deployment(self, deployment: int) -> "Parsed":
+    def within_scope(self, deployments: frozenset[int] | None) -> "Parsed":
+        """The delivery as far as a key for these deployments reaches (spec 5.3, design section 6); None is all of them.
+
+        Raises:
+            Refused: `out_of_scope` when it names another one.
+        """
+        if deployments is None:
+            return self
+        outside = self.deployments - deployments
+        if outside:
+            detail = f"deployment: {min(outside)} is outside the key's scope. Use its own key."
+            raise Refused(Reason.OUT_OF_SCOPE, detail)
+        return self._in_deployment(min(deployments)) if len(deployments) == 1 else self._without_homeless()
+
+    def _in_deployment(self, deployment: int) -> "Parsed":
         """The same delivery, told its deployment where its context names none."""
         if self.context.get("deployment") is not None:
             return self
@@ -100,7 +114,7 @@ class Parsed:
         """The same envelopes in the context that they were once delivered in."""
         return replace(self, context=context, sent_at=sent_at)
 
-    def without_homeless(self) -> "Parsed":
+    def _without_homeless(self) -> "Parsed":
         """The same delivery, its envelopes that name no deployment rejected as `out_of_scope`."""
         if self.context.get("deployment") is not None:
             return self

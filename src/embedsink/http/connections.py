@@ -51,12 +51,12 @@ class BoundedConnection(IngestProtocol):
         if self.transport.is_closing():
             return  # It could not be parsed, or its answer was the last.
         if self._has_whole_head():
-            if self._timer is not None:
-                self._stop_waiting()
             if self.cycle.response_complete and self.cycle.more_body:
                 self._skip(len(data))
-            elif self._unread_bytes:
-                self._unread_bytes = 0
+                return
+            self._unread_bytes = 0
+            if self._timer is not None:
+                self._stop_waiting()
         elif self._timer is None:
             # Not counted: it may begin with the end of the body before.
             self._await_head()
@@ -70,6 +70,8 @@ class BoundedConnection(IngestProtocol):
         self._unread_bytes += byte_count
         if self._unread_bytes > UNREAD_BYTES_MAX:
             self.transport.close()
+        elif self._timer is None:
+            self._await_head()  # uvicorn has put its own timer off, and the rest may never come.
 
     def _has_whole_head(self) -> bool:
         # uvicorn begins a scope with a request's first byte, and adds the method when its head is whole.

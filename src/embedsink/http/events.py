@@ -104,8 +104,8 @@ class Events:
             self._keep_unreadable(head, body, refusal, received_at, reply)
             return
         key = _key_of(parsed, head)
-        self._rates.spend(key.key_id, parsed.received_count)
-        kept = within_scope(parsed, key)
+        self._rates.spend(key.key_id, parsed.received_count or 1)
+        kept = parsed.within_scope(key.deployments)
 
         def settled(failure: Unavailable | None) -> None:
             reply(_answer(head, kept) if failure is None else _refuse(head.scope, failure))
@@ -196,22 +196,6 @@ def media_type_of(content_type: str) -> str:
         allowed = ", ".join(_MEDIA_TYPES)
         raise Refused(Reason.MEDIA_TYPE, f"content-type: {quote(content_type)} is not one of {allowed}, in UTF-8.")
     return media_type
-
-
-def within_scope(parsed: Parsed, key: Key) -> Parsed:
-    """The delivery as far as the key reaches (spec 5.3, design section 6).
-
-    Raises:
-        Refused: `out_of_scope` when it names a deployment that is not the key's.
-    """
-    if key.deployments is None:
-        return parsed
-    outside = parsed.deployments - key.deployments
-    if outside:
-        raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {min(outside)} is outside the key's scope. Use its own key.")
-    if len(key.deployments) == 1:
-        return parsed.in_deployment(min(key.deployments))
-    return parsed.without_homeless()
 
 
 def _answer(head: _Head, kept: Parsed) -> Answer:

@@ -32,6 +32,8 @@ class IngestProtocol(HttpToolsProtocol):
         """The head is there."""
         if self.url == _INGEST_URL and self._is_simple():
             self._held = []
+            # Not the list that is still open: trailers would be added to it (RFC 9110, section 6.5.1).
+            self.scope["headers"] = list(self.headers)
             # What the usual way would add; `state` is there.
             self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
             self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""

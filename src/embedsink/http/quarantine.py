@@ -34,7 +34,8 @@ async def list_quarantine(request: Request) -> Response:
     )
     limit = _limit_of(query.get("limit"))
     sink: Sink = request.state.sink
-    found = await run_in_threadpool(_read, sink, scope.variables(), limit)
+    async with sink.report_slots:
+        found = await run_in_threadpool(_read, sink, scope.variables(), limit)
     body = orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
     headers = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
     return Response(body, media_type="application/json", headers=headers)

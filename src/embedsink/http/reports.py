@@ -1,11 +1,12 @@
 """`/api/v1/reports`: the list of reports, and the rows of one as JSON or CSV, streamed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import asdict
 from functools import partial
+from tempfile import SpooledTemporaryFile
 
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Send
@@ -26,9 +27,11 @@ from embedsink.reports import (
     parse_scope,
 )
 from embedsink.sink import Sink
-from embedsink.store import EVERYTHING, Reader
+from embedsink.store import EVERYTHING
 
 FORMATS = {"json": "application/json", "csv": "text/csv; charset=utf-8; header=present"}
+CHUNK_BYTES = 65_536
+SPOOLED_BYTES_MAX = 1_048_576
 _HEADERS = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -49,19 +52,37 @@ async def show_report(request: Request) -> Response:
         raise Refused(Reason.NOT_FOUND, f"report {name}.{suffix[:16]} does not exist. There are .json and .csv.")
     scope, guard = _scope_of(request, key), _guard_of(request, suffix)
     sink: Sink = request.state.sink
-    reader = await run_in_threadpool(sink.store.reader, scope.variables())
-    chunks = csv_chunks(reader, name, guard=guard) if suffix == "csv" else json_chunks(reader, name)
-    # The first chunk before the status: then a report that fails can still say so.
-    first = await _first_chunk(chunks, reader, sink)
+    async with sink.report_slots:
+        spooled = await run_in_threadpool(_spool, sink, scope, name, suffix, guard)
     headers = dict(_HEADERS)
     if suffix == "csv":
         headers["Content-Disposition"] = f'attachment; filename="{_file_name(name, scope)}.csv"'
-    content, timeout_s = _rest(first, chunks, reader), sink.settings.read_timeout_s
-    return Download(content, partial(sink.keys.is_live, key), timeout_s, media_type=FORMATS[suffix], headers=headers)
+    may_go_on, timeout_s = partial(sink.keys.is_live, key), sink.settings.read_timeout_s
+    return Download(_chunks(spooled), may_go_on, timeout_s, media_type=FORMATS[suffix], headers=headers)
+
+
+def _spool(sink: Sink, scope: Scope, name: str, suffix: str, guard: bool) -> SpooledTemporaryFile[bytes]:
+    """The report, in memory or in a file without a name: a slow reader must not hold a transaction of the store."""
+    spooled = SpooledTemporaryFile(SPOOLED_BYTES_MAX, dir=str(sink.folder.path))  # noqa: SIM115  the stream closes it
+    try:
+        with sink.store.reader(scope.variables()) as reader:
+            for chunk in csv_chunks(reader, name, guard=guard) if suffix == "csv" else json_chunks(reader, name):
+                spooled.write(chunk)
+    except BaseException:
+        spooled.close()
+        raise
+    spooled.seek(0)
+    return spooled
+
+
+async def _chunks(spooled: SpooledTemporaryFile[bytes]) -> AsyncGenerator[bytes]:
+    with spooled:
+        while chunk := await run_in_threadpool(spooled.read, CHUNK_BYTES):
+            yield chunk
 
 
 class Download(StreamingResponse):
-    """A stream that is cut when its key is revoked or its reader pauses too long, since it holds the store open."""
+    """A stream that is cut when its key is revoked, or its reader pauses for too long."""
 
     def __init__(
         self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], timeout_s: float, **options: object
@@ -83,24 +104,6 @@ class Download(StreamingResponse):
             return  # uvicorn closes the connection of an answer that is not whole
         finally:
             await self._content.aclose()
-
-
-async def _first_chunk(chunks: Iterator[bytes], reader: Reader, sink: Sink) -> bytes:
-    try:
-        async with sink.report_slots:
-            return await run_in_threadpool(next, chunks)
-    except BaseException:
-        reader.close()
-        raise
-
-
-async def _rest(first: bytes, chunks: Iterator[bytes], reader: Reader) -> AsyncGenerator[bytes]:
-    try:
-        yield first
-        async for chunk in iterate_in_threadpool(chunks):
-            yield chunk
-    finally:
-        reader.close()
 
 
 def _list(sink: Sink) -> list[Report]:

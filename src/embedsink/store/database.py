@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,7 @@ class Store:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._has_wide_rows = False
+        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -114,6 +116,8 @@ class Store:
         """Close the database; readers are told that it is away."""
         with self._lock:
             connection, self._connection = self._connection, None
+        for reader in list(self._readers):
+            reader.interrupt()  # Closing would wait for the longest report.
         if connection is not None:
             connection.close()
 
@@ -133,7 +137,9 @@ class Store:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
             cursor = self._connection.cursor()
             cursor.execute("use store")
-            return Reader(cursor, scope)
+            reader = Reader(cursor, scope)
+            self._readers.add(reader)
+            return reader
 
     def loaded_segments(self, *, from_number: int = 0) -> set[str]:
         """The names of the segments of these numbers whose rows are in the store."""

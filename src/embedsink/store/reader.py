@@ -1,5 +1,6 @@
 """Named views, seen through a scope that is nothing but session variables."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,18 @@ if TYPE_CHECKING:
     import pandas
 
 ROWS_AT_ONCE = 2_048
-SCOPE_VARIABLES = ("since", "until", "surface", "tenant", "interval", "now", "service_name", "quarantine_id", "after")
+SCOPE_VARIABLES = (
+    "since",
+    "until",
+    "surface",
+    "tenant",
+    "interval",
+    "now",
+    "service_name",
+    "quarantine_id",
+    "after",
+    "row_limit",
+)
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
 
@@ -39,6 +51,12 @@ class Reader:
             connection.execute(f"set variable {name} = $1", [value])
         connection.execute("set variable deployments = $1", [scope["deployments"]])
 
+    def narrowed(self, **variables: object) -> "Reader":
+        """The same reader, with some of its variables set anew."""
+        for name, value in variables.items():
+            self._connection.execute(f"set variable {name} = $1", [value])
+        return self
+
     def columns(self, view: str) -> list[Column]:
         """A view's columns with their comments, in order."""
         found = self._connection.execute(
@@ -58,7 +76,7 @@ class Reader:
     def rows(self, view: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a view, some thousand at a time, as they come from the engine."""
         result = self._ask(_rows_of(view))
-        while rows := result.fetchmany(ROWS_AT_ONCE):
+        while rows := _fetch(result):
             yield rows
 
     def frame(self, view: str) -> "pandas.DataFrame":
@@ -87,7 +105,7 @@ class Reader:
         names = [column[0] for column in result.description or ()]
         first = result.fetchone()
         count = int(first is not None)
-        while rows := result.fetchmany(ROWS_AT_ONCE):
+        while rows := _fetch(result):
             count += len(rows)
         return dict(zip(names, first or (), strict=False)), count
 
@@ -96,8 +114,9 @@ class Reader:
         self._connection.sql(_rows_of(view)).write_parquet(str(path))
 
     def interrupt(self) -> None:
-        """Stop a running question from another thread."""
-        self._connection.interrupt()
+        """Stop a running question, from any thread."""
+        with contextlib.suppress(duckdb.ConnectionException):  # closed meanwhile
+            self._connection.interrupt()
 
     def close(self) -> None:
         """Give the connection back."""
@@ -129,6 +148,11 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
         return Reader(duckdb.connect(str(path), read_only=True), scope)
     except duckdb.Error as error:
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
+
+
+def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    with translated():
+        return result.fetchmany(ROWS_AT_ONCE)
 
 
 def _rows_of(view: str) -> str:

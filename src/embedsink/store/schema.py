@@ -87,6 +87,6 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
         connection.execute("commit")
     except BaseException:
-        with contextlib.suppress(duckdb.Error):  # a broken database can't roll back; its WAL does it on reopening
+        with contextlib.suppress(duckdb.Error):  # a broken database can't roll back; nothing of it was written
             connection.execute("rollback")
         raise

@@ -1,0 +1,88 @@
+"""Replay: what was rejected is accepted when it is valid by now, as far as its key reaches, and once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedsink.envelope import Parsed, Rejection, Rules
+from embedsink.envelope.body import encode
+from embedsink.envelope.catalog import catalog_for
+from embedsink.journal import wait_for
+from embedsink.quarantine import Replay
+from embedsink.reasons import Reason
+from tests.envelope.sending import event_or_action, view
+from tests.http.asking import Server, open_server, problem
+
+
+def reject(server: Server, envelope: object, *, key: str) -> None:
+    """Quarantine an envelope as if an older program had not known it."""
+    known = server.sink.keys.find(key)
+    assert known
+    parsed = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
+
+    async def keep() -> None:
+        delivery = Parsed(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
+        await wait_for(lambda settled: server.sink.keep(delivery, settled, key_id=known.key_id))
+
+    server._runner.run(keep())
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Iterator[Server]:
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        yield server
+
+
+def replayed(server: Server, admin: str) -> Replay:
+    answer = server.ask("POST", "/api/v1/quarantine/replay", key=admin)
+    assert answer.status_code == 200, answer.text
+    return Replay(**answer.json())
+
+
+def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Server) -> None:
+    admin, free, scoped = quick.key("admin"), quick.key(), quick.key(deployments=[12, 13])
+    gone = quick.key(deployments=[7])
+    ready = {"embedTenant": None, "mode": "signed", "surface": "app", "deploymentId": 99}
+    for key, envelope in (
+        (free, view()),
+        (scoped, view()),
+        (scoped, event_or_action("event:ready", ready)),
+        (gone, event_or_action("event:ready", ready)),
+        (free, {"still": "wrong"}),
+        *[(free, view({"path": f"/{number}"})) for number in range(40)],
+    ):
+        reject(quick, envelope, key=key)
+    # As if its entry had been taken out of keys.json.
+    digest = next(digest for digest, key in quick.sink.keys._keys.items() if key.deployments == frozenset({7}))
+    del quick.sink.keys._keys[digest]
+
+    assert len(quick.rows("/api/v1/quarantine", key=admin, count=45)) == 45
+    assert replayed(quick, admin) == Replay(replayed=41, rejected=4)
+    quick.rows("/api/v1/reports/views", key=admin)
+    accepted = [line["envelope"]["type"] for line in quick.journaled() if line["kind"] == "event"]
+    assert accepted.count("svc:event:view") == 41
+    assert "svc:event:ready" not in accepted
+
+
+def test_one_replay_at_a_time(quick: Server) -> None:
+    admin = quick.key("admin")
+    quick._runner.run(quick.sink.replaying.acquire())
+    try:
+        answer = quick.ask("POST", "/api/v1/quarantine/replay", key=admin)
+        assert (answer.status_code, problem(answer)) == (503, "overloaded")
+    finally:
+        quick.sink.replaying.release()
+
+
+def test_reports_beyond_those_that_may_wait_are_refused(tmp_path: Path) -> None:
+    with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
+        key = server.key("read")
+        assert server.get("/api/v1/reports/views", key=key).status_code == 200
+        server._runner.run(server.sink.report_slots.__aenter__())
+        try:
+            for path in ("/api/v1/reports/views", "/api/v1/quarantine"):
+                answer = server.get(path, key=key)
+                assert (answer.status_code, problem(answer)) == (503, "overloaded")
+        finally:
+            server._runner.run(server.sink.report_slots.__aexit__())
