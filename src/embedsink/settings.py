@@ -59,7 +59,7 @@ class Settings(BaseSettings):
 
     dedup_days: int = Field(7, ge=1, description="How far back an id is remembered, so that a retry counts once.")
     snapshot_interval_s: float = Field(10.0, gt=0, description="Least time between two snapshots for notebooks.")
-    store_memory_bytes: int = Field(72 * MIB, ge=64 * MIB, description="DuckDB's memory as a rule.")
+    store_memory_bytes: int = Field(64 * MIB, ge=64 * MIB, description="DuckDB's memory as a rule.")
     store_memory_bytes_max: int = Field(
         768 * MIB, ge=64 * MIB, description="DuckDB's memory where one step needs more: for rows of huge strings."
     )

@@ -73,10 +73,10 @@ class StoreLimits:
     `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
     """
 
-    memory_bytes: int = 72 * 1_048_576
+    memory_bytes: int = 64 * 1_048_576
     memory_bytes_max: int = 768 * 1_048_576
     threads: int = 1
-    checkpoint_bytes: int = 32 * 1_048_576
+    checkpoint_bytes: int = 20 * 1_048_576
     line_bytes_max: int = 8 * 1_048_576
     dedup_days: int = 7
 
@@ -230,7 +230,7 @@ class Store:
         """Bring everything into the one file, so that a copy of it is complete."""
         try:
             # All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database.
-            with self._more_memory() if self._has_wide_rows else contextlib.nullcontext(), translated():
+            with self._more_memory(only_if=self._has_wide_rows), translated():
                 self._loading().execute("checkpoint store")
         except StoreBroken as error:
             # Those of an earlier program: the next try, after reopening, has the memory.
@@ -239,13 +239,15 @@ class Store:
         self._waiting_bytes = 0
 
     @contextlib.contextmanager
-    def _more_memory(self) -> Iterator[None]:
+    def _more_memory(self, *, only_if: bool = True) -> Iterator[None]:
         """For steps that have to hold 2,048 huge strings at once: DuckDB reads so many rows, whatever their length."""
-        _limit_memory(self._loading(), self._limits.memory_bytes_max)
+        if only_if:
+            _limit_memory(self._loading(), self._limits.memory_bytes_max)
         try:
             yield
         finally:
-            with contextlib.suppress(duckdb.Error, StoreBroken):  # It keeps what it can't give back yet.
+            # Also where it is what it was: it makes DuckDB give the system back what it holds for nothing, 40 MiB.
+            with contextlib.suppress(duckdb.Error, StoreBroken):  # It keeps what it still needs.
                 _limit_memory(self._loading(), self._limits.memory_bytes)
 
     def _ledger_of(self, segment: Path) -> Ledger:
