@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.servers import RunningServer, running_server, wait_until
 pytestmark = pytest.mark.server
 
 ANSWER_S_MAX = 5.0
+KEEP_ALIVE_S = 5.0  # uvicorn's default
 PAGE = b"https://app.example.com"
 GOOD = json.dumps(view()).encode()
 # What differs between any two answers.
@@ -210,3 +212,17 @@ def test_a_body_that_a_shutdown_cuts_off_is_answered(tmp_path: Path) -> None:
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: " in answer
         assert "Traceback" not in server.log.read_text()
+
+
+def test_an_idle_connection_is_closed_after_a_while_and_not_while_it_is_used(server: RunningServer, key: bytes) -> None:
+    request = head(GOOD, b"Authorization: Bearer " + key) + GOOD
+    with connected(server) as connection:
+        connection.settimeout(KEEP_ALIVE_S + 3)
+        started_at = time.monotonic()
+        while time.monotonic() - started_at < KEEP_ALIVE_S + 1:
+            connection.sendall(request)
+            assert status_on(connection) == 202
+            time.sleep(0.5)
+        idle_since = time.monotonic()
+        assert connection.recv(1) == b""
+        assert KEEP_ALIVE_S - 1 < time.monotonic() - idle_since < KEEP_ALIVE_S + 2

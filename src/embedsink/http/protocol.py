@@ -21,9 +21,18 @@ class IngestProtocol(HttpToolsProtocol):
     """Holds the head of an ingest request back until the read that brought it is parsed to its end."""
 
     _held: list[bytes] | None = None  # the body so far, of a request that is held
+    _idle_since: float | None = None
+    _idle_timer: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for no further request."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived; what is not whole by then goes the usual way."""
+        self._idle_since = None
         super().data_received(data)
         if self._held is not None and not self.transport.is_closing():
             self._release()
@@ -55,6 +64,29 @@ class IngestProtocol(HttpToolsProtocol):
         body, self._held = b"".join(self._held), None
         exchange = self.cycle = _Exchange(self)  # type: ignore[assignment]
         self.app_state["events"].take_in_whole(self.scope, body, exchange.reply)
+
+    def complete(self) -> None:
+        """What uvicorn does after an answer, but with one timer for many of them: each would cost 2 µs."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_when_idle)
+
+    def _close_when_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since is None:
+            return  # The answer to what is on its way arms it again.
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._idle_timer = self.loop.call_later(left_s, self._close_when_idle)
+        else:
+            self.timeout_keep_alive_handler()
 
     def _is_simple(self) -> bool:
         """Nothing before it is still being answered, and nobody has to be waited for."""
@@ -98,4 +130,4 @@ class _Exchange:
         connection.transport.write(answer.encode(headers, keep_alive=self.keep_alive))
         if not self.keep_alive:
             connection.transport.close()
-        connection.on_response_complete()
+        connection.complete()
