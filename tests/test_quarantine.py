@@ -65,6 +65,14 @@ def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Serve
     assert "svc:event:ready" not in accepted
 
 
+def test_whole_bodies_are_replayed_in_the_usual_memory(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    for _ in range(24):
+        assert quick.post(b'{"x":"' + b"0123456789" * 100_000, key=key).status_code == 400
+    quick.rows("/api/v1/quarantine", key=admin, count=24)
+    assert replayed(quick, admin) == Replay(replayed=0, rejected=24)
+
+
 def test_one_replay_at_a_time(quick: Server) -> None:
     admin = quick.key("admin")
     quick._runner.run(quick.sink.replaying.acquire())

@@ -157,7 +157,11 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
         ws="none",
-        http=partial(BoundedConnection, connections_max=_connections_max(settings)),  # type: ignore[arg-type]
+        http=partial(  # type: ignore[arg-type]
+            BoundedConnection,
+            connections_max=_connections_max(settings),
+            request_bytes_max=8 * settings.body_bytes_max,
+        ),
     )
     # uvicorn raises the signal again after a clean end; by then it has been answered.
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -122,6 +122,15 @@ def test_huge_heads_do_not_hang(server: RunningServer, request_: bytes) -> None:
     assert status is None or status < 500
 
 
+def test_trailers_without_an_end_are_cut(server: RunningServer) -> None:
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:
+        connection.sendall(head(b"", b"Transfer-Encoding: chunked") + b"2\r\n{}\r\n0\r\nX: ")
+        endless = b"a" * 64 * MIB
+        with pytest.raises(ConnectionError):
+            connection.sendall(endless)
+
+
 def test_after_all_that_it_still_works(server: RunningServer, key: bytes) -> None:
     assert server.get("/readyz").status == 200
     assert server.post(view(), key=key.decode()).status == 202

@@ -1,14 +1,20 @@
--- One row per kept rejection that may be tried again, oldest first, at most 16 after the arrival `after`: not replayed
--- yet, and not one whose id is taken. Times are in epoch milliseconds, as a delivery has them. `raw` is all of it.
+-- One row per kept rejection that may be tried again, oldest first: not replayed yet, and not one whose id is taken.
+-- After the arrival `after`, one and as many more as are small: whole bodies of a megabyte must fit into memory. Times are
+-- in epoch milliseconds, as a delivery has them. `raw` is all of it.
 create or replace view quarantine_replayable as
-with next as (
-    select arrival, quarantine_id
+with candidate as (
+    select arrival, quarantine_id, raw_length
     from quarantine
     where replayed_at is null
       and reason not in ('id_conflict', 'out_of_scope')
       and arrival > coalesce(getvariable('after')::bigint, -1)
     order by arrival
-    limit 16
+    limit 64
+),
+next as (
+    select arrival, quarantine_id
+    from candidate
+    qualify sum(raw_length) over (order by arrival) - raw_length < 262144
 ),
 rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw

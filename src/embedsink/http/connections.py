@@ -9,6 +9,8 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from embedsink.http.protocol import IngestProtocol
 
 CONNECTIONS_MAX = 4_096
+# A body in chunks of one byte takes six times its size; what goes beyond that is trailers without an end.
+REQUEST_BYTES_MAX = 8 * 1_048_576
 HEAD_BYTES_MAX = 65_536
 HEAD_TIMEOUT_S = 10.0
 # What is still read of a body that was answered already: a sender has to finish before it reads a 413.
@@ -26,11 +28,19 @@ class BoundedConnection(IngestProtocol):
 
     _head_bytes = 0
     _unread_bytes = 0
+    _request_bytes = 0
     _timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, *arguments: Any, connections_max: int = CONNECTIONS_MAX, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        connections_max: int = CONNECTIONS_MAX,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self._connections_max = connections_max
+        self._request_bytes_max = request_bytes_max
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head; close at once what is too many."""
@@ -55,6 +65,9 @@ class BoundedConnection(IngestProtocol):
                 self._skip(len(data))
                 return
             self._unread_bytes = 0
+            self._request_bytes = self._request_bytes + len(data) if self.cycle.more_body else 0
+            if self._request_bytes > self._request_bytes_max:
+                self.transport.close()
             if self._timer is not None:
                 self._stop_waiting()
         elif self._timer is None:
