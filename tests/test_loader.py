@@ -27,7 +27,7 @@ from embedsink.segment import trailer
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Reader, Store, StoreBroken, StoreRefused, database
+from embedsink.store import Reader, Store, StoreBroken, StoreRefused
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import event_or_action, view
 from tests.given import segment
@@ -91,42 +91,6 @@ def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFo
             loader.load_all()
             loader.load_all()
     assert events_in(folder.store) == expected(1)
-
-
-def test_segments_that_wait_are_looked_up_together_and_repeats_among_them_count_once(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def counting(of: str, pattern: str = "*.sql") -> dict[str, str]:
-        found = read_sql(of, pattern)
-        return Noting(found, asked)
-
-    with opened(folder) as loader:
-        add_segment(folder, 1)
-        loader.load_all()
-        # The first of segment 1 again, the second of this one in the next, and one id with other content.
-        segment(folder.journal, [VIEW | {"id": number} for number in (1_000, 2_000, 2_001)], number=2)
-        segment(folder.journal, [VIEW | {"id": 2_001}, VIEW | {"id": 3_000}], number=3)
-        segment(folder.journal, [VIEW | {"id": 3_000, "payload": {"title": "another"}}], number=4)
-        monkeypatch.setattr(database, "read_sql", counting)
-        loader.load_all()
-        assert asked.count("known") == 1
-        assert (loader.status.accepted_count, loader.status.duplicate_count) == (3 + 2 + 1, 1 + 1)
-        assert loader.status.quarantined_count == 1
-    assert events_in(folder.store) == sorted([*expected(1), 2_000, 2_001, 3_000])
-
-
-class Noting(dict[str, str]):
-    """Notes which are taken out."""
-
-    def __init__(self, found: dict[str, str], asked: list[str]) -> None:
-        super().__init__(found)
-        self._asked = asked
-
-    def __getitem__(self, name: str) -> str:
-        self._asked.append(name)
-        return super().__getitem__(name)
 
 
 def test_a_segment_committed_just_before_a_crash_is_not_loaded_again(

@@ -5,7 +5,6 @@ sealed segment ─▶ check its CRCs ─▶ one transaction: rows + name ─▶ 
 a segment is deleted only when a snapshot covers it
 """
 
-import contextlib
 import logging
 import os
 import sys
@@ -18,14 +17,13 @@ from pathlib import Path
 from embedsink import snapshot
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import LOST, DataFolder
-from embedsink.segment import OPEN, SEALED, Inspection, inspect, number_of, set_aside
+from embedsink.segment import OPEN, SEALED, inspect, number_of, set_aside
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreRefused
 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
 SNAPSHOT_SHARE_MAX = 1 / 20
-TOGETHER_BYTES_MAX = 4 * 1_048_576
 _NICENESS = 10
 
 
@@ -133,9 +131,9 @@ class Loader:
 
     def load_all(self) -> None:
         """Load every sealed segment that the store does not have yet, oldest first."""
-        waiting = [path for path in sorted(self._folder.journal.glob(f"*{SEALED}")) if path.name not in self._loaded]
-        while waiting:
-            self._load_some(_take_together(waiting))
+        for segment in sorted(self._folder.journal.glob(f"*{SEALED}")):
+            if segment.name not in self._loaded:
+                self._load(segment)
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -214,29 +212,12 @@ class Loader:
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
 
-    def _load_some(self, segments: list[Path]) -> None:
-        """Load segments one by one, each in a transaction of its own, but look their ids up together.
-
-        A look reads the ids of seven days. So the more there are, the more segments share one, and loading keeps up.
-        """
-        sound = {segment: inspection for segment in segments if (inspection := self._inspect(segment))}
-        with contextlib.ExitStack() as stack:
-            if len(sound) > 1:
-                line_bytes_max = max(inspection.group_bytes_max for inspection in sound.values())
-                # When one of them can't be read, its own load says which.
-                with contextlib.suppress(SqlUnfit):
-                    stack.enter_context(self._store.together(list(sound), line_bytes_max=line_bytes_max))
-            for segment, inspection in sound.items():
-                self._load(segment, inspection)
-
-    def _inspect(self, segment: Path) -> Inspection | None:
+    def _load(self, segment: Path) -> None:
         inspection = inspect(segment.read_bytes())
-        if inspection.damage is None:
-            return inspection
-        self._set_segment_aside(segment, f"{inspection.damage.why} after offset {inspection.damage.end:,}")
-        return None
-
-    def _load(self, segment: Path, inspection: Inspection) -> None:
+        damage = inspection.damage
+        if damage is not None:
+            self._set_segment_aside(segment, f"{damage.why} after offset {damage.end:,}")
+            return
         started_at = time.monotonic()
         try:
             ledger = self._store.load(segment, line_bytes_max=inspection.group_bytes_max)
@@ -307,15 +288,6 @@ class Loader:
         if not self._is_dirty and self.status.trouble is None:
             return None
         return max(0.0, self._snapshot_due_at - time.monotonic())
-
-
-def _take_together(waiting: list[Path]) -> list[Path]:
-    """The first of those that wait, as many as are worth one look; they wait no more."""
-    taken = [waiting.pop(0)]
-    byte_count = taken[0].stat().st_size
-    while waiting and (byte_count := byte_count + waiting[0].stat().st_size) <= TOGETHER_BYTES_MAX:
-        taken.append(waiting.pop(0))
-    return taken
 
 
 def _give_way_to_ingest() -> None:

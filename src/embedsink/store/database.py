@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,12 @@ class LoadStep:
 
     name: str
     only_with: str | None = None
-    alone: bool = True  # whether a segment that is loaded alone needs it
-    together: bool = True  # whether one that is loaded with others does
 
 
 LOAD_STEPS = (
     LoadStep("line"),
     LoadStep("incoming"),
     LoadStep("arrived"),
-    LoadStep("delivered", together=False),
-    LoadStep("known", together=False),
     LoadStep("repeated"),
     LoadStep("event", only_with="arrived where kind = 'event'"),
     LoadStep("action", only_with="arrived where kind = 'action'"),
@@ -51,7 +47,6 @@ LOAD_STEPS = (
     LoadStep("quarantine", only_with="rejected"),
     LoadStep("replayed", only_with="arrived where kind = 'replayed'"),
     LoadStep("loss", only_with="arrived where kind = 'lost'"),
-    LoadStep("remembered", alone=False),
     LoadStep("loaded_segment"),
 )
 
@@ -90,7 +85,6 @@ class Store:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._has_wide_rows = False
-        self._is_together = False
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
 
@@ -185,33 +179,13 @@ class Store:
             with self._more_memory():
                 return self._load(segment, variables)
 
-    @contextlib.contextmanager
-    def together(self, segments: Sequence[Path], *, line_bytes_max: int) -> Iterator[None]:
-        """For a block that loads these segments: asks once which of all their ids the store has seen.
-
-        Raises:
-            SqlUnfit, StoreRefused, StoreBroken: as `load`, before the block begins.
-        """
-        variables = {
-            "segment_paths": [str(segment) for segment in segments],
-            "line_bytes_max": line_bytes_max,
-            "dedup_days": self._limits.dedup_days,
-        }
-        with _translated_steps(self._loading(), variables) as connection:
-            for name in ("delivered_together", "known"):
-                connection.execute(read_sql("load")[name])
-        self._is_together = True
-        try:
-            yield
-        finally:
-            self._is_together = False
-
     def _load(self, segment: Path, variables: Mapping[str, object]) -> Ledger:
-        with _translated_steps(self._loading(), variables) as connection:
+        connection = self._loading()
+        with translated():
+            for name, value in variables.items():
+                connection.execute(f"set variable {name} = $1", [value])
             with transaction(connection):
                 for step in LOAD_STEPS:
-                    if not (step.together if self._is_together else step.alone):
-                        continue
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
             ledger = self._ledger_of(segment)
@@ -273,17 +247,6 @@ class Store:
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
-
-
-@contextlib.contextmanager
-def _translated_steps(
-    connection: duckdb.DuckDBPyConnection, variables: Mapping[str, object]
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """For a block that runs files of `sql/load` with these variables."""
-    with translated():
-        for name, value in variables.items():
-            connection.execute(f"set variable {name} = $1", [value])
-        yield connection
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
