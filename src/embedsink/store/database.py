@@ -19,6 +19,7 @@ from embedsink.store.reader import Reader
 from embedsink.store.schema import check_duckdb_version, create_views, migrate, refuse_newer, transaction
 
 WIDE_ROW_BYTES = 2_048
+CHECKPOINT_SEGMENTS = 16
 # A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
 _BLOCK_BYTES = 65_536
 # A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
@@ -84,6 +85,7 @@ class Store:
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
+        self._waiting_count = 0
         self._has_wide_rows = False
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -110,7 +112,7 @@ class Store:
                 connection.close()
                 raise
         with self._lock:
-            self._connection, self._waiting_bytes = connection, 0
+            self._connection, self._waiting_bytes, self._waiting_count = connection, 0, 0
 
     def close(self) -> None:
         """Close the database; readers are told that it is away."""
@@ -191,13 +193,15 @@ class Store:
             ledger = self._ledger_of(segment)
         segment_bytes = segment.stat().st_size
         self._waiting_bytes += segment_bytes
+        self._waiting_count += 1
         if segment_bytes > WIDE_ROW_BYTES * ledger.received_count:
             self._has_wide_rows = True
         return ledger
 
     def checkpoint_when_due(self) -> None:
         """Checkpoint when much has been loaded since the last: until then it waits in memory."""
-        if self._waiting_bytes >= self._limits.checkpoint_bytes:
+        # Also after many small segments: each takes its time to load again after a kill.
+        if self._waiting_bytes >= self._limits.checkpoint_bytes or self._waiting_count >= CHECKPOINT_SEGMENTS:
             self.checkpoint()
 
     def checkpoint(self) -> None:
@@ -210,7 +214,7 @@ class Store:
             # Those of an earlier program: the next try, after reopening, has the memory.
             self._has_wide_rows = self._has_wide_rows or lacks_memory(error)
             raise
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._waiting_count = 0
 
     @contextlib.contextmanager
     def _more_memory(self, *, only_if: bool = True) -> Iterator[None]:
