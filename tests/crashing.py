@@ -32,14 +32,7 @@ QUICK = {
     "EMBEDSINK_SNAPSHOT_INTERVAL_S": "0.3",
     "EMBEDSINK_SEGMENT_BYTES_MAX": "65536",
 }
-SERVE = """
-import sys
-from pathlib import Path
-from embedsink.folder import DataFolder
-from embedsink.serving import Listening, serve
-from embedsink.settings import read_settings
-sys.exit(serve(DataFolder(Path(sys.argv[1])), read_settings(), Listening(port=int(sys.argv[2]))))
-"""
+PROGRAM = "from embedsink.__main__ import run\nrun()\n"
 
 
 class Server:
@@ -50,8 +43,9 @@ class Server:
         self.port = free_port()
         self.log = data.with_suffix(".log")
         with self.log.open("ab") as log:
+            serve = ["serve", "--data", str(data), "--port", str(self.port)]
             self.process = subprocess.Popen(
-                [*tracing, sys.executable, "-c", planted + SERVE, str(data), str(self.port)],
+                [*tracing, sys.executable, "-c", planted + PROGRAM, *serve],
                 stdout=log,
                 stderr=log,
                 env=os.environ | QUICK | env,
@@ -78,7 +72,7 @@ class Server:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(20)
 
 
 class Notes:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Store
 from tests.given import segment
@@ -38,9 +39,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store = Store(folder / "store.duckdb")
     store.open()
     view = {"type": "view", "id": 1}
-    store.load(segment(folder, [view, {"type": "download"}, view]))
+    store.load(inspect(segment(folder, [view, {"type": "download"}, view])))
     # The id again, with other content: quarantined.
-    store.load(segment(folder, [{"type": "error", "id": 1}, {"type": "ready"}], number=2))
+    store.load(inspect(segment(folder, [{"type": "error", "id": 1}, {"type": "ready"}], number=2)))
     yield store
     store.close()
 

@@ -9,8 +9,7 @@ from tests.crashing import Crashing, Server, broken_promises, senders
 
 CYCLES = 30
 JUDGED_EVERY = 10
-# Far more than it takes, so that a busy machine does not look like a broken promise.
-SECONDS_MAX = 240
+SECONDS_MAX = 90
 
 # A planted bug: the answer does not wait for the write. The disk is slow, so that there is something to lose.
 EARLY_ANSWER = """

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines, parse
 from embedsink.errors import Refused
-from embedsink.segment import trailer
+from embedsink.segment import inspect, trailer
 from embedsink.store import Ledger, Store
 from tests.envelope.cases import Case, read_cases
 from tests.envelope.sending import RECEIVED_AT
@@ -31,7 +31,7 @@ def load(folder: Path, lines: bytes) -> Ledger:
     store = Store(folder / "store.duckdb")
     store.open()
     try:
-        return store.load(segment)
+        return store.load(inspect(segment))
     finally:
         store.close()
 

@@ -18,16 +18,17 @@ import duckdb
 import pytest
 
 from embedsink import copying, snapshot
+from embedsink import loader as loader_module
 from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.loader import Loader
 from embedsink.reasons import Reason
-from embedsink.segment import trailer
+from embedsink.segment import Segment, trailer
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Reader, Store, StoreBroken, StoreRefused
+from embedsink.store import Ledger, Reader, Store, StoreBroken, StoreRefused
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import event_or_action, view
 from tests.given import segment
@@ -98,11 +99,11 @@ def test_a_segment_committed_just_before_a_crash_is_not_loaded_again(
 ) -> None:
     add_segment(folder, 1)
 
-    def crash(store: Store, segment: Path) -> None:
+    def crash(store: Store) -> None:
         raise StoreRefused("the answer to the commit was lost")
 
     with opened(folder) as loader, monkeypatch.context() as patch:
-        patch.setattr(Store, "_ledger_of", crash)
+        patch.setattr(Store, "_ledger", crash)
         for _ in range(3):
             loader._work(is_last=False)
     with opened(folder) as loader:
@@ -302,6 +303,74 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolde
         assert len(loader.status.damaged) == 1, "a person has not looked at it yet"
 
 
+def test_segments_that_wait_share_a_load_and_keep_their_own_ledgers(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, again, other = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
+    segment(folder.journal, [first, VIEW | {"id": 2}], number=1)
+    segment(folder.journal, [again, VIEW | {"id": 3}, other], number=2)
+    segment(folder.journal, [VIEW | {"id": 4}, again], number=3)
+    loads = noted_loads(monkeypatch)
+
+    with opened(folder) as loader:
+        loader.load_all()
+        assert (loader.status.segment_count, loader.status.received_count) == (3, 7)
+
+    assert loads == [[1, 2, 3]]
+    assert events_in(folder.store) == [1, 2, 3, 4]
+    with contextlib.closing(duckdb.connect(str(folder.store), read_only=True)) as store:
+        places = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
+        ledgers = store.execute("select columns('_count$') from loaded_segment order by segment").fetchall()
+    # A delivery each, so a line each; the trailer is the last.
+    assert sorted((name.int, *place) for name, *place in places) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]
+    assert [ledger[1:] for ledger in ledgers] == [(2, 2, 0, 0), (3, 1, 1, 1), (2, 1, 1, 0)]
+
+
+def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The numbers of the segments of each load, from now on."""
+    loads: list[list[int]] = []
+    load = Store.load
+
+    def note_and_load(store: Store, *segments: Segment) -> Ledger:
+        loads.append([segment.number for segment in segments])
+        return load(store, *segments)
+
+    monkeypatch.setattr(Store, "load", note_and_load)
+    return loads
+
+
+def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [add_segment(folder, number) for number in (1, 2, 3, 4, 5)]
+    big = add_segment(folder, 6, count=12)
+    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 2)
+    monkeypatch.setattr(loader_module, "TOGETHER_BYTES_MAX", big.stat().st_size - 1)
+    assert 2 * paths[0].stat().st_size < big.stat().st_size
+    loads = noted_loads(monkeypatch)
+
+    with opened(folder) as loader:
+        loader.load_all()
+
+    assert loads == [[1, 2], [3, 4], [5], [6]]
+    assert events_in(folder.store) == [*expected(1, 2, 3, 4, 5), *expected(6, count=12)]
+
+
+def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_load_with(folder: DataFolder) -> None:
+    for number in (1, 2, 3, 5, 6, 7):
+        add_segment(folder, number)
+    # Whole by its checksums, but no line that the store can read.
+    lines = b'{"kind": "event", "received_at": "yesterday"}\n'
+    unfit = folder.journal / "000000000004-00000000.ndjson"
+    unfit.write_bytes(lines + trailer(lines))
+
+    with opened(folder) as loader:
+        loader.load_all()
+        [damage] = loader.status.damaged
+        assert unfit.name in damage
+
+    assert events_in(folder.store) == expected(1, 2, 3, 5, 6, 7)
+    assert [path.name for path in folder.aside.iterdir()] == [unfit.name]
+
+
 def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,7 +381,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
         add_segment(folder, 2)
         with monkeypatch.context() as patch:
 
-            def break_down(store: Store, segment: Path, **_: object) -> None:
+            def break_down(store: Store, *segments: Segment) -> None:
                 raise StoreBroken("FATAL Error: database has been invalidated")
 
             patch.setattr(Store, "load", break_down)

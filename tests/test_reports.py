@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from embedsink.reports import csv_chunks
+from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Store
 from tests.given import segment
 
@@ -14,7 +15,7 @@ from tests.given import segment
 def members_in_csv(folder: Path, member: str, *, guard: bool) -> list[str]:
     store = Store(folder / "store.duckdb")
     store.open()
-    store.load(segment(folder, [{"type": "drilldown", "member": member}]))
+    store.load(inspect(segment(folder, [{"type": "drilldown", "member": member}])))
     with store.reader(EVERYTHING) as reader:
         written = b"".join(csv_chunks(reader, "drilldowns", guard=guard)).decode()
     store.close()

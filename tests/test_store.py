@@ -15,7 +15,7 @@ from embedsink.envelope import Rejection, body_rejection_line, journal_lines, pa
 from embedsink.envelope.lines import replayed_line
 from embedsink.errors import Misconfigured
 from embedsink.reasons import Reason
-from embedsink.segment import trailer
+from embedsink.segment import inspect, trailer
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, database, schema
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
@@ -43,7 +43,7 @@ class Loading:
         self.count += 1
         segment = self.folder / f"{self.count:012d}-00000000.ndjson"
         segment.write_bytes(b"".join(line + trailer(line) for line in lines))
-        return self.store.load(segment)
+        return self.store.load(inspect(segment))
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the store."""
@@ -64,7 +64,7 @@ def loading(tmp_path: Path) -> Iterator[Loading]:
 
 
 def ledger(received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0) -> Ledger:
-    return Ledger(received, accepted, duplicate, quarantined)
+    return Ledger(1, received, accepted, duplicate, quarantined)
 
 
 def test_an_id_twice_in_a_delivery_counts_once(loading: Loading) -> None:

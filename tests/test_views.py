@@ -14,6 +14,7 @@ import duckdb
 import pytest
 import yaml
 
+from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql, sql_folder
 from embedsink.store import Column, Store
 from tests.given import instant, segment
@@ -82,7 +83,7 @@ def expected_cell(cell: object, column: Column) -> object:
 def test_report(report: str, case: dict[str, Any], store: Store, tmp_path: Path) -> None:
     content = read_cases(report)
     defaults = content.get("defaults", {})
-    store.load(segment(tmp_path, (defaults | event for event in case.get("given", []))))
+    store.load(inspect(segment(tmp_path, (defaults | event for event in case.get("given", [])))))
     with store.reader(scope_of(case)) as reader:
         columns = reader.columns(report)
         rows = [row for rows in reader.rows(report) for row in rows]
@@ -127,7 +128,7 @@ def test_report_reads_base_views_only(report: str) -> None:
 
 
 def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Store, tmp_path: Path) -> None:
-    store.load(segment(tmp_path, [{"type": "view"}, {"type": "ai-query"}, {"type": "error"}]))
+    store.load(inspect(segment(tmp_path, [{"type": "view"}, {"type": "ai-query"}, {"type": "error"}])))
     store.checkpoint()
     copied = tmp_path / "analytics.duckdb"
     copied.write_bytes(store.path.read_bytes())

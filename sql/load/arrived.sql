@@ -1,10 +1,11 @@
--- One row per line of the segment: only what tells repeats apart and adds up to the ledger.
+-- One row per line of the segments: only what tells repeats apart and adds up to the ledger.
 create or replace temp table arrived as
 select kind, coalesce(envelope.id, id)::uuid as id, received_at, arrival
 from (
-    select *, getvariable('segment_number')::bigint * 4294967296 + row_number() over () as arrival
+    select *, getvariable('arrival_base')[filename] + row_number() over () as arrival
     from read_json(
-        getvariable('segment_path'),
+        getvariable('segment_paths'),
+        filename = true,
         format = 'newline_delimited',
         maximum_object_size = getvariable('line_bytes_max')::bigint,
         columns = {kind: 'varchar', received_at: 'bigint', id: 'varchar', envelope: 'struct(id varchar)'}

@@ -1,11 +1,14 @@
--- Envelopes whose id was taken by other content, as they were sent. It reads the segment again, so it runs only where
+-- Envelopes whose id was taken by other content, as they were sent. It reads the segments again, so it runs only where
 -- `conflict` has rows.
 insert into rejected by name
 with sent as (
-    select getvariable('segment_number')::bigint * 4294967296 + row_number() over () as arrival, envelope
+    select getvariable('arrival_base')[filename] + row_number() over () as arrival, envelope
     from read_json(
-        getvariable('segment_path'),
-        format = 'newline_delimited', maximum_object_size = getvariable('line_bytes_max')::bigint, columns = {envelope: 'json'}
+        getvariable('segment_paths'),
+        filename = true,
+        format = 'newline_delimited',
+        maximum_object_size = getvariable('line_bytes_max')::bigint,
+        columns = {envelope: 'json'}
     )
 )
 select

@@ -1,4 +1,4 @@
--- What the lines of a segment mean as rows.
+-- What the lines of segments mean as rows.
 
 -- One row per accepted envelope. The client's clock is moved by the server's only when the two differ by more than a
 -- minute (transit is not skew), and nothing happens later than a minute after it was received.

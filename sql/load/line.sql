@@ -1,11 +1,19 @@
--- A journal segment, line by line: with arrived.sql the only place that knows how lines are written
+-- Journal segments, line by line: with arrived.sql the only place that knows how lines are written
 -- (embedsink.envelope.lines). One row per line, in the order of the journal. The trailers of groups have no kind.
--- A view: who asks it reads the segment again, and pays for the fields that it names. That is a third cheaper than a
+
+-- What the place of a line among all that are read has to be moved by, so that lines are numbered within their segment.
+set variable arrival_base = (
+    select map(list(path), list(number * 4294967296 - lines_before))
+    from (select unnest(getvariable('segments'), recursive := true))
+);
+
+-- A view: who asks it reads the segments again, and pays for the fields that it names. That is a third cheaper than a
 -- temporary table of all of them, and holds no memory.
 create or replace temp view line as
-select *, getvariable('segment_number')::bigint * 4294967296 + row_number() over () as arrival
+select * exclude (filename), getvariable('arrival_base')[filename] + row_number() over () as arrival
 from read_json(
-    getvariable('segment_path'),
+    getvariable('segment_paths'),
+    filename = true,
     format = 'newline_delimited',
     maximum_object_size = getvariable('line_bytes_max')::bigint,
     columns = {

@@ -1,19 +1,23 @@
--- The segment's ledger, in the same transaction as its rows. A conflict is quarantined; other repeats are duplicates.
+-- The segments' ledgers, in the same transaction as their rows. A conflict is quarantined; other repeats are duplicates.
 insert into loaded_segment by name
-with counted as (
+with fate as (
     select
-        count(*) filter (kind in ('event', 'action', 'quarantined')) as received_count,
-        count(*) filter (kind = 'quarantined') as rejected_count,
-        (select count(*) from repeated) as repeated_count,
-        (select count(*) from conflict) as conflict_count
+        arrival // 4294967296 as number,
+        kind = 'quarantined' as is_rejected,
+        arrival in (select arrival from repeated) as is_repeated,
+        arrival in (select arrival from conflict) as is_conflict
     from arrived
+    where kind in ('event', 'action', 'quarantined')
 )
 select
-    getvariable('segment_name') as segment,
+    name as segment,
     now()::timestamptz at time zone 'UTC' as loaded_at,
-    getvariable('segment_bytes')::bigint as byte_count,
-    received_count,
-    received_count - rejected_count - repeated_count as accepted_count,
-    repeated_count - conflict_count as duplicate_count,
-    rejected_count + conflict_count as quarantined_count
-from counted;
+    byte_count,
+    count(fate.number) as received_count,
+    count(*) filter (not is_rejected and not is_repeated) as accepted_count,
+    count(*) filter (is_repeated and not is_conflict) as duplicate_count,
+    count(*) filter (is_rejected or is_conflict) as quarantined_count
+from (select unnest(getvariable('segments'), recursive := true)) as segment
+left join fate using (number)
+group by name, byte_count
+order by name;

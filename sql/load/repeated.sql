@@ -1,4 +1,4 @@
--- One row per delivered envelope whose id was seen before: earlier in this segment, or in the last days of the store.
+-- One row per delivered envelope whose id was seen before: earlier in these segments, or in the last days of the store.
 -- The bound on received_at is a literal when the query is planned, so that older rows are never read. The delivered ids
 -- are the small side: they are hashed, and the stored ones only stream past.
 set variable dedup_since = (

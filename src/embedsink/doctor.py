@@ -10,7 +10,7 @@ from embedsink import __version__
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import LOST, DataFolder
 from embedsink.keys import KeyFile
-from embedsink.segment import SEALED, find_damage
+from embedsink.segment import SEALED, inspect
 from embedsink.settings import Settings
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Reader, check_duckdb_version, open_snapshot
@@ -91,7 +91,7 @@ def _examine_journal(folder: DataFolder) -> Finding:
     damaged, count = [], 0
     for segment in sorted(folder.journal.glob(f"*{SEALED}")):
         try:
-            damage = find_damage(segment.read_bytes())
+            damage = inspect(segment).damage
         except FileNotFoundError:
             continue  # The server has just deleted it: a snapshot covers it.
         count += 1

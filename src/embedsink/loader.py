@@ -1,7 +1,7 @@
 """The loader: one thread that brings sealed segments into the store, publishes snapshots and tidies the journal.
 
-sealed segment ─▶ check its CRCs ─▶ one transaction: rows + name ─▶ store.duckdb
-                                                                        └─ checkpoint, copy ─▶ analytics.duckdb
+sealed segments ─▶ check their CRCs ─▶ one transaction: rows + names ─▶ store.duckdb
+                                                                          └─ checkpoint, copy ─▶ analytics.duckdb
 a segment is deleted only when a snapshot covers it
 """
 
@@ -10,20 +10,22 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from embedsink import snapshot
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import LOST, DataFolder
-from embedsink.segment import OPEN, SEALED, inspect, number_of, set_aside
+from embedsink.segment import OPEN, SEALED, Segment, inspect, number_of, set_aside
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreRefused
 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
 SNAPSHOT_SHARE_MAX = 1 / 20
+TOGETHER_BYTES_MAX = 8 * 1_048_576
+TOGETHER_COUNT_MAX = 256
 _NICENESS = 10
 
 
@@ -51,8 +53,8 @@ class LoaderStatus:
         return " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
 
     def count(self, ledger: Ledger) -> None:
-        """Add a segment's ledger."""
-        self.segment_count += 1
+        """Add what was loaded."""
+        self.segment_count += ledger.segment_count
         self.received_count += ledger.received_count
         self.accepted_count += ledger.accepted_count
         self.duplicate_count += ledger.duplicate_count
@@ -66,7 +68,7 @@ class Loader:
         folder: the data folder; the store is its `store.duckdb`.
         store: not yet open.
         snapshot_interval_s: least time between two snapshots.
-        on_loaded: called in the loader's thread after each segment, with its ledger.
+        on_loaded: called in the loader's thread after each load, with its ledger.
     """
 
     def __init__(
@@ -131,9 +133,9 @@ class Loader:
 
     def load_all(self) -> None:
         """Load every sealed segment that the store does not have yet, oldest first."""
-        for segment in sorted(self._folder.journal.glob(f"*{SEALED}")):
-            if segment.name not in self._loaded:
-                self._load(segment)
+        paths = sorted(self._folder.journal.glob(f"*{SEALED}"))
+        for some in _together([path for path in paths if path.name not in self._loaded]):
+            self._load([segment for path in some if (segment := self._inspected(path))])
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -212,24 +214,38 @@ class Loader:
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
 
-    def _load(self, segment: Path) -> None:
-        inspection = inspect(segment.read_bytes())
-        damage = inspection.damage
-        if damage is not None:
-            self._set_segment_aside(segment, f"{damage.why} after offset {damage.end:,}")
+    def _inspected(self, path: Path) -> Segment | None:
+        """A segment to load; None when it is damaged: then it lies aside."""
+        segment = inspect(path)
+        if segment.damage is None:
+            return segment
+        self._set_segment_aside(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
+        return None
+
+    def _load(self, segments: list[Segment]) -> None:
+        if not segments:
             return
         started_at = time.monotonic()
         try:
-            ledger = self._store.load(segment, line_bytes_max=inspection.group_bytes_max)
+            ledger = self._store.load(*segments)
         except SqlUnfit as error:
-            self._set_segment_aside(segment, str(error))
+            self._load_without_the_unfit(segments, error)
             return
-        self._loaded.add(segment.name)
+        self._loaded |= {segment.path.name for segment in segments}
         self._is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.count(ledger)
         self._on_loaded(ledger)
         self._store.checkpoint_when_due()
+
+    def _load_without_the_unfit(self, segments: list[Segment], error: SqlUnfit) -> None:
+        """Halve them until it stands alone."""
+        if len(segments) == 1:
+            self._set_segment_aside(segments[0].path, str(error))
+        else:
+            half = len(segments) // 2
+            self._load(segments[:half])
+            self._load(segments[half:])
 
     def _set_segment_aside(self, segment: Path, why: str) -> None:
         set_aside(segment, aside=self._folder.aside)
@@ -288,6 +304,21 @@ class Loader:
         if not self._is_dirty and self.status.trouble is None:
             return None
         return max(0.0, self._snapshot_due_at - time.monotonic())
+
+
+def _together(waiting: list[Path]) -> Iterator[list[Path]]:
+    """Those that are loaded in one transaction: many small ones, or a large one, so that its memory has a bound."""
+    some: list[Path] = []
+    byte_count = 0
+    for path in waiting:
+        path_bytes = path.stat().st_size
+        if some and (byte_count + path_bytes > TOGETHER_BYTES_MAX or len(some) == TOGETHER_COUNT_MAX):
+            yield some
+            some, byte_count = [], 0
+        some.append(path)
+        byte_count += path_bytes
+    if some:
+        yield some
 
 
 def _give_way_to_ingest() -> None:

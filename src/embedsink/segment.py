@@ -42,27 +42,45 @@ def trailer(lines: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
-    """What a look at every group found: the first damage, and the largest group, so that no line is longer."""
+class Segment:
+    """A sealed segment, and what a look at every group found: the first damage, and how long a line may be."""
 
+    path: Path
+    byte_count: int
+    line_bytes_max: int
     damage: Damage | None
-    group_bytes_max: int
+
+    @property
+    def number(self) -> int:
+        """Its place in the journal's order."""
+        return number_of(self.path)
+
+    def count_lines(self) -> int:
+        """Read it again, for the number of its lines, trailers among them."""
+        return self.path.read_bytes().count(b"\n")
 
 
-def inspect(content: bytes) -> Inspection:
-    """Check every group of a segment."""
-    start = largest = 0
-    for match in _trailers(content):
-        lines = memoryview(content)[start : match.start()]
-        if int(match[1]) != len(lines) or int(match[2], 16) != zlib.crc32(lines):
-            return Inspection(Damage(start, "its checksum does not hold"), largest)
-        start, largest = match.end(), max(largest, len(lines), match.end() - match.start())
-    return Inspection(Damage(start, "it has no trailer") if start < len(content) else None, largest)
+def inspect(path: Path) -> Segment:
+    """Read a sealed segment and check every group."""
+    content = path.read_bytes()
+    damage, group_bytes_max = _look_at_groups(content)
+    return Segment(path, len(content), group_bytes_max, damage)
 
 
 def find_damage(content: bytes) -> Damage | None:
     """The first damage in a segment; None when all its groups are whole."""
-    return inspect(content).damage
+    return _look_at_groups(content)[0]
+
+
+def _look_at_groups(content: bytes) -> tuple[Damage | None, int]:
+    """The first damage, and the bytes of the largest group before it."""
+    start = largest = 0
+    for match in _trailers(content):
+        lines = memoryview(content)[start : match.start()]
+        if int(match[1]) != len(lines) or int(match[2], 16) != zlib.crc32(lines):
+            return Damage(start, "its checksum does not hold"), largest
+        start, largest = match.end(), max(largest, match.end() - start)
+    return Damage(start, "it has no trailer") if start < len(content) else None, largest
 
 
 def _trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:

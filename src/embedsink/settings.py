@@ -71,11 +71,6 @@ class Settings(BaseSettings):
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")
 
-    @property
-    def line_bytes_max(self) -> int:
-        """The longest journal line: a quarantined body in which every byte had to be escaped, and its context."""
-        return 6 * self.body_bytes_max + 2 * self.envelope_bytes_max
-
     def rules(self) -> Rules:
         """The part that validation holds a body against."""
         return Rules(

@@ -103,7 +103,6 @@ class Sink:
                 memory_bytes=settings.store_memory_bytes,
                 memory_bytes_max=settings.store_memory_bytes_max,
                 threads=settings.store_threads,
-                line_bytes_max=settings.line_bytes_max,
                 dedup_days=settings.dedup_days,
             ),
         )

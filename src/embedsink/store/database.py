@@ -1,9 +1,10 @@
 """The server's own database: one connection loads, cursors read."""
 
 import contextlib
+import itertools
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,13 @@ import duckdb
 
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
-from embedsink.segment import number_of
+from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
 from embedsink.store.failures import StoreBroken, StoreTooSmall, lacks_memory, translated
 from embedsink.store.reader import Reader
 from embedsink.store.schema import check_duckdb_version, create_views, migrate, refuse_newer, transaction
 
 WIDE_ROW_BYTES = 2_048
-CHECKPOINT_SEGMENTS = 16
 # A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
 _BLOCK_BYTES = 65_536
 # A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
@@ -54,8 +54,9 @@ LOAD_STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What became of a segment's envelopes: received = accepted + duplicate + quarantined."""
+    """What became of the envelopes of some segments: received = accepted + duplicate + quarantined."""
 
+    segment_count: int
     received_count: int
     accepted_count: int
     duplicate_count: int
@@ -64,7 +65,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """DuckDB's memory (as a rule, and where one step needs more) and threads, and what a load may meet.
+    """DuckDB's memory (as a rule, and where one step needs more) and threads, and how long ids are remembered.
 
     `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
     """
@@ -73,7 +74,6 @@ class StoreLimits:
     memory_bytes_max: int = 768 * 1_048_576
     threads: int = 1
     checkpoint_bytes: int = 20 * 1_048_576
-    line_bytes_max: int = 8 * 1_048_576
     dedup_days: int = 7
 
 
@@ -85,7 +85,6 @@ class Store:
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
-        self._waiting_count = 0
         self._has_wide_rows = False
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -112,7 +111,7 @@ class Store:
                 connection.close()
                 raise
         with self._lock:
-            self._connection, self._waiting_bytes, self._waiting_count = connection, 0, 0
+            self._connection, self._waiting_bytes = connection, 0
 
     def close(self) -> None:
         """Close the database; readers are told that it is away."""
@@ -157,31 +156,35 @@ class Store:
             found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
         return number_of(Path(found[0])) if found and found[0] else 0
 
-    def load(self, segment: Path, *, line_bytes_max: int | None = None) -> Ledger:
-        """Insert a segment's rows and its name in one transaction: all or nothing, and never twice.
+    def load(self, *segments: Segment) -> Ledger:
+        """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
+
+        A load has its price, whatever it loads: it compares the new ids with those of seven days. So segments share it.
 
         Args:
-            segment: a sealed one.
-            line_bytes_max: no line of it is longer; DuckDB takes several times as much memory.
+            segments: sealed and sound ones, in the order of their numbers.
 
         Raises:
-            SqlUnfit, StoreRefused, StoreBroken: nothing of the segment is in the store.
+            SqlUnfit, StoreRefused, StoreBroken: nothing of them is in the store.
         """
         variables = {
-            "segment_path": str(segment),
-            "segment_name": segment.name,
-            "segment_number": number_of(segment),
-            "segment_bytes": segment.stat().st_size,
-            "line_bytes_max": line_bytes_max or self._limits.line_bytes_max,
+            "segments": list(map(_described, segments, _lines_before(segments))),
+            "segment_paths": [str(segment.path) for segment in segments],
+            "line_bytes_max": max(segment.line_bytes_max for segment in segments),
             "dedup_days": self._limits.dedup_days,
         }
         try:
-            return self._load(segment, variables)
+            ledger = self._load(variables)
         except StoreTooSmall:
             with self._more_memory():
-                return self._load(segment, variables)
+                ledger = self._load(variables)
+        byte_count = sum(segment.byte_count for segment in segments)
+        self._waiting_bytes += byte_count
+        if byte_count > WIDE_ROW_BYTES * ledger.received_count:
+            self._has_wide_rows = True
+        return ledger
 
-    def _load(self, segment: Path, variables: Mapping[str, object]) -> Ledger:
+    def _load(self, variables: Mapping[str, object]) -> Ledger:
         connection = self._loading()
         with translated():
             for name, value in variables.items():
@@ -190,18 +193,11 @@ class Store:
                 for step in LOAD_STEPS:
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
-            ledger = self._ledger_of(segment)
-        segment_bytes = segment.stat().st_size
-        self._waiting_bytes += segment_bytes
-        self._waiting_count += 1
-        if segment_bytes > WIDE_ROW_BYTES * ledger.received_count:
-            self._has_wide_rows = True
-        return ledger
+            return self._ledger()
 
     def checkpoint_when_due(self) -> None:
         """Checkpoint when much has been loaded since the last: until then it waits in memory."""
-        # Also after many small segments: each takes its time to load again after a kill.
-        if self._waiting_bytes >= self._limits.checkpoint_bytes or self._waiting_count >= CHECKPOINT_SEGMENTS:
+        if self._waiting_bytes >= self._limits.checkpoint_bytes:
             self.checkpoint()
 
     def checkpoint(self) -> None:
@@ -214,7 +210,7 @@ class Store:
             # Those of an earlier program: the next try, after reopening, has the memory.
             self._has_wide_rows = self._has_wide_rows or lacks_memory(error)
             raise
-        self._waiting_bytes = self._waiting_count = 0
+        self._waiting_bytes = 0
 
     @contextlib.contextmanager
     def _more_memory(self, *, only_if: bool = True) -> Iterator[None]:
@@ -228,13 +224,13 @@ class Store:
             with contextlib.suppress(duckdb.Error, StoreBroken):  # It keeps what it still needs.
                 _limit_memory(self._loading(), self._limits.memory_bytes)
 
-    def _ledger_of(self, segment: Path) -> Ledger:
+    def _ledger(self) -> Ledger:
+        """Of what was loaded last."""
         row = self._loading().execute(
-            "select received_count, accepted_count, duplicate_count, quarantined_count "
-            "from loaded_segment where segment = $1",
-            [segment.name],
+            "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count) "
+            "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"
         )
-        return Ledger(*(row.fetchone() or (0, 0, 0, 0)))
+        return Ledger(*map(int, row.fetchone() or ()))
 
     def _loading(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
@@ -263,6 +259,21 @@ def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     quoted = str(path).replace("'", "''")  # The operator's own words; ATTACH takes no parameters.
     connection.execute(f"attach '{quoted}' as store ({options})")
     connection.execute("use store")
+
+
+def _described(segment: Segment, lines_before: int) -> dict[str, object]:
+    """What sql/load says of a segment; `lines_before` is how many lines the segments have that are read before it."""
+    return {
+        "path": str(segment.path),
+        "name": segment.path.name,
+        "number": segment.number,
+        "byte_count": segment.byte_count,
+        "lines_before": lines_before,
+    }
+
+
+def _lines_before(segments: Sequence[Segment]) -> list[int]:
+    return list(itertools.accumulate((segment.count_lines() for segment in segments[:-1]), initial=0))
 
 
 def _limit_memory(connection: duckdb.DuckDBPyConnection, memory_bytes: int) -> None:
