@@ -117,12 +117,11 @@ class Loader:
             OSError, StoreRefused: there is no room for it now, or another program has it open.
         """
         if not self._folder.store.exists():
-            self._set_store_aside("is missing")
             self._begin_from_snapshot()
         try:
             self._store.open()
         except StoreBroken as error:
-            self._set_store_aside(str(error))
+            self._set_store_aside(str(error), instead="rebuilt from the snapshot and the journal")
             self._begin_from_snapshot()
             self._open_again()
         self._loaded = self._loaded_of_the_journal()
@@ -268,10 +267,7 @@ class Loader:
         here = {number_of(path) for path in (*self._folder.journal.glob("*"), *self._folder.aside.glob("*"))} - {0}
         missing = sorted(set(range(self.last_number + 1, max(here, default=0))) - here)
         if missing:
-            which = f"{missing[0]:,} to {missing[-1]:,}" if len(missing) > 1 else f"{missing[0]:,}"
-            self._declare_lost(
-                f"journal: of the segments {which}, {len(missing):,} are in neither the store nor the journal."
-            )
+            self._declare_lost(f"journal: {_named(missing)} in neither the store nor the journal.")
 
     def _declare_lost(self, what: str) -> None:
         """Say it now, and at every start until a person has seen to it."""
@@ -281,10 +277,11 @@ class Loader:
         self.status.damaged.append(f"aside/{path.name}: {sentence}")
         log.error("lost", extra={"detail": sentence})
 
-    def _set_store_aside(self, why: str) -> None:
+    def _set_store_aside(self, why: str, *, instead: str) -> None:
         """Whatever is left of a store is kept; the snapshot takes its place, and the journal brings the rest."""
         if self._folder.store.exists():
-            log.error("store_set_aside", extra={"detail": f"store.duckdb: {why}. It is rebuilt from the snapshot."})
+            kept = f"store.duckdb: {why}. It is kept in aside/, and {instead}."
+            log.error("store_set_aside", extra={"detail": kept})
             set_aside(self._folder.store, aside=self._folder.aside)
 
     def _begin_from_snapshot(self) -> None:
@@ -296,7 +293,7 @@ class Loader:
             self._store.open()
         except StoreBroken as error:
             # Nothing is left but the journal. What only the two of them held is in aside/: see _look_for_a_gap.
-            self._set_store_aside(str(error))
+            self._set_store_aside(str(error), instead="begun anew from the journal: the snapshot is damaged too")
             set_aside(self._folder.snapshot, aside=self._folder.aside)
             self._store.open()
 
@@ -304,6 +301,16 @@ class Loader:
         if not self._is_dirty and self.status.trouble is None:
             return None
         return max(0.0, self._snapshot_due_at - time.monotonic())
+
+
+def _named(missing: list[int]) -> str:
+    """Segments by their numbers, with their verb."""
+    first, last = missing[0], missing[-1]
+    if first == last:
+        return f"segment {first:,} is"
+    if last - first + 1 == len(missing):
+        return f"the segments {first:,} to {last:,} are"
+    return f"{len(missing):,} of the segments {first:,} to {last:,} are"
 
 
 def _together(waiting: list[Path]) -> Iterator[list[Path]]:

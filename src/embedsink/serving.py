@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.http.access import Transport
 from embedsink.http.app import create_app
-from embedsink.http.connections import BoundedConnection
+from embedsink.http.connections import bounded_connections
 from embedsink.keys import KeyFile
 from embedsink.settings import Settings
 
@@ -157,8 +156,7 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
         ws="none",
-        http=partial(  # type: ignore[arg-type]
-            BoundedConnection,
+        http=bounded_connections(  # type: ignore[arg-type]
             connections_max=_connections_max(settings),
             request_bytes_max=8 * settings.body_bytes_max,
         ),

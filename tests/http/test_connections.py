@@ -1,18 +1,18 @@
 """The head of a request: its size and its time are limited, whatever the application."""
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from embedsink.http import connections
-from embedsink.http.connections import HEAD_BYTES_MAX, BoundedConnection
+from embedsink.http.connections import HEAD_BYTES_MAX, bounded_connections
 
 MIB = 1_048_576
 TIMEOUT_S = 0.3
@@ -28,7 +28,8 @@ async def empty_answer(scope: Scope, receive: Receive, send: Send) -> None:
 def port() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listener:
         patch.setattr(connections, "HEAD_TIMEOUT_S", TIMEOUT_S)
-        config = uvicorn.Config(empty_answer, http=BoundedConnection, log_config=None, lifespan="off")
+        bounded = bounded_connections()
+        config = uvicorn.Config(empty_answer, http=bounded, log_config=None, lifespan="off")  # type: ignore[arg-type]
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
@@ -117,26 +118,57 @@ def test_requests_that_follow_each_other_are_not_cut(port: int) -> None:
     assert answered.count(b"HTTP/1.1 204") == 5
 
 
-def test_one_connection_too_many_is_closed_at_once() -> None:
-    config = uvicorn.Config(
-        empty_answer,
-        http=partial(BoundedConnection, connections_max=2),  # type: ignore[arg-type]
-        log_config=None,
-        lifespan="off",
-    )
+async def slow_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await asyncio.sleep(1)
+    await empty_answer(scope, receive, send)
+
+
+@contextmanager
+def crowded(application: ASGIApp) -> Iterator[list[socket.socket]]:
+    """Two connections, in the order in which they were opened, to a server that allows two."""
+    bounded = bounded_connections(connections_max=2)
+    config = uvicorn.Config(application, http=bounded, log_config=None, lifespan="off")  # type: ignore[arg-type]
     with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            port = listener.getsockname()[1]
-            idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(2)]
-            assert answer_to(port, REQUEST) == b""
-            idle[1].sendall(REQUEST)
-            assert idle[1].recv(65_536).startswith(b"HTTP/1.1 204")
-            idle[0].close()
-            time.sleep(0.1)
-            assert answer_to(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            address = listener.getsockname()
+            yield [stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(2)]
         finally:
             server.should_exit = True
             thread.join()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def is_answered(connection: socket.socket) -> bool:
+    connection.sendall(REQUEST)
+    return connection.recv(65_536).startswith(b"HTTP/1.1 204")
+
+
+def test_one_connection_too_many_closes_the_one_that_waits_longest() -> None:
+    with crowded(empty_answer) as (first, second):
+        assert is_answered(second)
+        assert is_answered(first), "so it is the second now that waits longest"
+        second.sendall(REQUEST[:9])  # A part of a head does not count.
+        with socket.create_connection(first.getpeername(), timeout=5) as third:
+            assert is_closed(second)
+            assert is_answered(third)
+            assert is_answered(first)
+
+
+def test_one_connection_too_many_is_closed_at_once_when_all_others_are_busy() -> None:
+    with crowded(slow_answer) as (first, second):
+        for busy in (first, second):
+            busy.sendall(REQUEST)
+        time.sleep(0.2)
+        with socket.create_connection(first.getpeername(), timeout=0.5) as third:
+            assert is_closed(third)
+        for busy in (first, second):
+            assert busy.recv(65_536).startswith(b"HTTP/1.1 204")

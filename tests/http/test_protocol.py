@@ -107,6 +107,51 @@ def test_both_ways_answer_alike(server: RunningServer, key: bytes, name: str) ->
     assert in_pieces(server, whole_head[:30], whole_head[30:] + body[:7], body[7:]) == whole
 
 
+H2C = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA")
+
+
+def test_an_upgrade_is_ignored_and_the_body_is_read(server: RunningServer, key: bytes) -> None:
+    credential = b"Authorization: Bearer " + key
+    plain, asking = head(GOOD, credential), head(GOOD, credential, *H2C)
+    expected = in_pieces(server, plain + GOOD)
+    assert expected.startswith(b"HTTP/1.1 202")
+    for pieces in ((asking + GOOD,), (asking, GOOD), (asking[:-9], asking[-9:] + GOOD[:5], GOOD[5:])):
+        assert in_pieces(server, *pieces) == expected
+
+    with connected(server) as connection:
+        for _ in range(3):
+            connection.sendall(asking + GOOD)
+            assert status_on(connection) == 202
+
+
+def test_an_upgrade_that_asks_to_close_is_closed(server: RunningServer) -> None:
+    websocket = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close, Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with connected(server) as connection:
+        connection.sendall(websocket)
+        assert status_on(connection) == 200
+        assert connection.recv(1) == b""
+
+
+def test_thousands_of_upgrades_at_once_are_answered(server: RunningServer) -> None:
+    upgrade = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    count = 2_000
+    with connected(server) as connection:
+        connection.sendall(upgrade * count)
+        received = b""
+        while received.count(b"HTTP/1.1 200") < count:
+            part = connection.recv(1_048_576)
+            assert part
+            received += part
+
+
+def test_a_connect_is_closed(server: RunningServer) -> None:
+    for target in (b"/", b"example.com:443"):
+        with connected(server) as connection:
+            connection.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert status_on(connection) == 400
+            assert connection.recv(1) == b""
+
+
 @pytest.mark.parametrize("given", ["none", "wrong", "twice", "in the body", "in the address"])
 def test_both_ways_see_the_same_credential(server: RunningServer, key: bytes, given: str) -> None:
     credential = b"Authorization: Bearer " + key

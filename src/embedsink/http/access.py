@@ -96,5 +96,6 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     key = key_for(token_of(request.headers.getlist("authorization"), request.url.query), sink)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
-    check_origin(key, request.headers.get("origin"))
+    for origin in request.headers.getlist("origin"):
+        check_origin(key, origin)
     return key

@@ -1,7 +1,8 @@
 """A connection with limits for what has none in uvicorn: the head of a request, and a body that nobody reads."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -20,10 +21,27 @@ _TOO_LARGE = (
 )
 
 
-class BoundedConnection(IngestProtocol):
-    """What `uvicorn.Config(http=…)` takes.
+def bounded_connections(
+    *, connections_max: int = CONNECTIONS_MAX, request_bytes_max: int = REQUEST_BYTES_MAX
+) -> Callable[..., asyncio.Protocol]:
+    """What `uvicorn.Config(http=…)` takes, for one server.
 
-    Closes on senders whose head is too large or takes too long, and on those who don't stop after an answer.
+    Args:
+        connections_max: how many may be open at once.
+        request_bytes_max: how long a request may be as it is written, with what frames its body.
+    """
+    # Those that have no request on its way, longest first.
+    waiting: dict[BoundedConnection, None] = {}
+    return partial(
+        BoundedConnection, connections_max=connections_max, request_bytes_max=request_bytes_max, waiting=waiting
+    )
+
+
+class BoundedConnection(IngestProtocol):
+    """Closes on senders whose head is too large or takes too long, and on those who don't stop after an answer.
+
+    Beyond `connections_max` it closes the connection that has gone longest without a whole request: whoever opens many
+    and says nothing must not lock out those who speak.
     """
 
     _head_bytes = 0
@@ -34,29 +52,35 @@ class BoundedConnection(IngestProtocol):
     def __init__(
         self,
         *arguments: Any,
-        connections_max: int = CONNECTIONS_MAX,
-        request_bytes_max: int = REQUEST_BYTES_MAX,
+        connections_max: int,
+        request_bytes_max: int,
+        waiting: "dict[BoundedConnection, None]",
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
+        self._waiting = waiting
         self._connections_max = connections_max
         self._request_bytes_max = request_bytes_max
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first head; close at once what is too many."""
+        """Begin to wait for the first head; close what is too many, which is this one when all others are busy."""
         super().connection_made(transport)
+        self._await_head()
+        self._waiting[self] = None
         if len(self.connections) > self._connections_max:
-            transport.abort()
-        else:
-            self._await_head()
+            longest = next(iter(self._waiting))
+            del self._waiting[longest]
+            longest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._stop_waiting()
+        self._waiting.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse it, and look whether a head is still open afterwards."""
+        cycle = self.cycle
         super().data_received(data)
         if self.transport.is_closing():
             return  # It could not be parsed, or its answer was the last.
@@ -70,14 +94,23 @@ class BoundedConnection(IngestProtocol):
                 self.transport.close()
             if self._timer is not None:
                 self._stop_waiting()
-        elif self._timer is None:
-            # Not counted: it may begin with the end of the body before.
+            if not self.cycle.response_complete:
+                self._waiting.pop(self, None)
+        elif self._timer is None or self.cycle is not cycle:
+            # Not counted: it may begin with the end of the body before, or with whole requests.
+            self._stop_waiting()
             self._await_head()
         else:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
+
+    def on_response_complete(self) -> None:
+        """An answer was written: wait again, behind all others."""
+        self._waiting.pop(self, None)
+        self._waiting[self] = None
+        super().on_response_complete()
 
     def _skip(self, byte_count: int) -> None:
         self._unread_bytes += byte_count

@@ -152,7 +152,9 @@ class _Head:
             if name == b"authorization":
                 authorization.append(value.decode("latin-1"))
             elif name == b"origin":
-                head.origin = value.decode("latin-1")
+                # More than one is none that a key belongs to.
+                origin = value.decode("latin-1")
+                head.origin = origin if head.origin is None else f"{head.origin}, {origin}"
             elif name == b"content-type":
                 head.media_type = value.decode("latin-1")
             elif name == b"content-encoding":

@@ -4,11 +4,14 @@ ASGI starts a task for each request, so that it can wait for a body and for a sl
 neither: head and body come in one read, and the answer is short. They are handed to `Events` at once, and the journal
 calls back when they are durable (docs/decisions/0006). Every other request goes uvicorn's usual way, and so does an
 ingest request whose body is still coming.
+
+An upgrade to another protocol is ignored (RFC 9110, section 7.8): `curl --http2` asks for one with each request.
 """
 
 import asyncio
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from embedsink.http.answers import Answer
@@ -33,12 +36,15 @@ class IngestProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived; what is not whole by then goes the usual way."""
         self._idle_since = None
-        super().data_received(data)
+        while data:
+            data = self._parse(data)
         if self._held is not None and not self.transport.is_closing():
             self._release()
 
     def on_headers_complete(self) -> None:
         """The head is there."""
+        if self.parser.should_upgrade():
+            return
         if self.url == _INGEST_URL and self._is_simple():
             self._held = []
             # Not the list that is still open: trailers would be added to it (RFC 9110, section 6.5.1).
@@ -58,6 +64,8 @@ class IngestProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole."""
+        if self.parser.should_upgrade():
+            return
         if self._held is None:
             super().on_message_complete()
             return
@@ -65,7 +73,7 @@ class IngestProtocol(HttpToolsProtocol):
         exchange = self.cycle = _Exchange(self)  # type: ignore[assignment]
         self.app_state["events"].take_in_whole(self.scope, body, exchange.reply)
 
-    def complete(self) -> None:
+    def on_response_complete(self) -> None:
         """What uvicorn does after an answer, but with one timer for many of them: each would cost 2 µs."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -94,8 +102,31 @@ class IngestProtocol(HttpToolsProtocol):
         return (
             self.parser.get_method() == b"POST"
             and (cycle is None or cycle.response_complete)
-            and not (self.expect_100_continue or self.flow.write_paused or self.parser.should_upgrade())
+            and not (self.expect_100_continue or self.flow.write_paused)
         )
+
+    def _parse(self, data: bytes) -> bytes:
+        """What has to be parsed anew, because the parser took it for another protocol."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self.parser.get_method() != b"CONNECT":
+                return self._without_upgrade() + data[upgrade.args[0] :]
+            self.send_400_response("CONNECT: this server is no proxy. Ask it for a path.")
+        except httptools.HttpParserError:
+            self.send_400_response("The request is not HTTP/1.1 (RFC 9112). Send it anew on another connection.")
+        return b""
+
+    def _without_upgrade(self) -> bytes:
+        """The head of the request that was just read, as one that does not ask; the parser begins with it again."""
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                value = b",".join(token for token in value.split(b",") if token.strip().lower() != b"upgrade")
+            if name != b"upgrade":
+                lines.append(b"%b: %b" % (name, value))
+        self.parser = httptools.HttpRequestParser(self)
+        return b"\r\n".join([*lines, b"", b""])
 
     def _release(self) -> None:
         parts, self._held = self._held or [], None
@@ -130,4 +161,4 @@ class _Exchange:
         connection.transport.write(answer.encode(headers, keep_alive=self.keep_alive))
         if not self.keep_alive:
             connection.transport.close()
-        connection.complete()
+        connection.on_response_complete()
