@@ -2,7 +2,7 @@
 -- Rates are of the queries that came to an end (completed, error, abandoned): pending ones may still do either.
 create or replace view ai_queries as
 select
-    date_trunc(coalesce(getvariable('interval')::varchar, 'day'), occurred_at) as period_start,
+    period_of(occurred_at) as period_start,
     deployment,
     surface,
     agent_id,

@@ -3,7 +3,7 @@
 -- where no export told one (images have none).
 create or replace view downloads as
 select
-    date_trunc(coalesce(getvariable('interval')::varchar, 'day'), occurred_at) as period_start,
+    period_of(occurred_at) as period_start,
     deployment,
     surface,
     format,

@@ -2,7 +2,7 @@
 -- Rates are null where there was nothing to rate: no view event, no session.
 create or replace view error_rates as
 select
-    date_trunc(coalesce(getvariable('interval')::varchar, 'day'), occurred_at) as period_start,
+    period_of(occurred_at) as period_start,
     deployment,
     surface,
     count(*) filter (type = 'error') as error_count,

@@ -3,7 +3,7 @@
 -- A navigation sends `navigate` and `view`; only `view` events count.
 create or replace view views as
 select
-    date_trunc(coalesce(getvariable('interval')::varchar, 'day'), occurred_at) as period_start,
+    period_of(occurred_at) as period_start,
     deployment,
     surface,
     count(*) as view_count,

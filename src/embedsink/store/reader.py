@@ -22,6 +22,7 @@ SCOPE_VARIABLES = (
     "surface",
     "tenant",
     "interval",
+    "timezone",
     "now",
     "service_name",
     "quarantine_id",

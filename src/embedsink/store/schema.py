@@ -25,17 +25,17 @@ def check_duckdb_version() -> None:
 
 
 def create_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make every view again. Views that build on others wait for them, so their files need no order."""
+    """Make every macro and view again. Those that build on others wait for them, so their files need no order."""
     # Old ones first: a view that is gone must not linger, and a stale one must not be built on.
     old = connection.execute("select view_name from duckdb_views() where not internal and not temporary").fetchall()
     for (name,) in old:
         connection.execute(f'drop view "{name}"')
-    waiting = read_sql("views/base") | read_sql("views/reports")
+    waiting = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
     while waiting:
         failures = {name: _failure(connection, sql) for name, sql in waiting.items()}
         left = {name: sql for name, sql in waiting.items() if failures[name]}
         if len(left) == len(waiting):
-            raise Misconfigured("\n".join(f"sql/views/**/{name}.sql: {failures[name]}" for name in left))
+            raise Misconfigured("\n".join(f"sql/**/{name}.sql: {failures[name]}" for name in left))
         waiting = left
 
 
