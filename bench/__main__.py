@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import deliveries, ingest, size, start, visible
+from bench import deliveries, ingest, reports, size, start, visible
 from bench.child import BenchError
 from bench.finding import Finding, show, write_json
 from bench.wrk import require_wrk
@@ -61,6 +61,17 @@ def run_start(data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
     _run([lambda: start.measure(root=data_root)], json)
 
 
+@app.command("reports")
+def run_reports(
+    names: Annotated[list[str] | None, typer.Argument(help="Reports; all of them, when none is named.")] = None,
+    events: Annotated[int, typer.Option(min=1_000, help="How many events are made.")] = 10_000_000,
+    data_root: DataRoot = REPOSITORY,
+    json: Json = None,
+) -> None:
+    """Every report over 10 million events, by turns with the same SELECT typed by hand."""
+    _run([lambda: reports.measure(event_count=events, only=names or [], root=data_root)], json)
+
+
 @app.command("all")
 def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
     """Everything, one after the other."""
@@ -70,6 +81,7 @@ def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPO
         lambda: size.measure(root=data_root),
         lambda: visible.measure(root=data_root),
         lambda: start.measure(root=data_root),
+        lambda: reports.measure(event_count=10_000_000, only=[], root=data_root),
     ]
     _run(measurements, json)
 

@@ -65,7 +65,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """DuckDB's memory (as a rule, and where one step needs more) and threads, and how long ids are remembered.
+    """DuckDB's memory (as a rule, and for reports and steps that need more) and threads, and how long ids are known.
 
     `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
     """
@@ -86,6 +86,7 @@ class Store:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._has_wide_rows = False
+        self._memory = _Memory(self._limits)
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
 
@@ -136,9 +137,12 @@ class Store:
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
-            cursor = self._connection.cursor()
-            cursor.execute("use store")
-            reader = Reader(cursor, scope)
+            with contextlib.ExitStack() as stack:
+                cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
+                cursor.execute("use store")
+                # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
+                stack.enter_context(self._memory.more(cursor))
+                reader = Reader(cursor, scope, held=stack)
             self._readers.add(reader)
             return reader
 
@@ -176,7 +180,7 @@ class Store:
         try:
             ledger = self._load(variables)
         except StoreTooSmall:
-            with self._more_memory():
+            with self._memory.more(self._loading()):
                 ledger = self._load(variables)
         byte_count = sum(segment.byte_count for segment in segments)
         self._waiting_bytes += byte_count
@@ -204,25 +208,13 @@ class Store:
         """Bring everything into the one file, so that a copy of it is complete."""
         try:
             # All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database.
-            with self._more_memory(only_if=self._has_wide_rows), translated():
+            with self._memory.more(self._loading(), only_if=self._has_wide_rows), translated():
                 self._loading().execute("checkpoint store")
         except StoreBroken as error:
             # Those of an earlier program: the next try, after reopening, has the memory.
             self._has_wide_rows = self._has_wide_rows or lacks_memory(error)
             raise
         self._waiting_bytes = 0
-
-    @contextlib.contextmanager
-    def _more_memory(self, *, only_if: bool = True) -> Iterator[None]:
-        """For steps that have to hold 2,048 huge strings at once: DuckDB reads so many rows, whatever their length."""
-        if only_if:
-            _limit_memory(self._loading(), self._limits.memory_bytes_max)
-        try:
-            yield
-        finally:
-            # Also where it is what it was: it makes DuckDB give the system back what it holds for nothing, 40 MiB.
-            with contextlib.suppress(duckdb.Error, StoreBroken):  # It keeps what it still needs.
-                _limit_memory(self._loading(), self._limits.memory_bytes)
 
     def _ledger(self) -> Ledger:
         """Of what was loaded last."""
@@ -276,8 +268,30 @@ def _lines_before(segments: Sequence[Segment]) -> list[int]:
     return list(itertools.accumulate((segment.count_lines() for segment in segments[:-1]), initial=0))
 
 
-def _limit_memory(connection: duckdb.DuckDBPyConnection, memory_bytes: int) -> None:
-    connection.execute(f"set global memory_limit = '{memory_bytes}B'")
+class _Memory:
+    """What DuckDB may take: more while at least one needs it, such as a step that has to hold 2,048 huge strings."""
+
+    def __init__(self, limits: StoreLimits) -> None:
+        self._limits = limits
+        self._needing_count = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def more(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
+        with self._lock:
+            self._needing_count += only_if
+            self._set_limit(connection)
+        try:
+            yield
+        finally:
+            # Also where it is what it was: it makes DuckDB give the system back what it holds for nothing, 40 MiB.
+            with self._lock, contextlib.suppress(duckdb.Error):  # It keeps what it still needs.
+                self._needing_count -= only_if
+                self._set_limit(connection)
+
+    def _set_limit(self, connection: duckdb.DuckDBPyConnection) -> None:
+        memory_bytes = self._limits.memory_bytes_max if self._needing_count else self._limits.memory_bytes
+        connection.execute(f"set global memory_limit = '{memory_bytes}B'")
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:

@@ -44,13 +44,16 @@ class Column:
 class Reader:
     """Named views through one scope. It owns a connection of its own: use it in one thread, and close it."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, scope: Mapping[str, object]) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, scope: Mapping[str, object], *, held: contextlib.ExitStack
+    ) -> None:
         self._connection = connection
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
         # keeps readers apart must be named, because null means every deployment.
         for name, value in {name: scope.get(name) for name in SCOPE_VARIABLES}.items():
             connection.execute(f"set variable {name} = $1", [value])
         connection.execute("set variable deployments = $1", [scope["deployments"]])
+        self._held = held.pop_all()  # whatever ends with this reader
 
     def narrowed(self, **variables: object) -> "Reader":
         """The same reader, with some of its variables set anew."""
@@ -121,7 +124,7 @@ class Reader:
 
     def close(self) -> None:
         """Give the connection back."""
-        self._connection.close()
+        self._held.close()
 
     def __enter__(self) -> "Reader":
         return self
@@ -146,7 +149,9 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     if not path.exists():
         raise Misconfigured(f"{path}: does not exist. A server publishes it some seconds after its start.")
     try:
-        return Reader(duckdb.connect(str(path), read_only=True), scope)
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(contextlib.closing(duckdb.connect(str(path), read_only=True)))
+            return Reader(connection, scope, held=stack)
     except duckdb.Error as error:
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
 
