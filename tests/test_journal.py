@@ -260,6 +260,18 @@ def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monke
     assert numbers(folder) == []
 
 
+def test_a_segment_of_nothing_but_probes_does_not_grow_for_ever(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        sizes = []
+        for _ in range(300):
+            await journal.append(b"")
+            sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
+        assert max(sizes) < 2 * 4_096
+
+    run(test, open_journal(folder, JournalLimits(segment_bytes_max=4_096, free_bytes_min=0)))
+    assert list(folder.iterdir()) == []
+
+
 def test_the_probes_of_an_idle_server_make_no_segment(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for _ in range(3):

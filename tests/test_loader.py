@@ -28,7 +28,9 @@ from embedsink.segment import Segment, trailer
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Ledger, Reader, Store, StoreBroken, StoreRefused
+from embedsink.store import Ledger, Reader, Store, StoreBroken, StoreRefused, database
+from embedsink.store.failures import StoreTooSmall
+from embedsink.store.schema import transaction
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import event_or_action, view
 from tests.given import segment
@@ -94,16 +96,20 @@ def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFo
     assert events_in(folder.store) == expected(1)
 
 
-def test_a_segment_committed_just_before_a_crash_is_not_loaded_again(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failure", [StoreRefused, StoreTooSmall, StoreBroken])
+def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, failure: type[EmbedsinkError]
 ) -> None:
     add_segment(folder, 1)
 
-    def crash(store: Store) -> None:
-        raise StoreRefused("the answer to the commit was lost")
+    @contextlib.contextmanager
+    def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+        raise failure("the answer to the commit was lost")
 
     with opened(folder) as loader, monkeypatch.context() as patch:
-        patch.setattr(Store, "_ledger", crash)
+        patch.setattr(database, "transaction", losing_the_answer)
         for _ in range(3):
             loader._work(is_last=False)
     with opened(folder) as loader:
@@ -352,6 +358,54 @@ def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeyp
 
     assert loads == [[1, 2], [3, 4], [5], [6]]
     assert events_in(folder.store) == [*expected(1, 2, 3, 4, 5), *expected(6, count=12)]
+
+
+def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1, 9):
+        add_segment(folder, number)
+    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    load = Store.load
+
+    def load_slowly(store: Store, *segments: Segment) -> Ledger:
+        time.sleep(0.2)
+        return load(store, *segments)
+
+    monkeypatch.setattr(Store, "load", load_slowly)
+    loader = Loader(folder, Store(folder.store), closing_s_max=0.3)
+    loader.open_store()
+    loader.start()
+    loader.wake()
+    time.sleep(0.1)
+    loader.close()
+    assert 1 <= len(events_in(folder.snapshot)) / 3 <= 4
+
+    with opened(folder) as loader:
+        loader.load_all()
+    assert events_in(folder.store) == expected(*range(1, 9))
+
+
+def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [add_segment(folder, number) for number in range(1, 5)]
+    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(loader_module, "SNAPSHOT_SHARE_MAX", 1)
+    loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
+    loader.open_store()
+    loads = noted_loads(monkeypatch)
+    seen: list[bool] = []
+    load = Store.load
+
+    def look_and_load(store: Store, *segments: Segment) -> Ledger:
+        seen.append(paths[0].exists())
+        return load(store, *segments)
+
+    monkeypatch.setattr(Store, "load", look_and_load)
+    loader._work(is_last=False)
+    loader.close()
+    assert len(loads) == 4
+    assert seen[0]
+    assert not seen[-1], "the first was covered by a snapshot before the last was loaded"
 
 
 def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_load_with(folder: DataFolder) -> None:

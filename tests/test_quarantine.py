@@ -73,6 +73,30 @@ def test_whole_bodies_are_replayed_in_the_usual_memory(quick: Server) -> None:
     assert replayed(quick, admin) == Replay(replayed=0, rejected=24)
 
 
+def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    for number in range(100):
+        reject(quick, view({"path": f"/{number}"}), key=key)
+    reject(quick, [view(), view(), view()], key=key)
+    quick.rows("/api/v1/quarantine", key=admin, count=100)
+    before, groups = quick.sink.counters["accepted"], quick.sink.journal.counters.group_count
+    assert replayed(quick, admin) == Replay(replayed=101, rejected=0)
+    assert quick.sink.counters["accepted"] - before == 103
+    assert quick.sink.journal.counters.group_count - groups < 10
+
+
+def test_one_rejection_is_shown_whole_by_its_id(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    body = b'{"x": "' + b"0123456789" * 5_000
+    assert quick.post(body, key=key).status_code == 400
+    [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
+    assert len(row["raw"]) == 16_384
+    [whole] = quick.get(f"/api/v1/quarantine?id={row['quarantine_id']}", key=admin).json()
+    assert whole["raw"].encode() == body
+    answer = quick.get("/api/v1/quarantine?id=1234", key=admin)
+    assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+
+
 def test_one_replay_at_a_time(quick: Server) -> None:
     admin = quick.key("admin")
     quick._runner.run(quick.sink.replaying.acquire())

@@ -1,5 +1,6 @@
 """A start that can't succeed ends with one sentence and exit code 1, before anything is opened."""
 
+import resource
 import socket
 import ssl
 import subprocess
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 from embedsink.errors import Misconfigured
-from embedsink.serving import Listening
+from embedsink.serving import Listening, connections_max
+from embedsink.settings import Settings
 from tests.servers import free_port, wait_until
 from tests.test_cli import assert_failed, embedsink
 
@@ -53,6 +55,17 @@ s93MztDpahja2aRyN6luN5xO74oNcDdx7gk120doF0ZZHnoFo4s8kSgKpB4Rn7ok
 Fw7KFwB1iBFtsBh15W1snpJcaTGXgoOzIZoXXepKmueYzMRI0Ctx1LqaVPoKDlA=
 -----END ENCRYPTED PRIVATE KEY-----
 """
+
+
+@pytest.mark.parametrize(
+    ("wanted", "descriptors", "expected"), [(16, 20_000, 16), (4_096, 20_000, 4_096), (4_096, 150, 54), (16, 97, 1)]
+)
+def test_connections_are_limited_by_the_setting_and_by_the_system(
+    monkeypatch: pytest.MonkeyPatch, wanted: int, descriptors: int, expected: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    assert connections_max(Settings(connections_max=wanted)) == expected
 
 
 @pytest.fixture

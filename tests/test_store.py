@@ -118,6 +118,15 @@ def test_an_id_with_other_content_is_quarantined_and_the_first_wins(
 def test_an_action_and_an_event_may_have_the_same_id(loading: Loading) -> None:
     action = event_or_action("action:refresh", id=ID)
     assert loading.bodies([view(id=ID), action]) == ledger(2, accepted=2)
+    assert loading.bodies([view(id=ID), action]) == ledger(2, duplicate=2)
+
+
+@pytest.mark.parametrize("other", [{"deploymentId": 13}, {"embedTenant": "other"}])
+def test_a_ready_that_names_another_deployment_or_tenant_is_a_conflict(loading: Loading, other: dict[str, Any]) -> None:
+    payload = {"embedTenant": "acme", "deploymentId": 12, "mode": "signed"}
+    ready = event_or_action("event:ready", payload, id=ID)
+    assert loading.bodies(ready, ready) == ledger(2, accepted=1, duplicate=1)
+    assert loading.bodies(event_or_action("event:ready", payload | other, id=ID)) == ledger(1, quarantined=1)
 
 
 def test_rejections_losses_and_replays_are_rows(loading: Loading) -> None:

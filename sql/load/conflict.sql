@@ -1,34 +1,42 @@
 -- Runs only where `repeated` has rows.
--- One row per repeated id whose content is not that of the first. A retry may come at another time and with another
--- context, so only what the embed itself said is compared.
+-- One row per repeated id whose content is not that of the first of its kind. A retry may come at another time and with
+-- another context, so only what the embed itself said is compared; a `ready` says its deployment and tenant itself.
 insert into conflict
-with again as (
-    select arrival, event_id as id, to_json(row(*columns(* exclude (
-        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
-    )))) as content
-    from incoming_event where arrival in (select arrival from repeated)
-    union all
-    select arrival, action_id, to_json(row(*columns(* exclude (
-        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
-    ))))
-    from incoming_action where arrival in (select arrival from repeated)
-),
-first as (
-    select event_id as id, to_json(row(*columns(* exclude (
-        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
-    )))) as content
+with delivered as (
+    select true as is_again, 'event' as kind, event_id as id, * exclude (event_id)
+    from incoming_event
+    where arrival in (select arrival from repeated)
+    union all by name
+    select true as is_again, 'action' as kind, action_id as id, * exclude (action_id)
+    from incoming_action
+    where arrival in (select arrival from repeated)
+    union all by name
+    select false as is_again, 'event' as kind, event_id as id, * exclude (event_id)
     from event
     where received_at >= getvariable('dedup_since')::timestamp
       and event_id in (select id from repeated where kind = 'event')
-    union all
-    select action_id, to_json(row(*columns(* exclude (
-        arrival, occurred_at, sent_at, received_at, key_id, deployment, session, viewer, tenant, page
-    ))))
+    union all by name
+    select false as is_again, 'action' as kind, action_id as id, * exclude (action_id)
     from action
     where received_at >= getvariable('dedup_since')::timestamp
       and action_id in (select id from repeated where kind = 'action')
+),
+told as (
+    select
+        is_again,
+        kind,
+        id,
+        arrival,
+        to_json(row(
+            if(type = 'ready', [deployment::varchar, tenant], null),
+            *columns(* exclude (
+                is_again, kind, id, arrival, occurred_at, sent_at, received_at,
+                key_id, deployment, session, viewer, tenant, page
+            ))
+        )) as content
+    from delivered
 )
-select again.arrival, again.id
-from again
-join first using (id)
-where again.content != first.content;
+select distinct again.arrival, again.id
+from told as again
+join told as first using (kind, id)
+where again.is_again and not first.is_again and again.content != first.content;

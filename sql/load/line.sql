@@ -1,4 +1,4 @@
--- Journal segments, line by line: with arrived.sql the only place that knows how lines are written
+-- Journal segments, line by line: with arrived.sql and conflicting.sql the only place that knows how lines are written
 -- (embedsink.envelope.lines). One row per line, in the order of the journal. The trailers of groups have no kind.
 
 -- What the place of a line among all that are read has to be moved by, so that lines are numbered within their segment.

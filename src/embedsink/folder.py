@@ -30,6 +30,8 @@ class DataFolder:
         Raises:
             Misconfigured: the folder can't be made or written.
         """
+        if "?" in str(self.path):
+            raise Misconfigured(f"data folder {self.path}: DuckDB takes what follows a ? for options. Name another.")
         try:
             for folder in (self.path, self.journal, self.aside):
                 folder.mkdir(mode=0o750, parents=True, exist_ok=True)

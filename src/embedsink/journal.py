@@ -252,14 +252,11 @@ class Journal:
 
     def _seal_when_due(self) -> None:
         segment = self._segment
-        if (
-            segment
-            and segment.holds_lines
-            and (
-                segment.end >= self.limits.segment_bytes_max
-                or time.monotonic() >= segment.opened_at + self.limits.segment_seal_s
-            )
-        ):
+        if segment is None:
+            return
+        # One without lines is only as old as the probes of `/readyz` in it; but it may not grow for ever.
+        is_old = segment.holds_lines and time.monotonic() >= segment.opened_at + self.limits.segment_seal_s
+        if is_old or segment.end >= self.limits.segment_bytes_max:
             self._seal()
 
     def _seal(self) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from embedsink.errors import Misconfigured, quote
+from embedsink.segment import sync_folder
 
 # As the wire has it (SafeInteger in envelope/catalog.py), in either direction: importing that would load pydantic.
 DEPLOYMENT_MAX = 2**53 - 1
@@ -80,11 +81,8 @@ class Key:
         # Revoked is revoked, whenever that was: a clock that is set back must not revive the key.
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def allows_origin(self, origin: str | None) -> bool:
-        """Whether a request with this `Origin` header may use the key; None when it has no such header.
-
-        A key that is tied to pages needs one: browsers send it with every POST.
-        """
+    def allows_origin(self, origin: str) -> bool:
+        """Whether a page of this origin may use the key."""
         return not self.origins or origin in self.origins
 
 
@@ -190,11 +188,7 @@ class KeyFile:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
 
 class KeyRing:

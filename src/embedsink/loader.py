@@ -6,6 +6,7 @@ a segment is deleted only when a snapshot covers it
 """
 
 import logging
+import math
 import os
 import sys
 import threading
@@ -68,7 +69,7 @@ class Loader:
         folder: the data folder; the store is its `store.duckdb`.
         store: not yet open.
         snapshot_interval_s: least time between two snapshots.
-        on_loaded: called in the loader's thread after each load, with its ledger.
+        closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
     """
 
     def __init__(
@@ -77,20 +78,21 @@ class Loader:
         store: Store,
         *,
         snapshot_interval_s: float = 10.0,
-        on_loaded: Callable[[Ledger], None] = lambda ledger: None,
+        closing_s_max: float | None = None,
     ) -> None:
         self.status = LoaderStatus()
         self._folder = folder
         self._store = store
         self._find_what_lies_aside()
         self._snapshot_interval_s = snapshot_interval_s
-        self._on_loaded = on_loaded
+        self._closing_s_max = closing_s_max
         self._snapshot_due_at = 0.0
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
         self.last_number = 0  # the highest that the store knew when it was opened
         self._is_dirty = False
         self._wake = threading.Event()
         self._closing = False
+        self._load_until = math.inf  # in monotonic seconds; bounded when closing
         self._thread = threading.Thread(target=self._work_until_closed, name="loader", daemon=True)
 
     def start(self) -> None:
@@ -102,7 +104,9 @@ class Loader:
         self._wake.set()
 
     def close(self) -> None:
-        """Load what is sealed, publish a last snapshot and close the store."""
+        """Load what is sealed, publish a last snapshot and close the store. What is left then waits in the journal."""
+        if self._closing_s_max is not None:
+            self._load_until = time.monotonic() + self._closing_s_max
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
@@ -132,9 +136,8 @@ class Loader:
 
     def load_all(self) -> None:
         """Load every sealed segment that the store does not have yet, oldest first."""
-        paths = sorted(self._folder.journal.glob(f"*{SEALED}"))
-        for some in _together([path for path in paths if path.name not in self._loaded]):
-            self._load([segment for path in some if (segment := self._inspected(path))])
+        for some in self._waiting():
+            self._load_some(some)
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -177,7 +180,13 @@ class Loader:
         elif self.status.load_trouble:
             # What was refused may have been committed all the same.
             self._loaded = self._loaded_of_the_journal()
-        self.load_all()
+        for some in self._waiting():
+            if time.monotonic() >= self._load_until:
+                return
+            self._load_some(some)
+            # A long backlog must not keep snapshots, and with them the journal's room, waiting.
+            if time.monotonic() >= self._snapshot_due_at:
+                self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
 
     def _publish_what_is_new(self) -> None:
         if self._is_dirty:
@@ -203,7 +212,7 @@ class Loader:
             )
         return None
 
-    def report(self, trouble: str) -> None:
+    def tell(self, trouble: str) -> None:
         """Say what keeps the store from being opened; it is tried again soon."""
         self.status.load_trouble = self._try_again_soon(trouble)
 
@@ -212,6 +221,13 @@ class Loader:
             log.error("loader_trouble", extra={"detail": trouble})
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
+
+    def _waiting(self) -> Iterator[list[Path]]:
+        paths = sorted(self._folder.journal.glob(f"*{SEALED}"))
+        return _together([path for path in paths if path.name not in self._loaded])
+
+    def _load_some(self, paths: list[Path]) -> None:
+        self._load([segment for path in paths if (segment := self._inspected(path))])
 
     def _inspected(self, path: Path) -> Segment | None:
         """A segment to load; None when it is damaged: then it lies aside."""
@@ -234,7 +250,6 @@ class Loader:
         self._is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.count(ledger)
-        self._on_loaded(ledger)
         self._store.checkpoint_when_due()
 
     def _load_without_the_unfit(self, segments: list[Segment], error: SqlUnfit) -> None:

@@ -4,12 +4,15 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 from uuid_utils import uuid7
 
-from embedsink.envelope import journal_lines, parse, replayed_line
+from embedsink.envelope import Parsed, journal_lines, parse, replayed_line
 from embedsink.errors import Refused, Unavailable
+from embedsink.journal import wait_for
 from embedsink.reasons import Reason
 from embedsink.sink import IMPORT_KEY_ID, Sink, now_ms
 from embedsink.store import EVERYTHING, Reader
@@ -26,9 +29,12 @@ class Replay:
     rejected: int = 0
 
 
-def rows(reader: Reader, *, limit: int) -> list[dict[str, Any]]:
-    """The newest kept rejections in the reader's scope, at most `limit` (and 1,000), without the rest of long ones."""
-    return _dicts(reader.narrowed(row_limit=limit), LIST)
+def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> list[dict[str, Any]]:
+    """The newest kept rejections in the reader's scope, at most `limit` (and 1,000).
+
+    Of long ones `raw` is only the beginning, but for the one that is asked for by its id.
+    """
+    return _dicts(reader.narrowed(row_limit=limit, quarantine_id=quarantine_id), LIST)
 
 
 async def replay_all(sink: Sink) -> Replay:
@@ -47,10 +53,9 @@ async def replay_all(sink: Sink) -> Replay:
         after: int | None = None
         # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
         while block := await asyncio.to_thread(_next_block, sink, after):
-            for row in block.valid:
-                await sink.journal.append(row)
-                sink.counters["accepted"] += 1
-            replayed += len(block.valid)
+            if block.replayed:
+                await wait_for(partial(sink.submit, block.lines, accepted=block.envelope_count, quarantined=0))
+            replayed += block.replayed
             rejected += block.rejected
             after = block.last_arrival
     return Replay(replayed, rejected)
@@ -58,9 +63,11 @@ async def replay_all(sink: Sink) -> Replay:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Journal lines of what is valid by now, how many inputs are not, and where to go on."""
+    """Journal lines of the inputs that are valid by now, how many are not, and where to go on."""
 
-    valid: list[bytes]
+    lines: bytes
+    envelope_count: int
+    replayed: int
     rejected: int
     last_arrival: int
 
@@ -70,12 +77,18 @@ def _next_block(sink: Sink, after: int | None) -> _Block | None:
         rows = _dicts(reader, REPLAYABLE)
     if not rows:
         return None
-    valid = [lines for row in rows if (lines := _lines_of(row, sink))]
-    return _Block(valid, len(rows) - len(valid), rows[-1]["arrival"])
+    valid = [(row, parsed) for row in rows if (parsed := _valid(row, sink))]
+    return _Block(
+        lines=b"".join(_lines_of(row, parsed) for row, parsed in valid),
+        envelope_count=sum(len(parsed.accepted) for _, parsed in valid),
+        replayed=len(valid),
+        rejected=len(rows) - len(valid),
+        last_arrival=rows[-1]["arrival"],
+    )
 
 
-def _lines_of(row: Mapping[str, Any], sink: Sink) -> bytes | None:
-    """What journaling the input again takes; None while anything in it is still wrong, or out of its key's scope."""
+def _valid(row: Mapping[str, Any], sink: Sink) -> Parsed | None:
+    """The input, parsed again; None while anything in it is still wrong, or out of its key's scope."""
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
     key = sink.keys.by_id(row["key_id"])
@@ -88,8 +101,10 @@ def _lines_of(row: Mapping[str, Any], sink: Sink) -> bytes | None:
         parsed = parsed.within(known, row["sent_at_ms"]).within_scope(key.deployments if key else None)
     except Refused:
         return None
-    if parsed.rejected or not parsed.accepted:
-        return None
+    return None if parsed.rejected or not parsed.accepted else parsed
+
+
+def _lines_of(row: Mapping[str, Any], parsed: Parsed) -> bytes:
     lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_of(row))
     return lines + replayed_line(str(row["quarantine_id"]), received_at=now_ms())
 

@@ -43,11 +43,11 @@ def trailer(lines: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A sealed segment, and what a look at every group found: the first damage, and how long a line may be."""
+    """A sealed segment, and what a look at every group found: the first damage, and the largest; no line is longer."""
 
     path: Path
     byte_count: int
-    line_bytes_max: int
+    group_bytes_max: int
     damage: Damage | None
 
     @property

@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -76,26 +77,29 @@ class Listening:
         raise Misconfigured(f"--private-key {self.private_key}: is encrypted. Decrypt it: `openssl pkey -in … -out …`.")
 
     @contextmanager
-    def bound(self) -> Iterator[list[socket.socket]]:
+    def bound(self, *, read_timeout_s: float = 60.0) -> Iterator[list[socket.socket]]:
         """The sockets of every address that the host name has here, bound; nobody can connect before they listen.
+
+        Args:
+            read_timeout_s: the longest pause of whoever reads an answer; then the system cuts the connection.
 
         Raises:
             Misconfigured: the host is unknown or elsewhere, or the port is taken or not ours to take.
         """
         with ExitStack() as stack:
             try:
-                sockets = self._bind_all(stack)
+                sockets = self._bind_all(stack, read_timeout_s)
             except (OSError, UnicodeError) as error:
                 raise Misconfigured(self._why_not(error)) from None
             yield sockets
 
-    def _bind_all(self, stack: ExitStack) -> list[socket.socket]:
+    def _bind_all(self, stack: ExitStack, read_timeout_s: float) -> list[socket.socket]:
         found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         sockets: list[socket.socket] = []
         missing: OSError | None = None
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
             try:
-                sockets.append(stack.enter_context(_bound(family, address)))
+                sockets.append(stack.enter_context(_bound(family, address, read_timeout_s)))
             except OSError as error:
                 if error.errno not in _NOT_HERE:
                     raise
@@ -125,7 +129,7 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
     # Asked before anything is opened, so that a start that can't succeed ends with one sentence.
     with FolderLock(folder):
         KeyFile(folder.keys).keys()
-    with listening.bound() as sockets:
+    with listening.bound(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(one.getsockname()[:2]) for one in sockets]})
         return _serve_on(sockets, folder, settings, listening)
 
@@ -157,7 +161,7 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         lifespan="on",
         ws="none",
         http=bounded_connections(  # type: ignore[arg-type]
-            connections_max=_connections_max(settings),
+            connections_max=connections_max(settings),
             request_bytes_max=8 * settings.body_bytes_max,
         ),
     )
@@ -171,8 +175,8 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
     return 0 if server.started and not failures else 1
 
 
-def _connections_max(settings: Settings) -> int:
-    """As many as the settings say, and as the system has descriptors for beside those of journal and store."""
+def connections_max(settings: Settings) -> int:
+    """As many as the settings say, or as the system has descriptors for beside those of journal and store."""
     wanted = settings.connections_max + _DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
@@ -180,15 +184,18 @@ def _connections_max(settings: Settings) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft < wanted:
         log.warning("few_descriptors", extra={"detail": f"ulimit -n is {soft:,}, {wanted:,} were wanted. Raise it."})
-    return max(1, soft - _DESCRIPTORS_RESERVED)
+    return max(1, min(settings.connections_max, soft - _DESCRIPTORS_RESERVED))
 
 
-def _bound(family: int, address: Any) -> socket.socket:
+def _bound(family: int, address: Any, read_timeout_s: float) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # Its IPv4 twin has a socket of its own.
+        if sys.platform == "linux":
+            # Inherited by every connection. No server can see that a reader has stopped while the kernel still buffers.
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout_s * 1_000))
         bound.bind(address)
     except BaseException:
         bound.close()

@@ -40,7 +40,9 @@ class Settings(BaseSettings):
     inflight_bytes_max: int = Field(
         64 * MIB, ge=MIB, description="Most bytes of request bodies held at once; beyond it senders get 503."
     )
-    connections_max: int = Field(4_096, ge=1, description="Most open connections; further ones are closed at once.")
+    connections_max: int = Field(
+        4_096, ge=1, description="Most open connections; beyond it the one that waits longest is closed."
+    )
     rate_events_per_s: int = Field(
         1_000_000, ge=1, description="Most envelopes per second and ingest key, bursts of two seconds allowed."
     )

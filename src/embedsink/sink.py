@@ -59,6 +59,7 @@ class Sink:
         folder: where everything lies; made if missing.
         settings: the limits.
         on_failed: called, in another thread, once the disk has failed and nothing more can be accepted.
+        closing_s_max: how long closing may go on loading; what is left is loaded at the next start. Without, all is.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Sink:
         settings: Settings,
         *,
         on_failed: Callable[[], None] = lambda: None,
+        closing_s_max: float | None = None,
     ) -> None:
         self.folder = folder
         self.settings = settings
@@ -75,6 +77,7 @@ class Sink:
         self.replaying = asyncio.Lock()
         self.report_slots = Slots(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
         self._on_failed = on_failed
+        self._closing_s_max = closing_s_max
         self._lock = FolderLock(folder)
 
     async def __aenter__(self) -> Self:
@@ -106,12 +109,17 @@ class Sink:
                 dedup_days=settings.dedup_days,
             ),
         )
-        self.loader = Loader(self.folder, self.store, snapshot_interval_s=settings.snapshot_interval_s)
+        self.loader = Loader(
+            self.folder,
+            self.store,
+            snapshot_interval_s=settings.snapshot_interval_s,
+            closing_s_max=self._closing_s_max,
+        )
         try:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
             # Ingest does not wait for it: the loader tries again.
-            self.loader.report(f"store: {error}. Loading begins when that has changed")
+            self.loader.tell(f"store: {error}. Loading begins when that has changed")
         self.journal = Journal(
             self.folder.journal,
             aside=self.folder.aside,
@@ -155,7 +163,7 @@ class Sink:
             Unavailable: nothing of it is kept.
         """
         lines = journal_lines(parsed, key_id=key_id, new_id=uuid7)
-        self._submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
+        self.submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
 
     def keep_body(self, body: bytes, refusal: Refused, settled: Settled, *, received_at: int, key_id: str) -> None:
         """The same for a body that can't be read: it is quarantined, with the reason.
@@ -165,9 +173,15 @@ class Sink:
         """
         rejection = Rejection(None, refusal.reason, str(refusal), body)
         line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7)
-        self._submit(line, settled, accepted=0, quarantined=1)
+        self.submit(line, settled, accepted=0, quarantined=1)
 
-    def _submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:
+    def submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:
+        """Journal lines of so many envelopes, and count them when they are durable.
+
+        Raises:
+            Unavailable: nothing of them is kept.
+        """
+
         def count(failure: Unavailable | None) -> None:
             if failure is None:
                 self.counters["accepted"] += accepted

@@ -90,6 +90,14 @@ def test_what_is_left_of_an_answered_body_does_not_spoil_the_next_request(port: 
     assert answer_to(port, first, b" " * 100_000, last, pause_s=0.05).count(b"HTTP/1.1 204") == 2
 
 
+def test_the_end_of_an_answered_body_is_not_counted_as_the_next_head(port: int) -> None:
+    body = 3 * HEAD_BYTES_MAX
+    beginning = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % body
+    last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    parts = [beginning + b" " * 9, b" " * 9, b" " * (body - 18) + last[:9], last[9:]]
+    assert answer_to(port, *parts, pause_s=TIMEOUT_S / 10).count(b"HTTP/1.1 204") == 2
+
+
 def test_a_head_within_the_limit_passes(port: int) -> None:
     head = b"GET / HTTP/1.1\r\nX: " + b"x" * (HEAD_BYTES_MAX - 1_000) + b"\r\nConnection: close\r\n\r\n"
     assert answer_to(port, head[:100], head[100:], pause_s=0.05).startswith(b"HTTP/1.1 204")
@@ -161,6 +169,25 @@ def test_one_connection_too_many_closes_the_one_that_waits_longest() -> None:
             assert is_closed(second)
             assert is_answered(third)
             assert is_answered(first)
+
+
+def test_a_connection_whose_second_request_is_being_answered_is_busy() -> None:
+    with crowded(slow_after_the_first()) as (first, second):
+        first.sendall(REQUEST * 2)
+        assert first.recv(65_536).startswith(b"HTTP/1.1 204")
+        with socket.create_connection(first.getpeername(), timeout=5) as third:
+            assert is_closed(second)
+            assert is_answered(third)
+        assert first.recv(65_536).startswith(b"HTTP/1.1 204")
+
+
+def slow_after_the_first() -> ASGIApp:
+    answers = iter([empty_answer, slow_answer])
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await next(answers, empty_answer)(scope, receive, send)
+
+    return answer
 
 
 def test_one_connection_too_many_is_closed_at_once_when_all_others_are_busy() -> None:

@@ -1,5 +1,6 @@
 """The short way of requests that arrive whole, and uvicorn's usual way of all others, to a real server by socket."""
 
+import contextlib
 import gzip
 import json
 import re
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from embedsink.http.protocol import PIPELINE_MAX
 from tests.envelope.sending import view
 from tests.servers import RunningServer, running_server, wait_until
 
@@ -132,16 +134,47 @@ def test_an_upgrade_that_asks_to_close_is_closed(server: RunningServer) -> None:
         assert connection.recv(1) == b""
 
 
-def test_thousands_of_upgrades_at_once_are_answered(server: RunningServer) -> None:
-    upgrade = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
-    count = 2_000
+@pytest.mark.parametrize("lines", [b"", b"Connection: Upgrade\r\nUpgrade: x\r\n"], ids=["plain", "upgrade"])
+def test_requests_that_follow_without_waiting_are_answered_up_to_a_number(server: RunningServer, lines: bytes) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n"
     with connected(server) as connection:
-        connection.sendall(upgrade * count)
+        connection.sendall(request * PIPELINE_MAX)
         received = b""
-        while received.count(b"HTTP/1.1 200") < count:
+        while received.count(b"HTTP/1.1 200") < PIPELINE_MAX:
             part = connection.recv(1_048_576)
             assert part
             received += part
+    with connected(server) as connection:
+        connection.sendall(request * 2_000)
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(1_048_576) == b""
+    assert server.get("/healthz").status == 200
+
+
+def test_requests_that_wait_let_no_more_in(server: RunningServer) -> None:
+    waiting = b"POST /api/v1/events?a HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    before = memory_bytes(server.pid)
+    with connected(server) as connection, contextlib.suppress(OSError):
+        connection.settimeout(0.5)
+        for _ in range(40):
+            connection.sendall(waiting * 20_000)
+    assert memory_bytes(server.pid) - before < 64 * 1_048_576
+
+
+def memory_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4_096
+
+
+@pytest.mark.parametrize(
+    "lines", [(), (b"Connection: close",), (b"Connection: close, Upgrade", b"Upgrade: h2c")], ids=repr
+)
+def test_what_follows_a_good_request_does_not_spoil_its_answer(
+    server: RunningServer, key: bytes, lines: tuple[bytes, ...]
+) -> None:
+    with connected(server) as connection:
+        connection.sendall(head(GOOD, b"Authorization: Bearer " + key, *lines) + GOOD + b"\0\0 no HTTP \r\n\r\n")
+        assert status_on(connection) == 202
+        assert connection.recv(1) == b""
 
 
 def test_a_connect_is_closed(server: RunningServer) -> None:

@@ -51,7 +51,9 @@ def show(
     if len(found) != 1:
         which = "does not exist" if not found else f"begins {len(found)} of them"
         fail(f"quarantine {quarantine_id}: {which}. `embedsink quarantine list` shows the newest {LIMIT_MAX:,}.")
-    typer.echo(inert(json.dumps(found[0], indent=2, ensure_ascii=False)))
+    # Once more by its whole id: the list has only the beginning of long ones.
+    [whole] = _rows(data, url, key, 1, quarantine_id=found[0]["quarantine_id"])
+    typer.echo(inert(json.dumps(whole, indent=2, ensure_ascii=False)))
 
 
 @app.command(
@@ -73,8 +75,10 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     say(f"replayed {replayed:,}, still rejected {rejected:,}.")
 
 
-def _rows(data: Path, url: str | None, key: str | None, limit: int) -> list[dict[str, Any]]:
-    content = _ask_here(data, limit) if url is None else _ask_there(url, key, limit)
+def _rows(
+    data: Path, url: str | None, key: str | None, limit: int, *, quarantine_id: str | None = None
+) -> list[dict[str, Any]]:
+    content = _ask_here(data, limit, quarantine_id) if url is None else _ask_there(url, key, limit, quarantine_id)
     rows: list[dict[str, Any]] = json.loads(content)
     return rows
 
@@ -86,11 +90,13 @@ def _published_at(data: Path) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC, the last snapshot"
 
 
-def _ask_there(url: str, key: str | None, limit: int) -> bytes:
-    return server_at(url, key).get("quarantine", query={"limit": limit})
+def _ask_there(url: str, key: str | None, limit: int, quarantine_id: str | None) -> bytes:
+    return server_at(url, key).get("quarantine", query={"limit": limit, "id": quarantine_id})
 
 
-def _ask_here(data: Path, limit: int) -> bytes:
+def _ask_here(data: Path, limit: int, quarantine_id: str | None) -> bytes:
+    from uuid import UUID
+
     import orjson
 
     from embedsink.folder import DataFolder
@@ -98,7 +104,7 @@ def _ask_here(data: Path, limit: int) -> bytes:
     from embedsink.store import EVERYTHING, open_snapshot
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
-        found = rows(reader, limit=limit)
+        found = rows(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
     # As a server writes them.
     return orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 

@@ -29,6 +29,9 @@ class State(TypedDict):
     transport: Transport
 
 
+# A server that is told to end does not load a long backlog first: the next start does.
+CLOSING_S_MAX = 3.0
+
 # Starlette's own type for this wants handlers of any exception; these are only ever called with their own.
 HANDLERS: Mapping[Any, Any] = {EmbedsinkError: answer_known, HTTPException: answer_http, Exception: answer_bug}
 
@@ -51,7 +54,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        async with Sink(folder, settings, on_failed=on_failed) as sink:
+        async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink:
             _calm_the_garbage_collector()
             yield {"sink": sink, "events": events, "transport": transport}
 

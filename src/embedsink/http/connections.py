@@ -1,6 +1,7 @@
 """A connection with limits for what has none in uvicorn: the head of a request, and a body that nobody reads."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from embedsink.http.protocol import IngestProtocol
+
+log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 4_096
 # A body in chunks of one byte takes six times its size; what goes beyond that is trailers without an end.
@@ -96,21 +99,25 @@ class BoundedConnection(IngestProtocol):
                 self._stop_waiting()
             if not self.cycle.response_complete:
                 self._waiting.pop(self, None)
-        elif self._timer is None or self.cycle is not cycle:
+        elif self._timer is None or self.cycle is not cycle or self._unread_bytes:
             # Not counted: it may begin with the end of the body before, or with whole requests.
+            self._unread_bytes = 0
             self._stop_waiting()
             self._await_head()
         else:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
+                log.warning("not_http", extra={"detail": f"The head is larger than {HEAD_BYTES_MAX:,} bytes."})
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
 
     def on_response_complete(self) -> None:
-        """An answer was written: wait again, behind all others."""
-        self._waiting.pop(self, None)
-        self._waiting[self] = None
+        """An answer was written: wait again, behind all others, unless the next request is here already."""
+        is_last = not self.pipeline
         super().on_response_complete()
+        if is_last and not self.transport.is_closing():
+            self._waiting.pop(self, None)
+            self._waiting[self] = None
 
     def _skip(self, byte_count: int) -> None:
         self._unread_bytes += byte_count

@@ -152,7 +152,7 @@ def _operations(settings: Settings) -> list[Operation]:
             (200, "The rejections.", {"application/json": _array({"type": "object"})}),
             _SCOPED,
             (KeyKind.READ, KeyKind.ADMIN),
-            parameters=[*_scope_parameters(), _limit_parameter()],
+            parameters=[*_scope_parameters(), _limit_parameter(), _id_parameter()],
         ),
         Operation(
             "post",
@@ -315,6 +315,10 @@ def _report_parameters() -> list[Schema]:
         _parameter("interval", {"enum": list(INTERVALS)}, "The length of a period. Default: day."),
         _parameter("guard", {"enum": ["on", "off"]}, "CSV: whether text that looks like a formula is disarmed."),
     ]
+
+
+def _id_parameter() -> Schema:
+    return _parameter("id", {"type": "string", "format": "uuid"}, "One rejection alone, with all of its `raw`.")
 
 
 def _limit_parameter() -> Schema:

@@ -9,14 +9,21 @@ An upgrade to another protocol is ignored (RFC 9110, section 7.8): `curl --http2
 """
 
 import asyncio
+import logging
+from collections.abc import Sized
 from typing import Any
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from embedsink.http.answers import Answer
 from embedsink.http.cors import INGEST_PATH
 
+log = logging.getLogger(__name__)
+
+# Requests that wait on one connection until those before them are answered. Browsers send no second one.
+PIPELINE_MAX = 64
 _INGEST_URL = INGEST_PATH.encode()
 
 
@@ -24,13 +31,23 @@ class IngestProtocol(HttpToolsProtocol):
     """Holds the head of an ingest request back until the read that brought it is parsed to its end."""
 
     _held: list[bytes] | None = None  # the body so far, of a request that is held
+    _running: RequestResponseCycle | None = None  # the one whose answer is next
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to read requests."""
+        super().connection_made(transport)
+        self.parser = _new_parser(self)
+        self.flow = _Flow(transport, self.pipeline)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for no further request."""
+        """Wait for no further request, and tell all that are still being answered, not only the last."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        for cycle in filter(None, (self._running, *(cycle for cycle, _ in self.pipeline))):
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -45,6 +62,9 @@ class IngestProtocol(HttpToolsProtocol):
         """The head is there."""
         if self.parser.should_upgrade():
             return
+        if len(self.pipeline) == PIPELINE_MAX:
+            self.transport.abort()
+            raise ConnectionAbortedError
         if self.url == _INGEST_URL and self._is_simple():
             self._held = []
             # Not the list that is still open: trailers would be added to it (RFC 9110, section 6.5.1).
@@ -76,11 +96,13 @@ class IngestProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """What uvicorn does after an answer, but with one timer for many of them: each would cost 2 µs."""
         self.server_state.total_requests += 1
+        self._running = None
         if self.transport.is_closing():
             return
+        next_ = self.pipeline.pop() if self.pipeline else None
         self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+        if next_:
+            self._start_asgi_task(*next_)
             return
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
@@ -112,10 +134,23 @@ class IngestProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             if self.parser.get_method() != b"CONNECT":
                 return self._without_upgrade() + data[upgrade.args[0] :]
-            self.send_400_response("CONNECT: this server is no proxy. Ask it for a path.")
+            self._refuse("CONNECT: this server is no proxy. Ask it for a path.")
         except httptools.HttpParserError:
-            self.send_400_response("The request is not HTTP/1.1 (RFC 9112). Send it anew on another connection.")
+            self._refuse("The request is not HTTP/1.1 (RFC 9112). Send it anew on another connection.")
         return b""
+
+    def _refuse(self, why: str) -> None:
+        """Answer what is not HTTP, and close. Whoever waits for an answer to what came before it gets that instead."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+            cycle.keep_alive = False
+        elif not self.transport.is_closing():
+            log.warning("not_http", extra={"detail": why})
+            self.send_400_response(why)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _without_upgrade(self) -> bytes:
         """The head of the request that was just read, as one that does not ask; the parser begins with it again."""
@@ -125,7 +160,7 @@ class IngestProtocol(HttpToolsProtocol):
                 value = b",".join(token for token in value.split(b",") if token.strip().lower() != b"upgrade")
             if name != b"upgrade":
                 lines.append(b"%b: %b" % (name, value))
-        self.parser = httptools.HttpRequestParser(self)
+        self.parser = _new_parser(self)
         return b"\r\n".join([*lines, b"", b""])
 
     def _release(self) -> None:
@@ -133,6 +168,25 @@ class IngestProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         for part in parts:
             super().on_body(part)
+
+
+def _new_parser(protocol: IngestProtocol) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(protocol)
+    # Whatever comes behind a request that asked to close is nobody's: that request is answered all the same.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+class _Flow(FlowControl):
+    """uvicorn's, but nothing more is read while requests wait: each of them would ask for its body, and so for more."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
 
 
 class _Exchange:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from typing import Any
+from uuid import UUID
 
 import orjson
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +18,7 @@ from embedsink.reasons import Reason
 from embedsink.reports import parse_scope
 from embedsink.sink import Sink
 
-PARAMETERS = ("since", "until", "deployment", "tenant", "limit")
+PARAMETERS = ("since", "until", "deployment", "tenant", "limit", "id")
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
 
@@ -32,10 +33,10 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit = _limit_of(query.get("limit"))
+    limit, quarantine_id = _limit_of(query.get("limit")), _id_of(query.get("id"))
     sink: Sink = request.state.sink
     async with sink.report_slots:
-        found = await run_in_threadpool(_read, sink, scope.variables(), limit)
+        found = await run_in_threadpool(_read, sink, scope.variables(), limit, quarantine_id)
     body = orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
     headers = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
     return Response(body, media_type="application/json", headers=headers)
@@ -49,9 +50,16 @@ async def replay(request: Request) -> Response:
     return JSONResponse(asdict(await replay_all(request.state.sink)))
 
 
-def _read(sink: Sink, variables: dict[str, object], limit: int) -> list[dict[str, Any]]:
+def _read(sink: Sink, variables: dict[str, object], limit: int, quarantine_id: UUID | None) -> list[dict[str, Any]]:
     with sink.store.reader(variables) as reader:
-        return rows(reader, limit=limit)
+        return rows(reader, limit=limit, quarantine_id=quarantine_id)
+
+
+def _id_of(text: str | None) -> UUID | None:
+    try:
+        return UUID(text) if text is not None else None
+    except ValueError:
+        raise Refused(Reason.BAD_PARAMETER, f"id: {quote(text)} is no UUID. Copy one from the list.") from None
 
 
 def _limit_of(text: str | None) -> int:

@@ -1,6 +1,5 @@
 """`/api/v1/reports`: the list of reports, and the rows of one as JSON or CSV, streamed."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import asdict
 from functools import partial
@@ -9,7 +8,7 @@ from tempfile import SpooledTemporaryFile
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.types import Send
+from starlette.types import Message, Send
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
@@ -57,8 +56,7 @@ async def show_report(request: Request) -> Response:
     headers = dict(_HEADERS)
     if suffix == "csv":
         headers["Content-Disposition"] = f'attachment; filename="{_file_name(name, scope)}.csv"'
-    may_go_on, timeout_s = partial(sink.keys.is_live, key), sink.settings.read_timeout_s
-    return Download(_chunks(spooled), may_go_on, timeout_s, media_type=FORMATS[suffix], headers=headers)
+    return Download(_chunks(spooled), partial(sink.keys.is_live, key), media_type=FORMATS[suffix], headers=headers)
 
 
 def _spool(sink: Sink, scope: Scope, name: str, suffix: str, guard: bool) -> SpooledTemporaryFile[bytes]:
@@ -81,26 +79,27 @@ async def _chunks(spooled: SpooledTemporaryFile[bytes]) -> AsyncGenerator[bytes]
             yield chunk
 
 
-class Download(StreamingResponse):
-    """A stream that is cut when its key is revoked, or its reader pauses for too long."""
+class _Revoked(Exception):
+    """The key that a download began with holds no more."""
 
-    def __init__(
-        self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], timeout_s: float, **options: object
-    ) -> None:
+
+class Download(StreamingResponse):
+    """A stream that is cut when its key is revoked."""
+
+    def __init__(self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], **options: object) -> None:
         super().__init__(content, **options)  # type: ignore[arg-type]
         self._content = content
         self._may_go_on = may_go_on
-        self._timeout_s = timeout_s
 
     async def stream_response(self, send: Send) -> None:
-        async def send_in_time(message: object) -> None:
+        async def send_while_allowed(message: Message) -> None:
             if not self._may_go_on():
-                raise TimeoutError
-            await asyncio.wait_for(send(message), self._timeout_s)  # type: ignore[arg-type]
+                raise _Revoked
+            await send(message)
 
         try:
-            await super().stream_response(send_in_time)
-        except TimeoutError:
+            await super().stream_response(send_while_allowed)
+        except _Revoked:
             return  # uvicorn closes the connection of an answer that is not whole
         finally:
             await self._content.aclose()

@@ -174,14 +174,15 @@ class Store:
         variables = {
             "segments": list(map(_described, segments, _lines_before(segments))),
             "segment_paths": [str(segment.path) for segment in segments],
-            "line_bytes_max": max(segment.line_bytes_max for segment in segments),
+            "line_bytes_max": max(segment.group_bytes_max for segment in segments),
             "dedup_days": self._limits.dedup_days,
         }
         try:
             ledger = self._load(variables)
         except StoreTooSmall:
             with self._memory.more(self._loading()):
-                ledger = self._load(variables)
+                # What failed may have been the commit, after all was done.
+                ledger = self._ledger() if self._has(segments[0]) else self._load(variables)
         byte_count = sum(segment.byte_count for segment in segments)
         self._waiting_bytes += byte_count
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:
@@ -197,7 +198,8 @@ class Store:
                 for step in LOAD_STEPS:
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
-            return self._ledger()
+                # Nothing may fail behind the commit: the segments would be loaded once more.
+                return self._ledger()
 
     def checkpoint_when_due(self) -> None:
         """Checkpoint when much has been loaded since the last: until then it waits in memory."""
@@ -215,6 +217,9 @@ class Store:
             self._has_wide_rows = self._has_wide_rows or lacks_memory(error)
             raise
         self._waiting_bytes = 0
+
+    def _has(self, segment: Segment) -> bool:
+        return segment.path.name in self.loaded_segments(from_number=segment.number)
 
     def _ledger(self) -> Ledger:
         """Of what was loaded last."""
