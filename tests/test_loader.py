@@ -202,6 +202,50 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
     assert len(list(folder.aside.iterdir())) == (how != "missing")
 
 
+def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_the_snapshot(folder: DataFolder) -> None:
+    add_segment(folder, 1, count=900)
+    add_segment(folder, 2, count=900)
+    with opened(folder) as loader:
+        loader._work(is_last=True)
+    sound = folder.store.read_bytes()
+    ids = sorted([*expected(1, count=900), *expected(2, count=900)])
+
+    set_aside = 0
+    for offset in range(12_288 + 100, len(sound), len(sound) // 20):
+        for path in folder.aside.iterdir():
+            path.unlink()
+        folder.snapshot.write_bytes(sound)
+        flipped = bytearray(sound)
+        flipped[offset] ^= 1
+        folder.store.write_bytes(flipped)
+        with opened(folder) as loader:
+            for _ in range(3):
+                loader._work(is_last=True)
+            assert (loader.status.trouble, loader.status.damaged) == (None, [])
+        assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
+        set_aside += bool(list(folder.aside.iterdir()))
+    assert set_aside > 3, "most blocks are free, or of columns without values"
+
+
+def test_with_a_flipped_bit_in_store_and_snapshot_the_loss_is_said(folder: DataFolder) -> None:
+    for number in (1, 2):
+        add_segment(folder, number, count=900)
+    with opened(folder) as loader:
+        loader._work(is_last=True)
+    flipped = bytearray(folder.store.read_bytes())
+    for offset in range(12_288 + 100, len(flipped), 4_096):
+        flipped[offset] ^= 1
+    for path in (folder.store, folder.snapshot):
+        path.write_bytes(flipped)
+
+    with opened(folder) as loader:
+        for _ in range(4):
+            loader._work(is_last=True)
+        assert "segment 1 is in neither" in str(loader.status.damaged)
+    assert events_in(folder.snapshot) == expected(2, count=900)
+    assert {"store.duckdb", "analytics.duckdb"} <= {path.name for path in folder.aside.iterdir()}
+
+
 def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)

@@ -19,7 +19,7 @@ from embedsink import snapshot
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import LOST, DataFolder
 from embedsink.segment import OPEN, SEALED, Segment, inspect, number_of, set_aside
-from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreRefused
+from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,8 @@ class Loader:
         self._snapshot_interval_s = snapshot_interval_s
         self._closing_s_max = closing_s_max
         self._snapshot_due_at = 0.0
+        self._is_verified = False
+        self._is_from_snapshot = False
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
         self.last_number = 0  # the highest that the store knew when it was opened
         self._is_dirty = False
@@ -123,13 +125,10 @@ class Loader:
         if not self._folder.store.exists():
             self._begin_from_snapshot()
         try:
-            self._store.open()
+            self._open_as_it_is()
         except StoreBroken as error:
-            self._set_store_aside(str(error), instead="rebuilt from the snapshot and the journal")
-            self._begin_from_snapshot()
+            self._begin_again(str(error))
             self._open_again()
-        self._loaded = self._loaded_of_the_journal()
-        self.last_number = self._store.last_segment_number()
         self._look_for_a_gap()
         # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
         self._is_dirty = True
@@ -189,12 +188,27 @@ class Loader:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
 
     def _publish_what_is_new(self) -> None:
-        if self._is_dirty:
+        # Opening looks at little of a store. What is damaged must not replace a snapshot that is sound.
+        if self._is_dirty and self._verify():
             self.publish()
+
+    def _verify(self) -> bool:
+        """Whether all of the store could be read; once after each opening. Closing does not wait for it."""
+        if not self._is_verified:
+            for _ in self._store.verify():
+                if time.monotonic() >= self._load_until:
+                    return False
+            self._is_verified = True
+            self._is_from_snapshot = False
+        return True
 
     def _trouble_with(self, act: Callable[[], None]) -> str | None:
         try:
             act()
+        except StoreDamaged as error:
+            self._store.close()
+            self._begin_again(str(error))
+            return self._try_again_soon(f"store: {error}. It is being rebuilt")
         except StoreBroken as error:
             # Ingest goes on: the journal keeps everything until the store is back.
             self.status.reopened_count += 1
@@ -299,18 +313,38 @@ class Loader:
             log.error("store_set_aside", extra={"detail": kept})
             set_aside(self._folder.store, aside=self._folder.aside)
 
+    def _begin_again(self, why: str) -> None:
+        """Without the store as it is: from the snapshot; or, where that is what was damaged, from the journal alone."""
+        if self._is_from_snapshot:
+            # What only the two of them held is in aside/: see _look_for_a_gap.
+            self._set_store_aside(why, instead="begun anew from the journal: the snapshot is damaged too")
+            set_aside(self._folder.snapshot, aside=self._folder.aside)
+            self._is_from_snapshot = False
+        else:
+            self._set_store_aside(why, instead="rebuilt from the snapshot and the journal")
+            self._begin_from_snapshot()
+
     def _begin_from_snapshot(self) -> None:
         if self._folder.snapshot.exists():
             snapshot.replace_by_copy(self._folder.store, self._folder.snapshot)
+            self._is_from_snapshot = True
 
     def _open_again(self) -> None:
         try:
-            self._store.open()
+            self._open_as_it_is()
         except StoreBroken as error:
-            # Nothing is left but the journal. What only the two of them held is in aside/: see _look_for_a_gap.
-            self._set_store_aside(str(error), instead="begun anew from the journal: the snapshot is damaged too")
-            set_aside(self._folder.snapshot, aside=self._folder.aside)
-            self._store.open()
+            self._begin_again(str(error))
+            self._open_as_it_is()
+
+    def _open_as_it_is(self) -> None:
+        self._store.open()
+        self._is_verified = False
+        try:
+            self._loaded = self._loaded_of_the_journal()
+            self.last_number = self._store.last_segment_number()
+        except StoreBroken:
+            self._store.close()
+            raise
 
     def _seconds_to_snapshot(self) -> float | None:
         if not self._is_dirty and self.status.trouble is None:

@@ -4,7 +4,7 @@
 """
 
 from embedsink.store.database import Ledger, Store, StoreLimits
-from embedsink.store.failures import SqlUnfit, StoreBroken, StoreRefused
+from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused
 from embedsink.store.reader import EVERYTHING, Column, Reader, open_snapshot
 from embedsink.store.schema import check_duckdb_version, create_views, refuse_newer
 
@@ -16,6 +16,7 @@ __all__ = [
     "SqlUnfit",
     "Store",
     "StoreBroken",
+    "StoreDamaged",
     "StoreLimits",
     "StoreRefused",
     "check_duckdb_version",

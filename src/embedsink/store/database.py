@@ -22,6 +22,7 @@ from embedsink.store.schema import check_duckdb_version, create_views, migrate, 
 WIDE_ROW_BYTES = 2_048
 # A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
 _BLOCK_BYTES = 65_536
+_ROWS_VERIFIED_AT_ONCE = 500_000
 # A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
 # in memory for the next, and no bytes an event are lost (docs/decisions/0007).
 _ROW_GROUP_ROWS = 32_768
@@ -200,6 +201,25 @@ class Store:
                         connection.execute(read_sql("load")[step.name])
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 return self._ledger()
+
+    def verify(self) -> Iterator[None]:
+        """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.
+
+        Raises:
+            StoreDamaged: the file is damaged.
+            StoreRefused, StoreBroken: it could not be read to the end.
+        """
+        with self._memory.more(self._loading()), translated():
+            tables = "select table_name from duckdb_tables() where database_name = 'store'"
+            for (table,) in self._loading().execute(tables).fetchall():
+                counted = self._loading().execute(f"select count(*) from {table}").fetchone()  # noqa: S608  our own
+                for start in range(0, counted[0] if counted else 0, _ROWS_VERIFIED_AT_ONCE):
+                    # Every value has to be looked at, or its block is not read.
+                    self._loading().execute(
+                        f"select bit_xor(hash({table})) from {table} where rowid >= $1 and rowid < $2",  # noqa: S608
+                        [start, start + _ROWS_VERIFIED_AT_ONCE],
+                    ).fetchall()
+                    yield
 
     def checkpoint_when_due(self) -> None:
         """Checkpoint when much has been loaded since the last: until then it waits in memory."""

@@ -8,11 +8,16 @@ import duckdb
 from embedsink.errors import EmbedsinkError
 
 _NO_MEMORY = ("Out of Memory", "failed to pin block")
+_DAMAGED = "Corrupt database file"
 _NOT_NOW = ("No space left on device", "Disk quota exceeded", "Could not set lock on file", "Too many open files")
 
 
 class StoreBroken(EmbedsinkError):
     """The database can't go on: close and reopen it; when that fails too, set it aside and rebuild it."""
+
+
+class StoreDamaged(StoreBroken):
+    """The file itself is damaged: opening it anew does not help. Set it aside and rebuild it."""
 
 
 class StoreRefused(EmbedsinkError):
@@ -40,6 +45,8 @@ def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
     if opening:
         # A sound store must not be set aside because there was no room to open it, or somebody else looks into it.
         return StoreRefused if any(words in str(error) for words in _NOT_NOW) else StoreBroken
+    if _DAMAGED in str(error):
+        return StoreDamaged
     if "has been invalidated" in str(error) or isinstance(error, duckdb.FatalException):
         return StoreBroken
     if lacks_memory(error):
