@@ -30,6 +30,14 @@ def test_a_wrong_value_is_told_with_what_is_allowed(
     assert str(error.value) == f"EMBEDSINK_{name}: {told} Change or unset it."
 
 
+def test_a_body_that_the_journal_could_never_take_in_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDSINK_BODY_BYTES_MAX", "67108864")
+    with pytest.raises(Misconfigured, match=r"^EMBEDSINK_PENDING_BYTES_MAX: 33,554,432 is less than .*Raise it\.$"):
+        read_settings()
+    monkeypatch.setenv("EMBEDSINK_PENDING_BYTES_MAX", "536870912")
+    assert read_settings().body_bytes_max == 67_108_864
+
+
 def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_DEDUP_DAY", "7")
     monkeypatch.setenv("EMBEDSINK_FLAVOUR_OF_ICE", "lemon")

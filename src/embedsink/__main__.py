@@ -2,15 +2,18 @@
 
 import sys
 
-from embedsink.cli import main
-
 
 def run() -> None:
     """Run the command line; see `embedsink.cli`."""
     # At the first query with a parameter DuckDB imports pandas, only to see whether the parameter is pandas' NaT. That
     # is half a second and 60 MiB, and no command makes frames, a server least of all.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
-    main()
+    try:
+        from embedsink.cli import main
+
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)  # as a shell says that Ctrl-C ended it, also while modules are still being read
 
 
 if __name__ == "__main__":

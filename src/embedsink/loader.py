@@ -8,6 +8,7 @@ a segment is deleted only when a snapshot covers it
 import logging
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ SNAPSHOT_SHARE_MAX = 1 / 20
 TOGETHER_BYTES_MAX = 8 * 1_048_576
 TOGETHER_COUNT_MAX = 256
 _NICENESS = 10
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(slots=True)
@@ -231,14 +233,16 @@ class Loader:
         self.status.load_trouble = self._try_again_soon(trouble)
 
     def _try_again_soon(self, trouble: str) -> str:
-        if trouble not in (self.status.load_trouble, self.status.snapshot_trouble):
+        # Of the same trouble DuckDB names another block each time.
+        known = {_DIGITS.sub("", text) for text in (self.status.load_trouble, self.status.snapshot_trouble) if text}
+        if _DIGITS.sub("", trouble) not in known:
             log.error("loader_trouble", extra={"detail": trouble})
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
 
     def _waiting(self) -> Iterator[list[Path]]:
         paths = sorted(self._folder.journal.glob(f"*{SEALED}"))
-        return _together([path for path in paths if path.name not in self._loaded])
+        return _together([path for path in paths if path.name not in self._loaded and number_of(path)])
 
     def _load_some(self, paths: list[Path]) -> None:
         self._load([segment for path in paths if (segment := self._inspected(path))])

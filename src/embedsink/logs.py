@@ -19,7 +19,7 @@ class JsonLines(logging.Formatter):
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": record.getMessage().strip(),
             "logger": record.name,
         }
         line |= {name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}

@@ -1,5 +1,6 @@
 """`embedsink serve`: the application in uvicorn, from the first signal handler to the exit code."""
 
+import asyncio
 import errno
 import ipaddress
 import logging
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.http.access import Transport
 from embedsink.http.app import create_app
-from embedsink.http.connections import bounded_connections
+from embedsink.http.connections import HEAD_TIMEOUT_S, bounded_connections
 from embedsink.keys import KeyFile
 from embedsink.settings import Settings
 
@@ -160,6 +162,7 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
         ws="none",
+        loop="embedsink.serving:new_loop",
         http=bounded_connections(  # type: ignore[arg-type]
             connections_max=connections_max(settings),
             request_bytes_max=8 * settings.body_bytes_max,
@@ -173,6 +176,19 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
     except SystemExit:
         return 1  # uvicorn's way to say that the start failed; it has logged why
     return 0 if server.started and not failures else 1
+
+
+class _Loop(uvloop.Loop):
+    async def create_server(self, *arguments: Any, **options: Any) -> Any:
+        # uvloop gives a sender a minute for the handshake; it is a part of the head.
+        if options.get("ssl"):
+            options.setdefault("ssl_handshake_timeout", HEAD_TIMEOUT_S)
+        return await super().create_server(*arguments, **options)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's event loop; `uvicorn.Config(loop=…)` takes it by name."""
+    return _Loop()
 
 
 def connections_max(settings: Settings) -> int:

@@ -17,6 +17,8 @@ MIB = 1_048_576
 PREFIX = "EMBEDSINK_"
 # What the command line reads beside the settings.
 OPTIONS = ("EMBEDSINK_DATA", "EMBEDSINK_KEY")
+# What a journal line has around an envelope and its context, at most.
+_AROUND_BYTES = 1_024
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
@@ -73,6 +75,16 @@ class Settings(BaseSettings):
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")
 
+    def check_that_all_fit(self) -> None:
+        """Raises Misconfigured where a body may be so large that the journal could never take it in."""
+        # Escaped, a byte of a body that can't be read takes six; and each event is written with its context.
+        largest = 6 * self.body_bytes_max + self.events_max * (self.context_bytes_max + _AROUND_BYTES)
+        if largest > self.pending_bytes_max:
+            raise Misconfigured(
+                f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is less than one body may take, "
+                f"{largest:,} = 6 × BODY_BYTES_MAX + EVENTS_MAX × (CONTEXT_BYTES_MAX + {_AROUND_BYTES}). Raise it."
+            )
+
     def rules(self) -> Rules:
         """The part that validation holds a body against."""
         return Rules(
@@ -97,6 +109,7 @@ def read_settings() -> Settings:
         wrong += [_wrong_value(first) for first in error.errors(include_url=False)]
     if wrong:
         raise Misconfigured("\n".join(wrong))
+    settings.check_that_all_fit()
     return settings
 
 

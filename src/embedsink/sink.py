@@ -147,7 +147,10 @@ class Sink:
         while True:
             await asyncio.sleep(self.settings.keys_reload_s)
             try:
-                self.keys.refresh()
+                if self.keys.refresh() and not self.folder.keys.exists():
+                    log.warning(
+                        "keys_gone", extra={"detail": f"{self.folder.keys}: does not exist. Every key is refused."}
+                    )
             except Misconfigured as error:
                 log.error("keys_trouble", extra={"detail": str(error)})
 

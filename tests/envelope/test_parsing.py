@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from embedsink.envelope import Parsed, Rules
+from embedsink.envelope import Parsed, Rules, parsing
+from embedsink.envelope.sentences import sentence
 from embedsink.errors import Refused
 from embedsink.reasons import Reason
 from tests.envelope.sending import DEFAULTS, ID, KEY, KEY_CUT, RECEIVED_AT, event_or_action, fate, view
@@ -104,6 +105,38 @@ def test_a_wrong_delivery_rejects_each_of_its_events() -> None:
 
     assert fates(parsed) == [(0, "bad_field"), (1, "bad_field"), (2, "bad_field")]
     assert {one.detail.split(":")[0] for one in parsed.rejected} == {"context.tennant"}
+
+
+def test_what_a_wrong_delivery_said_beside_its_events_is_kept_with_each() -> None:
+    beside = {"sentAt": 1, "context": {"session": "s_1", "deployment": "12"}}
+    parsed = fate({**beside, "events": [GOOD, GOOD], "lost": {"quota": 3}, "key": "k"})
+
+    assert [json.loads(one.raw) for one in parsed.rejected] == [{**beside, "events": [GOOD]}] * 2
+    again = fate(json.loads(parsed.rejected[0].raw))
+    assert fates(again) == [(0, "bad_field")], "replayed, it is as wrong as it was"
+
+
+def test_a_long_wrong_context_is_kept_whole_once() -> None:
+    context = {"session": "x" * 100_000, "deployment": "12"}
+    parsed = fate({"context": context, "events": [GOOD] * 1_000})
+
+    assert json.loads(parsed.rejected[0].raw) == {"context": context, "events": [GOOD]}
+    assert sum(len(one.raw) for one in parsed.rejected) < 16 * 1_048_576
+    assert fates(fate(json.loads(parsed.rejected[999].raw))) == [(0, "bad_field")]
+
+
+@pytest.mark.parametrize("part", [None, "context", "lost"])
+def test_of_many_strange_members_few_are_put_into_words(monkeypatch: pytest.MonkeyPatch, part: str | None) -> None:
+    said = []
+
+    def count_and_say(error: Any) -> str:
+        said.append(error)
+        return sentence(error)
+
+    monkeypatch.setattr(parsing, "sentence", count_and_say)
+    many = {f"{number:x}": "x" for number in range(60_000)}
+    assert fates(fate({**({part: many} if part else many), "events": [GOOD]})) == [(0, "bad_field")]
+    assert 1 <= len(said) < 50
 
 
 def test_a_detail_tells_the_first_thing_that_is_wrong_in_a_delivery() -> None:

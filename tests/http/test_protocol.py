@@ -177,6 +177,14 @@ def test_what_follows_a_good_request_does_not_spoil_its_answer(
         assert connection.recv(1) == b""
 
 
+def test_a_sender_that_closes_its_side_gets_its_answer(server: RunningServer, key: bytes) -> None:
+    with connected(server) as connection:
+        connection.sendall(head(GOOD, b"Authorization: Bearer " + key) + GOOD)
+        connection.shutdown(socket.SHUT_WR)
+        assert status_on(connection) == 202
+        assert connection.recv(1) == b""
+
+
 def test_a_connect_is_closed(server: RunningServer) -> None:
     for target in (b"/", b"example.com:443"):
         with connected(server) as connection:

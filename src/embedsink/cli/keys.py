@@ -63,7 +63,7 @@ def create(
 
 @app.command("list", epilog=examples("embedsink keys list --data data"))
 def list_keys(data: Data = DATA) -> None:
-    """List all keys, the revoked ones too. What opens the door is not among it."""
+    """List all keys, the revoked ones too. The keys themselves are not shown: nobody has them but their owners."""
     keys, now = KeyFile(DataFolder(data).keys).keys(), time.time()
     if not keys:
         say(f"{data}: has no keys yet. `embedsink keys create --kind ingest` makes one.")

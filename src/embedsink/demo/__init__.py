@@ -55,7 +55,7 @@ def run(port: int | None = None, *, stay: bool = True) -> int:
 
 def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) -> None:
     keys = _create_keys(path)
-    screen.done("keys", "one that sends, one that reads, one that may everything")
+    screen.done("keys", "one to send, one to read, one for everything")
     screen.done("data folder", str(path))
     started_at = time.monotonic()
     with DemoServer(path, port, keys.read, stop) as server:

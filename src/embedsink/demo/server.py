@@ -20,7 +20,8 @@ from embedsink.folder import DataFolder
 from embedsink.store import EVERYTHING, open_snapshot
 
 HOST = "127.0.0.1"
-PREFERRED_PORT = 8321
+# Not that of `embedsink serve`, which one may want to try meanwhile.
+PREFERRED_PORT = 8322
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
 REQUEST_TIMEOUT_S = 30.0

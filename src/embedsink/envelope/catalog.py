@@ -31,8 +31,10 @@ Timestamp = Annotated[float, Field(ge=-62_135_596_800_000, le=253_402_300_799_99
 Uuid = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")]
 FilterUrlParameter = Annotated[str, Field(pattern=r"^f_[^.=]+\.[^=]+=[\s\S]")]
 # One journal line each, so there can't be many.
+LOST_REASONS_MAX = 32
 Lost = Annotated[
-    dict[Annotated[str, Field(max_length=64)], Annotated[int, Field(ge=0, le=2**53 - 1)]], Field(max_length=32)
+    dict[Annotated[str, Field(max_length=64)], Annotated[int, Field(ge=0, le=2**53 - 1)]],
+    Field(max_length=LOST_REASONS_MAX),
 ]
 
 
@@ -178,6 +180,9 @@ class Delivery(TypedDict, total=False):
     lost: Lost | None
     key: str | None
 
+
+CONTEXT_FIELDS = frozenset(Context.__annotations__)
+DELIVERY_FIELDS = frozenset(Delivery.__annotations__)
 
 DASHBOARD_ONLY = frozenset({"dashboard"})
 EVERYWHERE = frozenset(get_args(Surface))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from pydantic_core import ValidationError
@@ -16,7 +17,15 @@ from embedsink.envelope.body import (
     may_hold_bad_text,
     shallow,
 )
-from embedsink.envelope.catalog import EVERYWHERE, Catalog, catalog_for, delivery_validator
+from embedsink.envelope.catalog import (
+    CONTEXT_FIELDS,
+    DELIVERY_FIELDS,
+    EVERYWHERE,
+    LOST_REASONS_MAX,
+    Catalog,
+    catalog_for,
+    delivery_validator,
+)
 from embedsink.envelope.sentences import place, sentence
 from embedsink.errors import Refused, quote, without_keys
 from embedsink.reasons import Reason
@@ -111,8 +120,8 @@ class Parsed:
         return replace(self, context={**self.context, "deployment": deployment})
 
     def within(self, context: dict[str, Any], sent_at: float | None) -> "Parsed":
-        """The same envelopes in the context that they were once delivered in."""
-        return replace(self, context=context, sent_at=sent_at)
+        """The same envelopes in the context that they were once delivered in, where they bring none of their own."""
+        return replace(self, context=self.context or context, sent_at=sent_at if self.sent_at is None else self.sent_at)
 
     def _without_homeless(self) -> "Parsed":
         """The same delivery, its envelopes that name no deployment rejected as `out_of_scope`."""
@@ -162,15 +171,16 @@ def parse(body: bytes, received_at: int, rules: Rules = Rules(), *, ndjson: bool
 def _parse_delivery(document: Document, parsed: Parsed, rules: Rules) -> Parsed:
     """The delivery's own fields first: where one is wrong, so is every event. The others are kept as they are."""
     value: dict[str, Any] = document.value
-    wrong = _wrong_parts(value, document.body, rules)
-    sound = _other_parts(value, wrong)
+    narrowed = _narrowed(value, DELIVERY_FIELDS)
+    wrong = _wrong_parts(narrowed, document.body, rules)
+    sound = _other_parts(narrowed, wrong)
     parsed.context = sound.get("context") or {}
     parsed.sent_at = sound.get("sentAt")
     parsed.lost = {reason: count for reason, count in (sound.get("lost") or {}).items() if count}
     parsed.key = sound.get("key")
     if wrong:
         check_depth(value, depth_max=rules.depth_max)
-        return _reject_all(value["events"], parsed, next(iter(wrong.values())), rules)
+        return _reject_all(value, parsed, wrong, rules)
     if not value["events"] and parsed.lost:
         return parsed
     return _validate(value["events"], document, parsed, rules)
@@ -184,7 +194,7 @@ def _wrong_parts(value: dict[str, Any], body: bytes, rules: Rules) -> dict[str, 
         bad = [name for name, part in value.items() if name != "events" and has_bad_text({name: part})]
         wrong = {name: (Reason.BAD_TEXT, f"{place((name,))}: {_BAD_TEXT}") for name in bad}
     try:
-        delivery_validator.validate_python(_other_parts(value, wrong))
+        delivery_validator.validate_python(_bounded(_other_parts(value, wrong)))
     except ValidationError as error:
         for one in error.errors(include_url=False):
             detail = f"{place(one['loc'])}: {sentence(one)}"
@@ -195,6 +205,22 @@ def _wrong_parts(value: dict[str, Any], body: bytes, rules: Rules) -> dict[str, 
         detail = f"context: {context_bytes:,} bytes; the limit is {limit}. Shorten its strings."
         wrong["context"] = Reason.TOO_LARGE, detail
     return wrong
+
+
+def _bounded(parts: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a delivery without more members than it takes to see that there are too many."""
+    context, lost = parts.get("context"), parts.get("lost")
+    if isinstance(context, dict):
+        parts = parts | {"context": _narrowed(context, CONTEXT_FIELDS)}
+    if isinstance(lost, dict):
+        parts = parts | {"lost": dict(islice(lost.items(), LOST_REASONS_MAX + 1))}
+    return parts
+
+
+def _narrowed(members: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The known members, and of the others the first: each would cost a sentence, and a body has room for 100,000."""
+    other = next((name for name in members if name not in known), None)
+    return {name: part for name, part in members.items() if name in known or name == other}
 
 
 def _other_parts(value: dict[str, Any], wrong: dict[str, Wrong]) -> dict[str, Any]:
@@ -275,13 +301,25 @@ def _first_wrong_field(envelope: dict[str, Any], name: str, catalog: Catalog) ->
     return None
 
 
-def _reject_all(events: Any, parsed: Parsed, wrong: Wrong, rules: Rules) -> Parsed:
-    envelopes = events if isinstance(events, list) else [events]
+def _reject_all(value: dict[str, Any], parsed: Parsed, wrong: dict[str, Wrong], rules: Rules) -> Parsed:
+    """Each envelope is kept as a delivery of its own: what is wrong beside it, and sound, belongs to it."""
+    envelopes = value["events"] if isinstance(value["events"], list) else [value["events"]]
     _check_count(len(envelopes), rules)
+    elsewhere = {"events", "key"} | ({"lost"} if "lost" not in wrong else set())
+    beside = encode({name: part for name, part in value.items() if name not in elsewhere})[1:-1]
+    # Once whole. A thousand times a megabyte would be a way to fill the disk.
+    is_long = len(beside) > rules.context_bytes_max
+    short = encode({"context": beside[: rules.context_bytes_max].decode(errors="replace")})[1:-1] if is_long else beside
+    first_wrong = next(iter(wrong.values()))
     rejected = [
-        Rejection(index, *wrong, encode(envelope), _echoed_id(envelope)) for index, envelope in enumerate(envelopes)
+        Rejection(index, *first_wrong, _delivery_of(envelope, short if index else beside), _echoed_id(envelope))
+        for index, envelope in enumerate(envelopes)
     ]
     return replace(parsed, rejected=rejected)
+
+
+def _delivery_of(envelope: Any, beside: bytes) -> bytes:
+    return b'{%b%b"events":[%b]}' % (beside, b"," if beside else b"", encode(envelope))
 
 
 def _parse_lines(body: bytes, received_at: int, rules: Rules) -> Parsed:

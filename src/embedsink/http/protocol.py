@@ -50,6 +50,14 @@ class IngestProtocol(HttpToolsProtocol):
             cycle.message_event.set()
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The sender has said all: an answer that is still on its way to it is sent before the connection closes."""
+        cycle: Any = self.cycle  # None before the first request
+        if not isinstance(cycle, _Exchange) or cycle.response_complete or self.scheme == "https":
+            return False
+        cycle.keep_alive = False
+        return True
+
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived; what is not whole by then goes the usual way."""
         self._idle_since = None
