@@ -27,9 +27,9 @@ with dice as (
 select
     *,
     case
-        when act = 0 then if(surface = 'chat', ['ready', 'view'], ['ready', 'view', 'dashboard-loaded'])
+        when act = 0 then if(surface = 'dashboard', ['ready', 'view', 'dashboard-loaded'], ['ready', 'view'])
         when surface = 'chat' or a < 0.12 then if(b < 0.93, ['submitted', if(b < 0.86, 'completed', 'error')], ['submitted'])
-        when a < 0.45 then ['navigate', 'view', 'dashboard-loaded']
+        when a < 0.45 then if(surface = 'dashboard', ['navigate', 'view', 'dashboard-loaded'], ['navigate', 'view'])
         when a < 0.80 then ['drilldown']
         when a < 0.97 then ['download']
         else ['failure']
@@ -39,6 +39,9 @@ from dice;
 insert into event by name
 with stage as (
     select * exclude (stages), unnest(stages) as stage, generate_subscripts(stages, 1) as place from act
+),
+sent as (
+    select *, row_number() over (partition by number order by act, place) - 1 as seq from stage
 )
 select
     uuid() as event_id,
@@ -52,7 +55,7 @@ select
     'session ' || number as session,
     viewer,
     tenant,
-    3 * act + place - 1 as seq,
+    seq,
     case when stage in ('submitted', 'completed', 'error') then 'ai-query' when stage = 'failure' then 'error' else stage end as type,
     surface,
     case when stage = 'ready' then 'signed' end as mode,
@@ -79,7 +82,9 @@ select
     case when stage = 'failure' then ['TypeError', 'NetworkError', 'QueryError'][1 + number % 3] end as error_name,
     case when stage = 'failure' then 'widget' end as error_context,
     case when stage = 'failure' then b < 0.1 end as fatal
-from stage;
+from sent
+where hash(number, seq, 7) % 500 > 0 -- what never arrived
+order by number, seq;
 
 insert into loaded_segment by name
 select
