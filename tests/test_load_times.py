@@ -231,7 +231,7 @@ def test_every_history_of_up_to_four_events(connection: duckdb.DuckDBPyConnectio
     assert_same(found_rows(connection, {}), expected_rows(events, {}))
 
 
-# Most events are of one dashboard in one session, and at few instants: there, order matters.
+# Most events are of one dashboard in one session, and those of a history at three instants: there, order matters.
 OTHER_PLACES: list[dict[str, Any]] = [
     {"deployment": 2},
     {"deployment": None},
@@ -245,8 +245,8 @@ INSTANTS = [
     timedelta(),
     SECOND,
     2 * SECOND,
-    14 * timedelta(hours=1) - SECOND,
-    14 * timedelta(hours=1),
+    timedelta(hours=14) - SECOND,
+    timedelta(hours=14),
     DAY,
     DAY + timedelta(milliseconds=1),
     DAY + SECOND,
@@ -254,18 +254,27 @@ INSTANTS = [
     NOW - START - MINUTE + timedelta(milliseconds=1),
     NOW - START,
 ]
-events = st.builds(
-    lambda place, **said: Event(**said, **place),
-    place=st.sampled_from([{}] * 12 + OTHER_PLACES),
-    type=st.sampled_from(["view"] * 4 + ["dashboard-loaded"] * 4 + ["download", "drilldown", "error", "navigate"]),
-    after=st.sampled_from(INSTANTS),
-    public_id=st.sampled_from(["d1", "d1", "d1", "d2", None, None, ""]),
-    seq=st.sampled_from([None, None, 0, 1, 2**53 - 1]),
-    load_duration_ms=st.sampled_from([None, 0.0, 0.1, 1234.5, 86_400_000.0, 86_400_000.5, -1.0, 1.5e300]),
-    widget_count=st.sampled_from([None, 0.0, 1.0, 7.0, 100_000.0, 100_001.0, -1.0, 2.5]),
+
+
+def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
+    return st.builds(
+        lambda place, **said: Event(**said, **place),
+        place=st.sampled_from([{}] * 20 + OTHER_PLACES),
+        type=st.sampled_from(["view"] * 5 + ["dashboard-loaded"] * 5 + ["download", "drilldown", "error", "navigate"]),
+        after=st.sampled_from(moments),
+        public_id=st.sampled_from(["d1"] * 5 + ["d2", None, None, ""]),
+        seq=st.sampled_from([None, None, 0, 1, 2**53 - 1]),
+        load_duration_ms=st.sampled_from([None, 0.0, 0.1, 1234.5, 86_400_000.0, 86_400_000.5, -1.0, 1.5e300]),
+        widget_count=st.sampled_from([None, 0.0, 1.0, 7.0, 100_000.0, 100_001.0, -1.0, 2.5]),
+    )
+
+
+# Two sessions and more at once, so that each example is several histories; some events come twice.
+histories = (
+    st.lists(st.sampled_from(INSTANTS), min_size=1, max_size=3)
+    .flatmap(lambda moments: st.lists(events_at(moments), min_size=4, max_size=20))
+    .map(lambda history: history + history[::7])
 )
-# Several sessions at once, so that each example is several histories; some events come twice.
-histories = st.lists(events, min_size=8, max_size=40).map(lambda history: history + history[::7])
 instants = st.sampled_from(INSTANTS).map(lambda after: START + after)
 scopes = st.fixed_dictionaries(
     {},
@@ -292,7 +301,7 @@ def test_any_history_loads_as_the_oracle_says(
     assert found_counts(connection, scope) == counts
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(history=histories)
 def test_a_day_by_itself_answers_what_it_does_among_others(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
@@ -305,7 +314,7 @@ def test_a_day_by_itself_answers_what_it_does_among_others(
     assert {key: row for rows in alone for key, row in rows.items()} == whole
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(history=histories)
 def test_a_load_that_comes_later_takes_a_never_back_and_makes_none(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
