@@ -254,6 +254,8 @@ INSTANTS = [
     NOW - START - MINUTE + timedelta(milliseconds=1),
     NOW - START,
 ]
+# Both sides of a day, and of midnight.
+AT_LIMITS = [[timedelta(), DAY], [timedelta(), DAY, DAY + timedelta(milliseconds=1)], INSTANTS[3:5]]
 
 
 def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
@@ -262,7 +264,7 @@ def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
         place=st.sampled_from([{}] * 20 + OTHER_PLACES),
         type=st.sampled_from(["view"] * 5 + ["dashboard-loaded"] * 5 + ["download", "drilldown", "error", "navigate"]),
         after=st.sampled_from(moments),
-        public_id=st.sampled_from(["d1"] * 5 + ["d2", None, None, ""]),
+        public_id=st.sampled_from(["d1"] * 5 + ["d2", "d2", None, None, None, ""]),
         seq=st.sampled_from([None, None, 0, 1, 2**53 - 1]),
         load_duration_ms=st.sampled_from([None, 0.0, 0.1, 1234.5, 86_400_000.0, 86_400_000.5, -1.0, 1.5e300]),
         widget_count=st.sampled_from([None, 0.0, 1.0, 7.0, 100_000.0, 100_001.0, -1.0, 2.5]),
@@ -271,7 +273,7 @@ def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
 
 # Two sessions and more at once, so that each example is several histories; some events come twice.
 histories = (
-    st.lists(st.sampled_from(INSTANTS), min_size=1, max_size=3)
+    (st.lists(st.sampled_from(INSTANTS), min_size=1, max_size=3) | st.sampled_from(AT_LIMITS))
     .flatmap(lambda moments: st.lists(events_at(moments), min_size=4, max_size=20))
     .map(lambda history: history + history[::7])
 )
