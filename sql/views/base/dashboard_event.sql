@@ -1,0 +1,47 @@
+-- One row per event of the types that the dashboards are judged by, in the period and a day beyond `until`, with its
+-- dashboard as public_id: its own, or else that of the view event before it in the same deployment, session and
+-- surface, if that is at most a day older (events are ordered by occurred_at, seq and arrival). Of the protocol's payloads
+-- only view and dashboard-loaded carry one. Without a session, or where that view event named none, public_id is null.
+-- The day makes the answer the same whatever period is asked for. The one beyond `until` is for dashboard_load.
+-- A load duration or widget count that can't be (negative, longer than a day, more than 100,000, a fraction) is null.
+create or replace view dashboard_event as
+with nearby as not materialized (
+    select
+        *,
+        -- The join matches no nulls, not even by `is not distinct from`. Integers of the protocol are below 2^53.
+        coalesce(deployment, -9007199254740992) as own_deployment,
+        {occurred_at: occurred_at, seq: coalesce(seq, 9007199254740992), arrival: arrival} as place
+    from event_at_any_time
+    where (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 1 day)
+      and (getvariable('until') is null or occurred_at < getvariable('until')::timestamp + interval 1 day)
+),
+placed as (
+    select * exclude (own_deployment, place)
+    from nearby
+    where type = 'view'
+       or (type in ('dashboard-loaded', 'download', 'drilldown', 'error') and public_id is not null)
+    union all
+    select
+        event.* exclude (own_deployment, place) replace (
+            if(viewed.occurred_at >= event.occurred_at - interval 1 day, viewed.public_id, null) as public_id
+        )
+    from nearby as event
+    asof left join (from nearby where type = 'view') as viewed
+        on event.own_deployment = viewed.own_deployment
+        and event.session = viewed.session
+        and event.surface = viewed.surface
+        and event.place >= viewed.place
+    where event.type in ('dashboard-loaded', 'download', 'drilldown', 'error') and event.public_id is null
+)
+select * replace (
+    if(type = 'dashboard-loaded' and load_duration_ms between 0 and 86400000, load_duration_ms, null) as load_duration_ms,
+    if(
+        type = 'dashboard-loaded' and widget_count between 0 and 100000 and widget_count = floor(widget_count),
+        widget_count, null
+    ) as widget_count
+)
+from placed
+where getvariable('since') is null or occurred_at >= getvariable('since')::timestamp;
+
+comment on view dashboard_event is
+'View events, loads, downloads, drilldowns and errors, each with its dashboard, also where only the view before it tells.';

@@ -1,0 +1,38 @@
+-- One row per deployment and dashboard of which anything was seen in the whole period asked for. What belongs to a
+-- dashboard, where the event itself does not say so, is dashboard_event's to decide; what belongs to none is not here.
+create or replace view dashboards as
+select
+    deployment,
+    public_id,
+    arg_max(title, {occurred_at: occurred_at, arrival: arrival}) filter (type = 'view') as title,
+    count(*) filter (type = 'view') as view_count,
+    count(distinct viewer) filter (type = 'view') as viewer_count,
+    quantile_cont(load_duration_ms, 0.5) as load_p50_ms,
+    quantile_cont(load_duration_ms, 0.95) as load_p95_ms,
+    count(*) filter (type = 'download') as download_count,
+    count(*) filter (type = 'drilldown') as drilldown_count,
+    count(*) filter (type = 'error') as error_count,
+    max(occurred_at) filter (type = 'view') as last_viewed_at
+from dashboard_event
+where public_id is not null and is_in_period(occurred_at)
+group by deployment, public_id
+order by view_count desc, deployment, public_id;
+
+comment on view dashboards is
+'Dashboards
+Which dashboards are viewed, by how many people, and how well do they do?
+One row per deployment and dashboard.';
+comment on column dashboards.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column dashboards.public_id is 'Public id of the dashboard.';
+comment on column dashboards.title is 'Its title, as the last view event that told one has it.';
+comment on column dashboards.view_count is 'View events of the dashboard.';
+comment on column dashboards.viewer_count is 'Distinct viewers with a view event of the dashboard.';
+comment on column dashboards.load_p50_ms is
+'Median time from mount to all widgets loaded, exact; null when no load told it. Unit: ms.';
+comment on column dashboards.load_p95_ms is
+'95th percentile of the time from mount to all widgets loaded, exact; null when no load told it. Unit: ms.';
+comment on column dashboards.download_count is 'Exports from the dashboard that the session viewed last before them.';
+comment on column dashboards.drilldown_count is 'Drilldowns in the dashboard that the session viewed last before them.';
+comment on column dashboards.error_count is 'Errors in the dashboard that the session viewed last before them.';
+comment on column dashboards.last_viewed_at is 'Last view event, in UTC; null when only other events were seen.';
