@@ -88,16 +88,15 @@ def _envelope(event: Given, timestamp: int) -> dict[str, Any]:
         payload["surface"] = around["surface"]
     if around["direction"] == "action":
         around["surface"] = None
-    return (
-        around
-        | event.get("beside", {})
-        | {
-            "source": "svc-embed",
-            "type": f"svc:{around['direction']}:{event['type']}",
-            "timestamp": timestamp,
-            "payload": payload,
-        }
-    )
+    beside: dict[str, Any] = event.get("beside", {})
+    return {
+        **around,
+        **beside,
+        "source": "svc-embed",
+        "type": f"svc:{around['direction']}:{event['type']}",
+        "timestamp": timestamp,
+        "payload": payload,
+    }
 
 
 def _epoch_ms(text: object) -> int:
