@@ -5,6 +5,11 @@
 `at` is a time on a Monday, or a whole timestamp, in UTC; `received` and `sent` are the clocks of the
 delivery, the first being `at` where it is not told. `key` is who sent it. What `CONTEXT` and `ENVELOPE` name
 belongs there, and everything else is the payload, over what its type requires.
+
+    {type: scroll, rejected: unknown_type, replayed: "11:00"}      it has to be rejected, for this reason
+    {type: navigate, direction: action}
+    {lost: {queue_overflow: 3}}                                    a delivery without any event
+    {type: view, beside: {novel: 1}}                               fields that the envelope does not have
 """
 
 import json
@@ -14,12 +19,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from embedsink.envelope import journal_lines, parse
+from embedsink.envelope import journal_lines, parse, replayed_line
 from embedsink.segment import trailer
 
 MONDAY = date(2026, 11, 2)
 CONTEXT = {"deployment": 1, "session": "s1", "viewer": "u1", "tenant": None, "page": None}
-ENVELOPE = {"id": None, "seq": None, "surface": "dashboard"}
+ENVELOPE = {"id": None, "seq": None, "surface": "dashboard", "direction": "event"}
 CLOCKS = {"at": "10:00", "received": None, "sent": None}
 REQUIRED: dict[str, dict[str, Any]] = {
     "ready": {"embedTenant": None, "deploymentId": None, "mode": "signed"},
@@ -30,7 +35,10 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "drilldown": {"member": "orders.count"},
     "ai-query": {"query": "why", "status": "submitted"},
     "error": {"message": "it failed"},
+    "refresh": {},
 }
+# What belongs to no envelope.
+AROUND = {"key", "lost", "rejected", "replayed", "beside"}
 
 Given = Mapping[str, Any]
 
@@ -56,26 +64,36 @@ def _lines(event: Given) -> bytes:
     delivery = {
         "sentAt": sent and _epoch_ms(sent),
         "context": {name: event.get(name, default) for name, default in CONTEXT.items()},
-        "events": [_envelope(event, _epoch_ms(at))],
+        "events": [_envelope(event, _epoch_ms(at))] if event.get("type") else [],
+        "lost": event.get("lost"),
     }
     parsed = parse(json.dumps(delivery).encode(), _epoch_ms(received or at))
-    assert not parsed.rejected, f"{dict(event)}: {parsed.rejected[0].detail}"
-    return journal_lines(parsed, key_id=event.get("key", "k1"), new_id=uuid4)
+    seen = [(rejection.reason, rejection.detail) for rejection in parsed.rejected]
+    assert [reason for reason, _ in seen] == list(filter(None, [event.get("rejected")])), (event, seen)
+    own_id = uuid4()  # one envelope, one id
+    lines = journal_lines(parsed, key_id=event.get("key", "k1"), new_id=lambda: own_id)
+    if "replayed" in event:
+        lines += replayed_line(str(own_id), received_at=_epoch_ms(event["replayed"]))
+    return lines
 
 
 def _envelope(event: Given, timestamp: int) -> dict[str, Any]:
     around = {name: event.get(name, default) for name, default in ENVELOPE.items()}
     if around["id"] is not None:
         around["id"] = str(UUID(int=around["id"]))
-    elsewhere = {"type", "key", *CONTEXT, *ENVELOPE, *CLOCKS}
+    elsewhere = {"type", *AROUND, *CONTEXT, *ENVELOPE, *CLOCKS}
     told = {name: value for name, value in event.items() if name not in elsewhere}
-    payload = REQUIRED[event["type"]] | told
+    payload = REQUIRED.get(event["type"], {}) | told
     if event["type"] in ("ready", "view"):
         payload["surface"] = around["surface"]
-    return around | {
+    if around["direction"] == "action":
+        around["surface"] = None
+    beside: dict[str, Any] = event.get("beside", {})
+    return {
+        **around,
+        **beside,
         "source": "svc-embed",
-        "direction": "event",
-        "type": f"svc:event:{event['type']}",
+        "type": f"svc:{around['direction']}:{event['type']}",
         "timestamp": timestamp,
         "payload": payload,
     }

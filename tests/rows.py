@@ -1,4 +1,4 @@
-"""Rows straight into the `event` table, for tests that need thousands of histories and no journal."""
+"""Rows straight into the tables, for tests that need thousands of histories and no journal."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,15 +20,28 @@ def views_over_nothing() -> duckdb.DuckDBPyConnection:
 
 def replace_events(connection: duckdb.DuckDBPyConnection, rows: Iterable[Mapping[str, object]]) -> None:
     """Make these the only events. All rows have the same columns."""
+    replace_rows(connection, "event", rows)
+
+
+def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+    """Make these the only rows of a table. All have the same columns."""
     rows = list(rows)
-    connection.execute("truncate event")
+    connection.execute(f"truncate {table}")
     if rows:
-        names = list(rows[0])
-        place = f"({', '.join('?' * len(names))})"
+        # A list for each column: thousands of rows take no longer to bind than one.
+        lists = [f"unnest(${place}::{_type_of(connection, table, name)}[])" for place, name in enumerate(rows[0], 1)]
         connection.execute(
-            f"insert into event ({', '.join(names)}) values {', '.join([place] * len(rows))}",
-            [row[name] for row in rows for name in names],
+            f"insert into {table} ({', '.join(rows[0])}) select {', '.join(lists)}",
+            [[row[name] for row in rows] for name in rows[0]],
         )
+
+
+def _type_of(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> str:
+    found = connection.execute(
+        "select data_type from duckdb_columns() where table_name = $1 and column_name = $2", [table, column]
+    ).fetchone()
+    assert found, f"{table}.{column}"
+    return str(found[0])
 
 
 @contextmanager

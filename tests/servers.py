@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from embedsink.keys import KeyFile, KeyKind
+from embedsink.sqlfiles import read_sql
+from embedsink.store import EVERYTHING, open_snapshot
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
@@ -87,12 +89,15 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(data: Path, *, arguments: Sequence[str] = (), **env: str) -> Iterator[RunningServer]:
-    """Start `embedsink serve` on a data folder and wait until it is ready; stop it at the end.
+def running_server(
+    data: Path, *, arguments: Sequence[str] = (), is_sound: bool = True, **env: str
+) -> Iterator[RunningServer]:
+    """Start `embedsink serve` on a data folder and wait until it is ready; stop it at the end, and check its store.
 
     Args:
         data: the data folder; made if missing.
         arguments: further ones for `embedsink serve`.
+        is_sound: whether every check of `sql/checks` has to find nothing at the end; not where a test does damage.
         env: environment variables beside those of this process, such as `EMBEDSINK_EVENTS_MAX="10"`.
     """
     port = free_port()
@@ -115,6 +120,18 @@ def running_server(data: Path, *, arguments: Sequence[str] = (), **env: str) -> 
         except subprocess.TimeoutExpired:
             server.kill()
             raise
+    if is_sound:
+        assert offending_rows(data) == {}
+
+
+def offending_rows(data: Path) -> dict[str, dict[str, Any]]:
+    """What the checks of `sql/checks` find in the store of a stopped server: the first row of each that finds any."""
+    store = data / "store.duckdb"
+    if not store.exists():
+        return {}
+    with open_snapshot(store, EVERYTHING) as reader:
+        found = {check: reader.first_row(sql) for check, sql in read_sql("checks").items()}
+    return {check: first for check, (first, count) in found.items() if count}
 
 
 def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = 10.0) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import product
+from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import duckdb
@@ -12,6 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embedsink.segment import inspect
+from embedsink.store import Store
+from tests.given import segment
 from tests.rows import replace_events, variables, views_over_nothing
 
 START = datetime(2026, 11, 2, 10)
@@ -56,14 +61,14 @@ class Row(NamedTuple):
     is_ambiguous: bool
 
 
-def expected_rows(history: list[Stage], scope: dict[str, object]) -> Counter[Row]:
+def expected_rows(history: list[Stage], scope: dict[str, object], now: datetime = NOW) -> Counter[Row]:
     """The oracle."""
     queues: dict[object, list[Stage]] = defaultdict(list)
     # Python's sort keeps the order of arrival among equals.
     for stage in sorted(history, key=lambda s: (s.minute, s.seq is None, s.seq or 0)):
         if _is_seen(stage, scope):
             queues[stage.deployment, stage.session, stage.chat_id, stage.query].append(stage)
-    rows = [row for queue in queues.values() for row in _walk(queue)]
+    rows = [row for queue in queues.values() for row in _walk(queue, now)]
     return Counter(row for row in rows if _is_in_period(row, scope))
 
 
@@ -82,7 +87,7 @@ def _is_in_period(row: Row, scope: dict[str, object]) -> bool:
     return scope.get("since", datetime.min) <= began_at < scope.get("until", datetime.max)  # type: ignore[operator]
 
 
-def _walk(queue: list[Stage]) -> Iterator[Row]:
+def _walk(queue: list[Stage], now: datetime) -> Iterator[Row]:
     open_now: list[Stage] = []
     crowded: set[int] = set()
     for stage in queue:
@@ -92,18 +97,19 @@ def _walk(queue: list[Stage]) -> Iterator[Row]:
                 crowded |= {id(one) for one in open_now}
         elif open_now:
             asked = open_now.pop(0)
-            yield _row(asked, stage, id(asked) in crowded)
+            yield _row(asked, stage, id(asked) in crowded, now)
         else:
-            yield _row(None, stage, False)
+            yield _row(None, stage, False, now)
     for asked in open_now:
-        yield _row(asked, None, id(asked) in crowded)
+        yield _row(asked, None, id(asked) in crowded, now)
 
 
-def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool) -> Row:
+def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: datetime) -> Row:
     first, last = asked or ended, ended or asked
     assert first
     assert last
-    status = ended.status if ended else "pending" if first.minute + 10 > 30 else "abandoned"
+    is_pending = first.occurred_at + timedelta(minutes=10) > now
+    status = ended.status if ended else "pending" if is_pending else "abandoned"
     return Row(
         deployment=first.deployment,
         surface=first.surface,
@@ -127,7 +133,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def found_rows(
-    connection: duckdb.DuckDBPyConnection, history: Iterable[Stage], scope: dict[str, object]
+    connection: duckdb.DuckDBPyConnection, history: Iterable[Stage], scope: dict[str, object], now: datetime = NOW
 ) -> Counter[Row]:
     rows = [
         {name: value for name, value in vars(stage).items() if name != "minute"}
@@ -136,7 +142,7 @@ def found_rows(
     ]
     # The other way round, so that the order in the table can't pass for the order of arrival.
     replace_events(connection, reversed(rows))
-    with variables(connection, scope | {"now": NOW}):
+    with variables(connection, scope | {"now": now}):
         return Counter(Row(*row) for row in connection.execute("select * from ai_query").fetchall())
 
 
@@ -185,12 +191,115 @@ scopes = st.fixed_dictionaries(
 )
 
 
+# Before, at and after the ten minutes of each question.
+clocks = st.sampled_from([2, 10, 11, 12, 13, 30, 31, 45]).map(lambda minute: START + timedelta(minutes=minute))
+
+
 @settings(max_examples=100, deadline=None)
-@given(history=histories, scope=scopes)
+@given(history=histories, scope=scopes, now=clocks)
 def test_any_history_pairs_as_the_oracle_does(
-    connection: duckdb.DuckDBPyConnection, history: list[Stage], scope: dict[str, object]
+    connection: duckdb.DuckDBPyConnection, history: list[Stage], scope: dict[str, object], now: datetime
 ) -> None:
-    assert found_rows(connection, history, scope) == expected_rows(history, scope)
+    assert found_rows(connection, history, scope, now) == expected_rows(history, scope, now)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_thousands_of_histories_pair_row_by_row(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
+    """A session each, so that each has rows of its own: orphans, repeats, null chats, few instants, any order."""
+    chance = Random(seed)
+    history = [
+        Stage(
+            status=chance.choice(["submitted", "submitted", "completed", "error"]),
+            minute=chance.choice([1, 2, 20, 21]),
+            seq=chance.choice([None, 0, 1]),
+            session=f"s{number}",
+            chat_id=chance.choice([None, None, "c1"]),
+            query=chance.choice(["why", "why", "Why"]),
+            viewer=chance.choice([None, "u1", "u2"]),
+            agent_id=chance.choice([None, "a1", "a2"]),
+        )
+        for number in range(1_500)
+        for _ in range(chance.randint(1, 9))
+    ]
+    chance.shuffle(history)
+    now = START + timedelta(minutes=chance.choice([11, 12, 30, 31]))
+    assert found_rows(connection, history, {}, now) == expected_rows(history, {}, now)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = Store(tmp_path_factory.mktemp("store") / "store.duckdb")
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(opened: Store) -> Store:
+    """An empty store."""
+    empty(opened)
+    return opened
+
+
+def empty(store: Store) -> None:
+    for table in ("event", "loaded_segment"):
+        store._loading().execute(f"truncate {table}")
+
+
+def load(store: Store, folder: Path, stages: Iterable[tuple[int, Stage]], *, number: int) -> None:
+    """A segment of numbered stages, through journal lines: the number is the id, so a repeat is a retry."""
+    given = [
+        {name: value for name, value in vars(stage).items() if name not in ("minute", "chat_id", "agent_id")}
+        | {"type": "ai-query", "id": id, "at": stage.occurred_at.isoformat()}
+        | {"chatId": stage.chat_id, "agentId": stage.agent_id}
+        for id, stage in stages
+    ]
+    store.load(inspect(segment(folder, given, number=number)))
+
+
+def rows_of(store: Store, now: datetime) -> Counter[Row]:
+    with store.reader({"deployments": None, "now": now}) as reader:
+        return Counter(Row(*row) for rows in reader.rows("ai_query") for row in rows)
+
+
+def test_an_answer_in_a_later_segment_closes_what_was_pending_and_then_abandoned(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, [(0, Stage("submitted", 1))], number=1)
+    statuses = [[row.status for row in rows_of(store, START + timedelta(minutes=minute))] for minute in (10, 11)]
+    load(store, tmp_path, [(1, Stage("completed", 2))], number=2)
+    statuses.append([row.status for row in rows_of(store, START + timedelta(minutes=30))])
+    assert statuses == [["pending"], ["abandoned"], ["completed"]]
+
+
+def test_a_question_in_a_later_segment_takes_the_answer_that_was_an_orphan(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, [(0, Stage("completed", 2))], number=1)
+    (orphan,) = rows_of(store, NOW)
+    load(store, tmp_path, [(1, Stage("submitted", 1))], number=2)
+    (pair,) = rows_of(store, NOW)
+    assert (orphan.submitted_at, orphan.latency_ms) == (None, None)
+    assert (pair.submitted_at, pair.latency_ms) == (START + timedelta(minutes=1), 60_000)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    history=st.lists(stages, min_size=4, max_size=25),
+    places=st.randoms(use_true_random=False),
+    now=clocks,
+)
+def test_after_each_of_several_segments_the_rows_are_the_oracles(
+    opened: Store, tmp_path_factory: pytest.TempPathFactory, history: list[Stage], places: Random, now: datetime
+) -> None:
+    """Any stage may arrive in any segment, and again in a later one as a retry."""
+    empty(opened)
+    folder = tmp_path_factory.mktemp("journal")
+    arriving = list(enumerate(history))
+    places.shuffle(arriving)
+    parts = [arriving[place::3] for place in range(3)]
+    seen: dict[int, Stage] = {}
+    for number, part in enumerate(parts, 1):
+        retries = places.choices(list(seen.items()), k=2) if seen else []
+        load(opened, folder, part + retries, number=number)
+        seen |= dict(part)
+        assert rows_of(opened, now) == expected_rows(list(seen.values()), {}, now)
 
 
 @settings(max_examples=25, deadline=None)

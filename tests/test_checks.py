@@ -13,15 +13,36 @@ from tests.given import segment
 CHECKS = read_sql("checks")
 FAULTS = {
     "arrival_is_unique": "insert into loss (arrival) select min(arrival) from event",
+    "envelope_is_whole": "update event set key_id = null where type = 'view'",
     "id_is_unique": "insert into event by name select event_id, arrival + 100 as arrival from event limit 1",
     "ledger_adds_up": "delete from event where arrival = (select min(arrival) from event)",
+    "ledger_is_possible": "update loaded_segment set duplicate_count = -1",
+    "loss_is_positive": "update loss set lost_count = 0",
+    "payload_is_whole": "update event set format = 'doc' where type = 'download'",
+    "rejection_is_unique": "insert into quarantine select * from quarantine",
+    "rejection_is_whole": "update quarantine set raw = raw || 'x'",
+    "rest_has_its_beginning": "delete from quarantine where raw_length > 16384",
+    "row_is_of_a_loaded_segment": "update loss set arrival = 7::bigint << 32",
     "segment_is_loaded_once": (
         "insert into loaded_segment (segment) select left(segment, 12) || '-1.ndjson' from loaded_segment"
     ),
+    "segment_is_not_missing": "delete from loaded_segment where segment like '000000000002-%'",
     "time_is_possible": "update event set occurred_at = received_at + interval 61 seconds",
     "type_is_known": "update event set surface = 'chat' where type = 'download'",
 }
 OTHER_FAULTS = [
+    ("envelope_is_whole", "update event set seq = -1 where type = 'view'"),
+    ("ledger_is_possible", "update loaded_segment set byte_count = null"),
+    ("ledger_is_possible", "update loaded_segment set segment = 'x'"),
+    ("loss_is_positive", "update loss set reason = null"),
+    ("payload_is_whole", "update event set path = null where type = 'view'"),
+    ("payload_is_whole", "update event set mode = 'public' where type = 'ready'"),
+    ("rejection_is_whole", "update quarantine set reason = null"),
+    ("rejection_is_whole", "update quarantine set replayed_at = received_at - interval 1 second"),
+    ("rejection_is_whole", "delete from quarantine_rest where piece = 2"),
+    ("rejection_is_whole", "update quarantine_rest set piece = piece + 1"),
+    ("row_is_of_a_loaded_segment", "update event set arrival = null"),
+    ("row_is_of_a_loaded_segment", "update event set arrival = 1::bigint << 32"),
     ("ledger_adds_up", "update loaded_segment set received_count = received_count + 1"),
     ("ledger_adds_up", "delete from loaded_segment"),
     ("ledger_adds_up", "insert into quarantine (arrival) select min(arrival) from event"),
@@ -42,6 +63,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store.load(inspect(segment(folder, [view, {"type": "download"}, view])))
     # The id again, with other content: quarantined.
     store.load(inspect(segment(folder, [{"type": "error", "id": 1}, {"type": "ready"}], number=2)))
+    # Longer than one row of quarantine, and by two.
+    long = {"type": "scroll", "rejected": "unknown_type", "title": "x" * 40_000}
+    store.load(inspect(segment(folder, [long, {"lost": {"queue_overflow": 3}}], number=3)))
     yield store
     store.close()
 

@@ -1,0 +1,24 @@
+-- One row per delivery and reason in scope: how many events the forwarder says it had to give up. Its deployment is its
+-- own, or else what the session's `ready` says, as for events. Its time is when the server heard of it; surface and tenant
+-- it has none, so they bound nothing. A variable that nobody set is null, and bounds nothing.
+create or replace view loss_in_scope as
+with named as (
+    select key_id, session, if(min(deployment) = max(deployment), min(deployment), null) as deployment
+    from event
+    where type = 'ready'
+      and session in (select session from loss where deployment is null)
+    group by key_id, session
+),
+resolved as (
+    select loss.* replace (coalesce(loss.deployment, named.deployment) as deployment)
+    from loss
+    left join named using (key_id, session)
+)
+select *
+from resolved
+where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+  and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
+  and (getvariable('until') is null or received_at < getvariable('until')::timestamp);
+
+comment on view loss_in_scope is
+'What forwarders in scope had to give up, as they reported it; a loss names neither surface nor tenant.';

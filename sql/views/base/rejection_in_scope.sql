@@ -1,0 +1,12 @@
+-- One row per kept rejection in scope, all of them and without their text: quarantine_in_scope shows the newest whole.
+-- One without a deployment is seen only where no deployments are asked for. What was rejected has no surface that could be
+-- trusted, so it bounds nothing. A variable that nobody set is null, and bounds nothing.
+create or replace view rejection_in_scope as
+select arrival, received_at, key_id, deployment, session, viewer, tenant, reason, replayed_at
+from quarantine
+where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+  and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
+  and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
+  and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar);
+
+comment on view rejection_in_scope is 'Every kept rejection in scope: when, whose, why, and whether it was replayed.';

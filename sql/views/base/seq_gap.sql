@@ -1,0 +1,35 @@
+-- One row per event in scope before which others of its session are missing: how many, by `seq`, counted from 0.
+-- What was received at any time and in any scope is not missing: neither a period nor a surface makes a gap, and what
+-- comes late fills one. So do actions that are numbered along; a gap before an action counts before the next event.
+-- Of events with one number the first one counts. Numbers from a million on are nobody's count of what a session did, and
+-- are left out: nobody can claim that quadrillions are missing.
+create or replace view seq_gap as
+-- Sessions that lack no number within the scope are left out first, for speed alone: as bits, what they have is all ones.
+with suspect as (
+    select key_id, session
+    from event_in_scope
+    where session is not null and seq between 0 and 999999
+    group by key_id, session
+    having max(seq) > 62 or bit_or(1::ubigint << least(seq, 62)::ubigint) <> (1::ubigint << (max(seq) + 1)::ubigint) - 1
+),
+numbered as (
+    select key_id, session, seq, occurred_at, arrival, arrival as event_arrival from event
+    union all
+    select key_id, session, seq, occurred_at, arrival, null from action
+),
+gap as (
+    select
+        greatest(seq - 1 - lag(seq, 1, -1) over numbers, 0) as missing_count,
+        first_value(event_arrival ignore nulls) over (numbers rows between current row and unbounded following) as arrival
+    from numbered
+    where seq between 0 and 999999
+      and session in (select session from suspect)
+    window numbers as (partition by key_id, session order by seq, occurred_at, arrival)
+    qualify missing_count > 0
+)
+select event_in_scope.occurred_at, event_in_scope.deployment, gap.missing_count
+from event_in_scope
+join gap using (arrival);
+
+comment on view seq_gap is
+'Every event in scope before which others of its session are missing, with how many.';

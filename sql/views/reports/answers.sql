@@ -1,0 +1,39 @@
+-- One row per deployment and query shape (see the macro shape_of), over the whole period asked for: ask, answer, act.
+create or replace view answers as
+select
+    deployment,
+    query_shape,
+    count(submitted_at) as asked_count,
+    count(*) filter (status = 'completed') as answered_count,
+    count(*) filter (status = 'error') as failed_count,
+    count(*) filter (status = 'abandoned') as abandoned_count,
+    count(*) filter (is_followed_by_action) as followed_by_action_count,
+    count(*) filter (is_asked_again) as asked_again_count,
+    count(distinct session) as session_count,
+    count(distinct viewer) as viewer_count,
+    string_agg(distinct surface, ', ' order by surface) as surfaces,
+    arg_max(query, (occurred_at, arrival)) as example_query
+from ai_follow_up
+group by deployment, query_shape
+order by asked_count desc, deployment, query_shape;
+
+comment on view answers is
+'Ask, answer, act
+Which questions are asked again and again, do they get an answer, and does anybody act on it?
+One row per deployment and query shape.';
+comment on column answers.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column answers.query_shape is
+'What the questions have in common once case, spacing, numbers, ids and quoted parts are folded.';
+comment on column answers.asked_count is 'Questions that were seen being asked.';
+comment on column answers.answered_count is 'Questions that were answered, also those of which only the answer was seen.';
+comment on column answers.failed_count is 'Questions that failed, also those of which only the failure was seen.';
+comment on column answers.abandoned_count is 'Questions without an end 10 minutes after they were asked.';
+comment on column answers.followed_by_action_count is
+'Questions whose session drilled down or downloaded within 10 minutes after the end, or after asking where no end was seen.';
+comment on column answers.asked_again_count is
+'Questions whose session asked one of the same shape within 10 minutes after they were asked.';
+comment on column answers.session_count is 'Distinct sessions that asked.';
+comment on column answers.viewer_count is 'Distinct viewers who asked.';
+comment on column answers.surfaces is 'Surfaces on which it was asked, in the order of the alphabet.';
+comment on column answers.example_query is 'The latest of the questions, as it was typed.';

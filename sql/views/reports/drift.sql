@@ -1,0 +1,34 @@
+-- One row per event type and field that the catalog does not know: the protocol has grown, or a sender adds its own.
+-- Nested fields belong to the one that holds them. Only events with such fields are read beyond the column's statistics.
+create or replace view drift as
+with unknown as (
+    select type, 'payload.' as place, extra as members, occurred_at, arrival from event_in_scope where extra is not null
+    union all
+    select type, '', envelope_extra, occurred_at, arrival from event_in_scope where envelope_extra is not null
+),
+member as (
+    select type, place, occurred_at, arrival, unnest(map_entries(members::map(varchar, json)), recursive := true)
+    from unknown
+)
+select
+    type,
+    place || left(key, 64) as field,
+    min(occurred_at) as first_seen_at,
+    count(*) as event_count,
+    left(arg_min(coalesce(value::varchar, 'null'), (occurred_at, arrival)), 64) as example,
+    max(occurred_at) as last_seen_at
+from member
+group by type, field
+order by event_count desc, type, field;
+
+comment on view drift is
+'Drift
+Which fields arrive that the protocol, as embedsink knows it, does not have?
+One row per event type and field.';
+comment on column drift.type is 'Type of event, without its prefix.';
+comment on column drift.field is
+'The unknown field, at most 64 characters of its name: payload.x stands in the payload, x beside it in the envelope.';
+comment on column drift.first_seen_at is 'When the first event in scope with it happened, in UTC.';
+comment on column drift.event_count is 'Events that carry it.';
+comment on column drift.example is 'Its value in the first of them, as JSON: the first 64 characters.';
+comment on column drift.last_seen_at is 'When the last event in scope with it happened, in UTC.';
