@@ -23,7 +23,9 @@ CASES = Path(__file__).parent / "reports"
 REPORTS = sorted(read_sql("views/reports"))
 VIEWS = sorted(read_sql("views/base") | read_sql("views/reports"))
 TABLES = ("event", "action", "quarantine", "loss", "loaded_segment")
-COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|share|errors per view)\.)?")
+MEASURED = ("share_of_ready", "seconds_to_first_value_p50")
+MEASURED_ENDINGS = ("_ms", "_s", "_rate", "_per_view")
+COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|s|share|errors per view)\.)?")
 
 
 class _Loader(yaml.SafeLoader):
@@ -107,7 +109,8 @@ def test_report_describes_itself_and_its_columns(report: str, store: Store) -> N
         for column in reader.columns(report):
             described = COLUMN_COMMENT.fullmatch(column.comment)
             assert described, f"{report}.{column.name}: {column.comment!r}"
-            assert bool(described["unit"]) == column.name.endswith(("_ms", "_rate", "_per_view")), column.name
+            is_measured = column.name in MEASURED or column.name.endswith(MEASURED_ENDINGS)
+            assert bool(described["unit"]) == is_measured, column.name
 
 
 @pytest.mark.parametrize("report", REPORTS)
@@ -123,10 +126,9 @@ def test_report_and_its_columns_are_documented(report: str, store: Store) -> Non
 @pytest.mark.parametrize("report", REPORTS)
 def test_report_reads_base_views_only(report: str) -> None:
     sql = re.sub(r"--.*", "", read_sql("views/reports")[report])
-    query = sql.split("comment on")[0]
-    sources = set(re.findall(r"(?i)\b(?:from|join)\s+(\w+)", query))
-    steps = set(re.findall(r"(?i)\b(\w+) as \(\s*select", query))
-    assert sources - steps <= set(read_sql("views/base"))
+    sources = set(re.findall(r"(?i)\b(?:from|join)\s+(\w+)", sql.split("comment on")[0]))
+    steps = set(re.findall(r"(?im)^(?:with )?(\w+)(?: \([\w, ]+\))? as (?:materialized )?\($", sql))
+    assert sources <= set(read_sql("views/base")) | steps
 
 
 def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Store, tmp_path: Path) -> None:

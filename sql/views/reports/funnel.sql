@@ -1,0 +1,74 @@
+-- One row per deployment, surface and stage, all seven stages wherever any session was seen. A session reaches a stage
+-- when the stage's event is seen on the surface, whatever it did before, and counts in it once.
+-- A stage is a bit, and a session the sum of its bits: so one pass over the events is enough, and little memory.
+create or replace view funnel as
+with stage (stage_number, stage, bit) as (
+    values
+    (1, 'ready', 1),
+    (2, 'view', 2),
+    (3, 'loaded', 4),
+    (4, 'drilldown', 8),
+    (5, 'download', 16),
+    (6, 'ai_query', 32),
+    (7, 'ai_answered', 64)
+),
+reached as (
+    select
+        deployment,
+        surface,
+        coalesce(bit_or(case
+            when type = 'ready' then 1
+            when type = 'view' then 2
+            when type = 'dashboard-loaded' then 4
+            when type = 'drilldown' then 8
+            when type = 'download' then 16
+            when type = 'ai-query' and status = 'submitted' then 32
+            when type = 'ai-query' and status = 'completed' then 64
+        end), 0) as bits
+    from event_in_scope
+    where session is not null
+    group by deployment, surface, session
+),
+alike as (
+    select deployment, surface, bits, count(*) as alike_count
+    from reached
+    group by deployment, surface, bits
+),
+counted as (
+    select
+        deployment,
+        surface,
+        stage,
+        stage_number,
+        coalesce(sum(alike_count) filter (bits & bit > 0), 0)::bigint as session_count,
+        coalesce(sum(alike_count) filter (bits & bit > 0 and bits & 1 > 0), 0)::bigint as session_with_ready_count,
+        coalesce(sum(alike_count) filter (bits & 1 > 0), 0)::bigint as ready_count
+    from alike
+    cross join stage
+    group by deployment, surface, stage, stage_number
+)
+-- Of the sessions with ready alone: a share over one would be no share.
+select
+    deployment,
+    surface,
+    stage,
+    session_count,
+    session_with_ready_count / nullif(ready_count, 0) as share_of_ready,
+    stage_number::bigint as stage_number,
+    session_with_ready_count
+from counted
+order by deployment, surface, stage_number;
+
+comment on view funnel is
+'Funnel
+How many sessions get as far as a view, a loaded dashboard, a drilldown, a download, an AI question and its answer?
+One row per deployment, surface and stage.';
+comment on column funnel.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column funnel.surface is 'Surface on which it happened.';
+comment on column funnel.stage is 'Stage: ready, view, loaded, drilldown, download, ai_query or ai_answered.';
+comment on column funnel.session_count is 'Distinct sessions that reached the stage, with or without ready.';
+comment on column funnel.share_of_ready is
+'Of the sessions with ready, those that reached the stage; null without any such session. Unit: share.';
+comment on column funnel.stage_number is 'Place of the stage in the funnel, from 1.';
+comment on column funnel.session_with_ready_count is 'Distinct sessions that had ready and reached the stage.';

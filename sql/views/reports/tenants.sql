@@ -1,0 +1,72 @@
+-- One row per tenant with any event in scope; events that belong to no known tenant make one row together.
+-- Value is a drilldown, a download or an answer: what people came for. A session counts by its events of this tenant.
+-- Days are the reader's. They are looked up once per quarter of an hour, since no midnight of any time zone falls
+-- within one; for each event it would take four times as long.
+create or replace view tenants as
+with seen as (
+    select
+        tenant,
+        viewer,
+        min(occurred_at) as first_seen_at,
+        max(occurred_at) as last_seen_at,
+        count(*) filter (type = 'view') as view_count
+    from event_in_scope
+    group by tenant, viewer, time_bucket(interval 15 minutes, occurred_at)
+),
+present as (
+    select
+        tenant,
+        count(distinct viewer) as viewer_count,
+        count(distinct date_trunc('day', wall_clock(first_seen_at))) as active_day_count,
+        sum(view_count)::bigint as view_count,
+        min(first_seen_at) as first_seen_at,
+        max(last_seen_at) as last_seen_at
+    from seen
+    group by tenant
+),
+valued as (
+    select
+        tenant,
+        min(occurred_at) as started_at,
+        min(occurred_at) filter (
+            type in ('drilldown', 'download') or (type = 'ai-query' and status = 'completed')
+        ) as first_value_at
+    from event_in_scope
+    where session is not null
+    group by tenant, deployment, session
+    having first_value_at is not null
+),
+delayed as (
+    select
+        tenant,
+        quantile_cont((epoch_us(first_value_at) - epoch_us(started_at)) / 1e6, 0.5) as seconds_to_first_value_p50
+    from valued
+    group by tenant
+)
+select
+    present.*,
+    seconds_to_first_value_p50,
+    -- The server's clock, in UTC whatever the time zone of the session; tests set their own. A period that reaches
+    -- into the future ends now.
+    last_seen_at < least(
+        getvariable('until')::timestamp,
+        coalesce(getvariable('now')::timestamp, make_timestamp(epoch_us(now())))
+    ) - interval 14 days as is_quiet
+from present
+left join delayed on present.tenant is not distinct from delayed.tenant
+order by present.tenant;
+
+comment on view tenants is
+'Tenants
+Which tenants use the embed, how much, how soon does it pay off for them, and who went quiet?
+One row per tenant.';
+comment on column tenants.tenant is
+'Tenant; null for all events of which neither the host page nor the session''s ready event named one.';
+comment on column tenants.viewer_count is 'Distinct viewers with any event in the period.';
+comment on column tenants.active_day_count is 'Days with any event; days begin at midnight in the reader''s time zone.';
+comment on column tenants.view_count is 'View events.';
+comment on column tenants.first_seen_at is 'First event in the period, in UTC.';
+comment on column tenants.last_seen_at is 'Last event in the period, in UTC.';
+comment on column tenants.seconds_to_first_value_p50 is
+'Median time from a session''s first event to its first drilldown, download or AI answer, exact; null without any. Unit: s.';
+comment on column tenants.is_quiet is 'Whether nothing was seen in the last 14 days of the period, or before now.';

@@ -1,0 +1,131 @@
+"""The report `sessions` against an oracle that collects each session's events by hand."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.histories import INSTANTS, Event, Scope, found_rows, histories, only, rows_in_scope, scopes, seen
+from tests.rows import views_over_nothing
+
+
+class Row(NamedTuple):
+    """One row of the report `sessions`."""
+
+    deployment: int | None
+    session: str
+    started_at: datetime
+    ended_at: datetime
+    duration_s: float
+    surface: str | None
+    mode: str | None
+    tenant: str | None
+    viewer: str | None
+    view_count: int
+    navigate_count: int
+    dashboard_loaded_count: int
+    download_count: int
+    drilldown_count: int
+    ai_query_count: int
+    error_count: int
+    has_fatal_error: bool
+    has_ready: bool
+    arrival: int
+
+
+def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
+    """The oracle."""
+    sessions: dict[tuple[int | None, str], list[Event]] = defaultdict(list)
+    for event in seen(history, scope):
+        if event.session is not None:
+            sessions[event.deployment, event.session].append(event)
+    rows = [_row(deployment, session, events) for (deployment, session), events in sessions.items()]
+    return sorted(rows, key=lambda row: (row.started_at, row.arrival))
+
+
+def _row(deployment: int | None, session: str, events: list[Event]) -> Row:
+    def count(kind: str) -> int:
+        return [event.type for event in events].count(kind)
+
+    instants = sorted(event.occurred_at for event in events)
+    return Row(
+        deployment=deployment,
+        session=session,
+        started_at=instants[0],
+        ended_at=instants[-1],
+        duration_s=(instants[-1] - instants[0]) / timedelta(seconds=1),
+        surface=only(event.surface for event in events),
+        mode=only(event.mode for event in events),
+        tenant=only(event.tenant for event in events),
+        viewer=only(event.viewer for event in events),
+        view_count=count("view"),
+        navigate_count=count("navigate"),
+        dashboard_loaded_count=count("dashboard-loaded"),
+        download_count=count("download"),
+        drilldown_count=count("drilldown"),
+        ai_query_count=sum(event.status == "submitted" for event in events),
+        error_count=count("error"),
+        has_fatal_error=any(event.fatal for event in events),
+        has_ready=count("ready") > 0,
+        arrival=min(event.arrival for event in events),
+    )
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with views_over_nothing() as connection:
+        yield connection
+
+
+@settings(max_examples=300, deadline=None)
+@given(history=histories, scope=scopes)
+def test_any_history_makes_the_sessions_that_the_oracle_counts(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
+) -> None:
+    assert found_rows(connection, "sessions", history, scope) == expected_rows(history, scope)
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=histories, loaded=st.integers(0, 40), scope=scopes)
+def test_what_is_loaded_late_joins_its_session_which_keeps_its_key_of_paging(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], loaded: int, scope: Scope
+) -> None:
+    # A late `ready` may move events to another deployment, so theirs are told here.
+    history = [replace(event, deployment=event.deployment or 1, tenant=event.tenant or "acme") for event in history]
+    before = [Row(*row) for row in found_rows(connection, "sessions", history[:loaded], scope)]
+    after = [Row(*row) for row in found_rows(connection, "sessions", history, scope)]
+    assert before == expected_rows(history[:loaded], scope)
+    assert after == expected_rows(history, scope)
+    assert {row[:2]: row.arrival for row in before}.items() <= {row[:2]: row.arrival for row in after}.items()
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=histories)
+def test_no_reader_sees_another_deployments_part_of_a_session(
+    connection: duckdb.DuckDBPyConnection, history: list[Event]
+) -> None:
+    """What one deployment is shown stays the same when everything of the others is gone."""
+    everything = found_rows(connection, "sessions", history, {})
+    for deployment in (1, 2):
+        scoped = rows_in_scope(connection, "sessions", {"deployments": [deployment]})
+        assert scoped == [row for row in everything if row[0] == deployment]
+
+
+@settings(max_examples=25, deadline=None)
+@given(history=histories)
+def test_every_event_of_a_session_is_in_exactly_one_row_of_any_day(
+    connection: duckdb.DuckDBPyConnection, history: list[Event]
+) -> None:
+    found_rows(connection, "sessions", history, {})
+    bounds = [None, *INSTANTS, None]
+    periods = [{"since": since, "until": until} for since, until in pairwise(bounds)]
+    parts = [Row(*row) for period in periods for row in rows_in_scope(connection, "sessions", period)]
+    views = [event for event in history if event.type == "view" and event.session is not None]
+    assert sum(row.view_count for row in parts) == len(views)
