@@ -5,6 +5,10 @@
 `at` is a time on a Monday, or a whole timestamp, in UTC; `received` and `sent` are the clocks of the
 delivery, the first being `at` where it is not told. `key` is who sent it. What `CONTEXT` and `ENVELOPE` name
 belongs there, and everything else is the payload, over what its type requires.
+
+    {sync: job1, at: "10:00", deployment: 1}
+
+is a dbt sync that was completed at `at`.
 """
 
 import json
@@ -14,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from embedsink.envelope import journal_lines, parse
+from embedsink.envelope import COUNT_FIELD, Sync, digest_of, journal_lines, parse, sync_line
 from embedsink.segment import trailer
 
 MONDAY = date(2026, 11, 2)
@@ -52,6 +56,8 @@ def segment(folder: Path, given: Iterable[Given], *, number: int = 1) -> Path:
 
 
 def _lines(event: Given) -> bytes:
+    if "sync" in event:
+        return _sync_line(event)
     at, received, sent = (event.get(clock, default) for clock, default in CLOCKS.items())
     delivery = {
         "sentAt": sent and _epoch_ms(sent),
@@ -61,6 +67,27 @@ def _lines(event: Given) -> bytes:
     parsed = parse(json.dumps(delivery).encode(), _epoch_ms(received or at))
     assert not parsed.rejected, f"{dict(event)}: {parsed.rejected[0].detail}"
     return journal_lines(parsed, key_id=event.get("key", "k1"), new_id=uuid4)
+
+
+def _sync_line(sync: Given) -> bytes:
+    at = instant(sync.get("at", CLOCKS["at"]))
+    result = {
+        "syncJobId": sync["sync"],
+        "generatedFiles": [{"path": "cubes/orders.yml"}],
+        "manifestStats": {"models": 3, "sources": 2, "macros": 1},
+        COUNT_FIELD: 4,
+        "completedAt": f"{at.isoformat()}Z",
+        "durationMs": 5_000,
+    }
+    kept = Sync(
+        deployment=sync.get("deployment", CONTEXT["deployment"]),
+        job_id=sync["sync"],
+        received_at=_epoch_ms(sync.get("received") or at),
+        completed_at=_epoch_ms(at) * 1_000,
+        digest=digest_of(result),
+        result=result,
+    )
+    return sync_line(kept, key_id="k1")
 
 
 def _envelope(event: Given, timestamp: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tests.given import instant, segment
 CASES = Path(__file__).parent / "reports"
 REPORTS = sorted(read_sql("views/reports"))
 VIEWS = sorted(read_sql("views/base") | read_sql("views/reports"))
-TABLES = ("event", "action", "quarantine", "loss", "loaded_segment")
+TABLES = ("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment")
 COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|share|errors per view)\.)?")
 
 
@@ -107,7 +107,8 @@ def test_report_describes_itself_and_its_columns(report: str, store: Store) -> N
         for column in reader.columns(report):
             described = COLUMN_COMMENT.fullmatch(column.comment)
             assert described, f"{report}.{column.name}: {column.comment!r}"
-            assert bool(described["unit"]) == column.name.endswith(("_ms", "_rate", "_per_view")), column.name
+            measured = column.name.removesuffix("_before").removesuffix("_after")
+            assert bool(described["unit"]) == measured.endswith(("_ms", "_rate", "_per_view")), column.name
 
 
 @pytest.mark.parametrize("report", REPORTS)
