@@ -8,9 +8,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused
 from embedsink.http.access import require_key
-from embedsink.http.parameters import check_parameters
+from embedsink.http.parameters import check_parameters, limit_of
 from embedsink.keys import KeyKind
 from embedsink.quarantine import replay_all, rows
 from embedsink.reasons import Reason
@@ -32,7 +32,7 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit = _limit_of(query.get("limit"))
+    limit = limit_of(query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     sink: Sink = request.state.sink
     async with sink.report_slots:
         found = await run_in_threadpool(_read, sink, scope.variables(), limit)
@@ -52,10 +52,3 @@ async def replay(request: Request) -> Response:
 def _read(sink: Sink, variables: dict[str, object], limit: int) -> list[dict[str, Any]]:
     with sink.store.reader(variables) as reader:
         return rows(reader, limit=limit)
-
-
-def _limit_of(text: str | None) -> int:
-    limit = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else LIMIT_DEFAULT
-    if text is not None and (str(limit) != text or not 1 <= limit <= LIMIT_MAX):
-        raise Refused(Reason.BAD_PARAMETER, f"limit: {quote(text)} is not an integer from 1 to {LIMIT_MAX:,}.")
-    return limit
