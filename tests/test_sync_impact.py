@@ -1,5 +1,6 @@
 """The report `sync_impact` against an oracle in plain Python, over histories that nobody would think of."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -119,8 +120,10 @@ def test_it_agrees_with_the_oracle(
 
 
 def test_the_scan_is_bounded_by_the_period_and_a_day_on_either_side(connection: duckdb.DuckDBPyConnection) -> None:
+    far = [{"occurred_at": NOON + days * DAY, "deployment": 1, "type": "view"} for days in (-9, 9)]
+    replace_events(connection, far)
+    replace_syncs(connection, [(1, NOON)])
     with variables(connection, {"since": NOON, "until": NOON + DAY}):
         [(_, plan)] = connection.execute("explain (format json) select * from sync_measured").fetchall()
-    scanned = plan.replace("\\", "").replace("::TIMESTAMP", "")
-    assert "occurred_at>='2026-11-01 12:00:00'" in scanned
-    assert "occurred_at<'2026-11-04 12:00:00'" in scanned
+    assert re.search(r"occurred_at\s*>=\s*'2026-11-01 12:00:00'", plan)
+    assert re.search(r"occurred_at\s*<\s*'2026-11-04 12:00:00'", plan)
