@@ -100,7 +100,8 @@ def _make_by_hand(store: Store, since: datetime | None) -> None:
     """Every view once more under the name `…_by_hand`, reading what one would read without scope variables."""
     period = f"occurred_at >= timestamp '{since}'" if since else "true"
     waiting = read_sql("views/base") | read_sql("views/reports")
-    waiting["event_at_any_time"] = "create or replace view event_at_any_time as select * from event"
+    for name in ("event_on_any_surface", "event_at_any_time"):
+        waiting[name] = f"create or replace view {name} as select * from event"
     waiting["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
     named = re.compile(rf"(?i)\b(from|join|view)\s+({'|'.join(waiting)})\b")
     waiting = {name: named.sub(r"\1 \2_by_hand", _without_comments(sql)) for name, sql in waiting.items()}

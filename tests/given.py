@@ -10,6 +10,7 @@ belongs there, and everything else is the payload, over what its type requires.
     {type: navigate, direction: action}
     {lost: {queue_overflow: 3}}                                    a delivery without any event
     {type: view, beside: {novel: 1}}                               fields that the envelope does not have
+    {sync: job1, at: "10:00", deployment: 1}                       a dbt sync that was completed at `at`
 """
 
 import json
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from embedsink.envelope import journal_lines, parse, replayed_line
+from embedsink.envelope import COUNT_FIELD, Sync, digest_of, journal_lines, parse, replayed_line, sync_line
 from embedsink.segment import trailer
 
 MONDAY = date(2026, 11, 2)
@@ -60,6 +61,8 @@ def segment(folder: Path, given: Iterable[Given], *, number: int = 1) -> Path:
 
 
 def _lines(event: Given) -> bytes:
+    if "sync" in event:
+        return _sync_line(event)
     at, received, sent = (event.get(clock, default) for clock, default in CLOCKS.items())
     delivery = {
         "sentAt": sent and _epoch_ms(sent),
@@ -75,6 +78,27 @@ def _lines(event: Given) -> bytes:
     if "replayed" in event:
         lines += replayed_line(str(own_id), received_at=_epoch_ms(event["replayed"]))
     return lines
+
+
+def _sync_line(sync: Given) -> bytes:
+    at = instant(sync.get("at", CLOCKS["at"]))
+    result = {
+        "syncJobId": sync["sync"],
+        "generatedFiles": [{"path": "cubes/orders.yml"}],
+        "manifestStats": {"models": 3, "sources": 2, "macros": 1},
+        COUNT_FIELD: 4,
+        "completedAt": f"{at.isoformat()}Z",
+        "durationMs": 5_000,
+    }
+    kept = Sync(
+        deployment=sync.get("deployment", CONTEXT["deployment"]),
+        job_id=sync["sync"],
+        received_at=_epoch_ms(sync.get("received") or at),
+        completed_at=_epoch_ms(at) * 1_000,
+        digest=digest_of(result),
+        result=result,
+    )
+    return sync_line(kept, key_id="k1")
 
 
 def _envelope(event: Given, timestamp: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ FAULTS = {
         "insert into loaded_segment (segment) select left(segment, 12) || '-1.ndjson' from loaded_segment"
     ),
     "segment_is_not_missing": "delete from loaded_segment where segment like '000000000002-%'",
+    "sync_is_whole": "insert into sync select * from sync",
     "time_is_possible": "update event set occurred_at = received_at + interval 61 seconds",
     "type_is_known": "update event set surface = 'chat' where type = 'download'",
 }
@@ -46,6 +47,11 @@ OTHER_FAULTS = [
     ("ledger_adds_up", "update loaded_segment set received_count = received_count + 1"),
     ("ledger_adds_up", "delete from loaded_segment"),
     ("ledger_adds_up", "insert into quarantine (arrival) select min(arrival) from event"),
+    ("sync_is_whole", "update sync set completed_at = null"),
+    ("sync_is_whole", "delete from sync"),
+    ("sync_is_whole", "update sync_file set place = 7"),
+    ("sync_is_whole", "insert into sync_file select * from sync_file"),
+    ("arrival_is_unique", "update sync set arrival = (select min(arrival) from event)"),
     ("time_is_possible", "update event set occurred_at = null"),
     ("time_is_possible", "update event set received_at = now()::timestamp + interval 1 day"),
     ("type_is_known", "update event set type = 'scroll' where type = 'view'"),
@@ -62,7 +68,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     view = {"type": "view", "id": 1}
     store.load(inspect(segment(folder, [view, {"type": "download"}, view])))
     # The id again, with other content: quarantined.
-    store.load(inspect(segment(folder, [{"type": "error", "id": 1}, {"type": "ready"}], number=2)))
+    again: list[dict[str, object]] = [{"type": "error", "id": 1}, {"type": "ready"}, {"sync": "job1"}]
+    store.load(inspect(segment(folder, again, number=2)))
     # Longer than one row of quarantine, and by two.
     long = {"type": "scroll", "rejected": "unknown_type", "title": "x" * 40_000}
     store.load(inspect(segment(folder, [long, {"lost": {"queue_overflow": 3}}], number=3)))

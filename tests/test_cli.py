@@ -15,8 +15,8 @@ import pytest
 from embedsink import __version__
 from embedsink.cli import app, main
 from embedsink.folder import DataFolder
-from embedsink.keys import KeyFile, looks_like_key
-from tests.servers import RunningServer, running_server, wait_until
+from embedsink.keys import KeyFile, KeyKind, looks_like_key
+from tests.servers import RunningServer, free_port, running_server, wait_until
 
 COMMANDS = [
     ["serve"],
@@ -30,10 +30,13 @@ COMMANDS = [
     ["quarantine", "list"],
     ["quarantine", "show"],
     ["quarantine", "replay"],
+    ["sync-result"],
     ["snapshot"],
     ["rebuild"],
     ["doctor"],
 ]
+# They work in a folder of their own, or on a server alone.
+FOLDERLESS = [["demo"], ["sync-result"]]
 HEAVY = {"duckdb", "pandas", "pydantic", "starlette", "uvicorn", "orjson", "rich.console"}
 
 VIEW: dict[str, Any] = {
@@ -190,7 +193,7 @@ def test_wrong_use_is_exit_code_2(data: Path, words: list[str], called: Call) ->
     assert done.stderr
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != ["demo"]], ids=" ".join)
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in FOLDERLESS], ids=" ".join)
 def test_an_empty_name_is_no_data_folder(command: list[str], tmp_path: Path, called: Call) -> None:
     needed = {"create": ["--kind", "read"], "export": ["out.csv"], "import": [__file__]}
     words = [*command, *needed.get(command[-1], ["x"] if command[-1] in ("revoke", "show") else [])]
@@ -462,3 +465,92 @@ def test_what_could_not_be_sent_is_exit_code_1(server: RunningServer, tmp_path: 
     assert (done.returncode, done.stdout) == (1, "")
     assert "accepted 0, rejected 0; 1 could not be sent." in done.stderr
     assert "line 1: out_of_scope: deployment: 2 is outside the key's scope." in done.stderr
+
+
+SYNC: dict[str, Any] = {
+    "syncJobId": "job 1",
+    "generatedFiles": [{"path": "cubes/orders.yml"}],
+    "manifestStats": {"models": 3, "sources": 2, "macros": 1},
+    "svcCount": 4,
+    "completedAt": "2026-11-02T10:00:00Z",
+    "durationMs": 5_000,
+}
+
+
+@pytest.fixture
+def result_file(tmp_path: Path) -> Path:
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(SYNC))
+    return file
+
+
+def test_a_sync_result_is_recorded_and_may_be_again(server: RunningServer, result_file: Path) -> None:
+    key = server.key("ingest", deployments=[12])
+    words = ("sync-result", result_file, "--deployment", 12, "--url", server.url)
+    for _ in range(2):
+        done = embedsink(*words, EMBEDSINK_KEY=key)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "job 1: recorded for deployment 12.\n")
+    path = "/api/v1/deployments/12/dbt-sync/job%201/result"
+    assert server.get(path, key=server.key("read")).json() == SYNC
+
+
+def test_a_sync_result_may_come_from_a_pipe(server: RunningServer) -> None:
+    words = [sys.executable, "-m", "embedsink", "sync-result", "-", "--deployment", "13", "--url", server.url]
+    environment = os.environ | {"EMBEDSINK_KEY": server.key("admin")}
+    done = subprocess.run(words, input=json.dumps(SYNC), capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "job 1: recorded for deployment 13.\n")
+
+
+def test_a_sync_result_that_is_refused_says_why(
+    server: RunningServer, result_file: Path, called: Call, tmp_path: Path
+) -> None:
+    words = ("sync-result", result_file, "--deployment", "14", "--url", server.url, "--key", server.key("ingest"))
+    assert called(*words).returncode == 0
+    result_file.write_text(json.dumps(SYNC | {"svcCount": 5}))
+    assert_failed(called(*words), 'syncJobId: "job 1" has another result in deployment 14, which stays.')
+    result_file.write_text(json.dumps({"syncJobId": "job 1", "svcCount": "5"}))
+    done = called(*words)
+    assert_failed(done, "durationMs: is missing")
+    assert 'svcCount: "5" is not an integer' in done.stderr
+    result_file.write_text("{}")
+    assert_failed(called(*words), "result.json: has no syncJobId.")
+    result_file.write_text("nothing")
+    assert_failed(called(*words), "result.json: is not JSON")
+    assert_failed(called(*words, "--job", "job 1"), "body: Expecting value")
+    result_file.write_text(json.dumps(SYNC))
+    assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job of the address.')
+    reader = server.key("read")
+    assert_failed(called(*words[:-1], reader), "read keys may not do this, ingest keys may.")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--deployment", "x"], "deployment:"),
+        (["--url", "http://sink.example.com"], "unencrypted"),
+        (["--key", "nonsense"], "key: is not an embedsink key"),
+        (["--job", ""], "--job: is empty"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_sync_result_that_is_typed_wrongly_is_wrong_use(
+    words: list[str], sentence: str, result_file: Path, called: Call
+) -> None:
+    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.INGEST, now=1.0)
+    good = {"--deployment": "12", "--url": "http://127.0.0.1:1", "--key": key}
+    options = [part for pair in (good | dict([words])).items() for part in pair]
+    assert_failed(called("sync-result", result_file, *options), sentence, code=2)
+
+
+def test_a_sync_result_needs_its_file_deployment_and_server(result_file: Path, called: Call) -> None:
+    for words in (["nowhere.json", "--deployment", "1", "--url", "http://127.0.0.1:1"], [result_file], []):
+        assert_failed(called("sync-result", *words), "", code=2)
+
+
+def test_a_sync_result_waits_for_a_server_that_is_away(
+    result_file: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.INGEST, now=1.0)
+    monkeypatch.setattr("embedsink.cli.syncs.PATIENCE_S", 1.0)
+    words = ("--deployment", "1", "--url", f"http://127.0.0.1:{free_port()}", "--key", key)
+    assert_failed(called("sync-result", result_file, *words), "does not answer")

@@ -15,7 +15,7 @@ FLOORS: list[set[str]] = [
     {"errors"},
     {"envelope", "logs", "folder", "keys"},
     {"journal", "store", "snapshot", "settings"},
-    {"loader", "reports"},
+    {"loader", "reports", "syncs"},
     {"sink", "doctor", "remote"},
     {"quarantine", "transfer", "client"},
     {"http"},

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,7 +12,16 @@ from uuid import uuid4
 import duckdb
 import pytest
 
-from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
+from embedsink.envelope import (
+    COUNT_FIELD,
+    Rejection,
+    Sync,
+    body_rejection_line,
+    digest_of,
+    journal_lines,
+    parse,
+    sync_line,
+)
 from embedsink.envelope.lines import replayed_line
 from embedsink.errors import Misconfigured
 from embedsink.reasons import Reason
@@ -177,6 +187,108 @@ def test_every_action_is_kept_with_its_payload(loading: Loading) -> None:
         ("navigate", (None, None, None, "/dashboards/costs")),
         ("refresh", (None, None, None, None)),
     ]
+
+
+def sync(**fields: Any) -> bytes:
+    """The journal line of a dbt sync's result."""
+    result: dict[str, Any] = {
+        "syncJobId": "job1",
+        "generatedFiles": [{"path": "b.yml"}, {"path": "a.yml"}],
+        "manifestStats": {"models": 3, "sources": 2, "macros": 1},
+        COUNT_FIELD: 4,
+        "completedAt": "2025-11-20T02:00:00+02:00",
+        "durationMs": 5_000,
+    }
+    result |= fields.pop("result", {})
+    members: dict[str, Any] = {
+        "deployment": 1,
+        "job_id": result["syncJobId"],
+        "received_at": RECEIVED_AT,
+        "completed_at": 1_763_596_800_000_000,
+        "digest": digest_of(result),
+        "result": result,
+    }
+    return sync_line(Sync(**members | fields), key_id="k_1")
+
+
+def test_a_sync_is_a_row_with_its_files_and_is_no_envelope(loading: Loading) -> None:
+    assert loading.lines(sync(extra={"branch": "dbt"})) == ledger(0)
+    assert loading.ask("select * exclude (arrival, digest, received_at) from sync") == [
+        (
+            "k_1",
+            1,
+            "job1",
+            datetime(2025, 11, 20),
+            "2025-11-20T02:00:00+02:00",
+            5_000,
+            4,
+            3,
+            2,
+            1,
+            '{"branch":"dbt"}',
+        )
+    ]
+    assert loading.ask("select place, path from sync_file order by place") == [(0, "b.yml"), (1, "a.yml")]
+    with loading.store.reader({"deployments": [1]}) as reader:
+        [[row]] = reader.rows("sync_result")
+    assert row[-1] == ["b.yml", "a.yml"]
+
+
+def test_a_sync_counts_once_in_a_segment_and_in_a_later_one(loading: Loading) -> None:
+    loading.lines(sync(), sync(), sync(deployment=2), sync(result={"syncJobId": "job2", "generatedFiles": []}))
+    loading.lines(sync(), sync(deployment=3))
+    rows = loading.ask("select deployment, sync_job_id from sync order by all")
+    assert rows == [(1, "job1"), (1, "job2"), (2, "job1"), (3, "job1")]
+    assert loading.ask("select count(*) from sync_file") == [(6,)]
+
+
+def test_the_first_result_of_a_job_stays(loading: Loading) -> None:
+    loading.lines(sync(), sync(result={"durationMs": 6_000}))
+    loading.lines(sync(result={"durationMs": 7_000}))
+    assert loading.ask("select duration_ms from sync") == [(5_000,)]
+
+
+def test_syncs_and_envelopes_share_a_segment(loading: Loading) -> None:
+    event = journal_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    assert loading.lines(sync(), event, sync(deployment=2), event) == ledger(2, accepted=1, duplicate=1)
+    assert loading.ask("select count(*) from sync") == [(2,)]
+
+
+@pytest.mark.parametrize("count", [1, 40_000])
+def test_a_sync_of_the_largest_size_is_loaded_in_the_usual_memory(loading: Loading, count: int) -> None:
+    files = [{"path": f"{place:06}" + "x" * (4_000 if count == 1 else 0)} for place in range(count)]
+    for number in range(3):
+        loading.lines(sync(result={"syncJobId": f"job{number}", "generatedFiles": files}))
+    assert loading.ask("select count(*) from sync_file") == [(3 * count,)]
+
+
+@pytest.mark.parametrize("year", [1, 9999])
+def test_a_sync_of_the_first_and_the_last_year_never_jams_the_store(loading: Loading, year: int) -> None:
+    instant = datetime(year, 12, 31, 23, 59, 59, 999_999)
+    microseconds = (instant - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    loading.lines(sync(completed_at=microseconds))
+    assert loading.ask("select completed_at from sync") == [(instant,)]
+    for report in ("sync_impact", "deployment_in_scope"):
+        assert len(loading.ask(f"select * from {report}")) == 1
+
+
+def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_in(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    loading.bodies(view(id=ID))
+    loading.store.checkpoint()
+    connection = loading.store._loading()
+    for statement in ("drop table sync", "drop table sync_file", "delete from migration where name = '0002_sync'"):
+        connection.execute(statement)
+    loading.store.checkpoint()
+    loading.store.close()
+
+    loading.store.open()
+    assert loading.ask("select name from migration order by name") == [("0001_initial",), ("0002_sync",)]
+    assert loading.ask("select event_id::varchar from event") == [(ID,)]
+    loading.lines(sync())
+    assert loading.ask("select sync_job_id from sync") == [("job1",)]
+    assert loading.offending() == {}
+    loading.store.close()
 
 
 def nested(depth: int) -> object:

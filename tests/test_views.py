@@ -22,7 +22,7 @@ from tests.given import REQUIRED, instant, segment
 CASES = Path(__file__).parent / "reports"
 REPORTS = sorted(read_sql("views/reports"))
 VIEWS = sorted(read_sql("views/base") | read_sql("views/reports"))
-TABLES = ("event", "action", "quarantine", "loss", "loaded_segment")
+TABLES = ("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment")
 MEASURED = ("share_of_ready", "seconds_to_first_value_p50")
 MEASURED_ENDINGS = ("_ms", "_s", "_rate", "_per_view")
 COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|s|share|errors per view)\.)?")
@@ -109,7 +109,8 @@ def test_report_describes_itself_and_its_columns(report: str, store: Store) -> N
         for column in reader.columns(report):
             described = COLUMN_COMMENT.fullmatch(column.comment)
             assert described, f"{report}.{column.name}: {column.comment!r}"
-            is_measured = column.name in MEASURED or column.name.endswith(MEASURED_ENDINGS)
+            name = column.name.removesuffix("_before").removesuffix("_after")
+            is_measured = name in MEASURED or name.endswith(MEASURED_ENDINGS)
             assert bool(described["unit"]) == is_measured, column.name
 
 

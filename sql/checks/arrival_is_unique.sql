@@ -9,6 +9,8 @@ from (
     select 'quarantine', arrival from quarantine
     union all
     select 'loss', arrival from loss
+    union all
+    select 'sync', arrival from sync
 )
 group by arrival
 having count(*) > 1

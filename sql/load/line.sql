@@ -40,6 +40,13 @@ from read_json(
         detail: 'varchar',
         raw: 'varchar',
         raw_encoding: 'varchar',
-        lost_count: 'bigint'
+        lost_count: 'bigint',
+        deployment: 'bigint',
+        completed_at: 'bigint',
+        digest: 'varchar',
+        result: 'struct(
+            syncJobId varchar, generatedFiles struct(path varchar)[],
+            manifestStats struct(models bigint, sources bigint, macros bigint),
+            svcCount bigint, completedAt varchar, durationMs bigint)'
     }
 );

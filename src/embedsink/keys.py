@@ -258,6 +258,12 @@ class KeyRing:
             return None
         return frozenset(origin for key in live for origin in key.origins)
 
+    def deployments(self) -> list[int]:
+        """The deployments that live keys are scoped to, each as often as there are keys for it."""
+        now = self._clock()
+        live = [key.deployments for key in self._keys.values() if key.deployments is not None and key.is_live(now)]
+        return sorted(deployment for deployments in live for deployment in deployments)
+
     def _read(self) -> None:
         # The version before the keys: when the file changes in between, the next look sees a newer version.
         version = self._file.version()

@@ -71,6 +71,7 @@ class Loader:
         folder: the data folder; the store is its `store.duckdb`.
         store: not yet open.
         snapshot_interval_s: least time between two snapshots.
+        on_loaded: called in the loader's thread after each load.
         closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
     """
 
@@ -80,6 +81,7 @@ class Loader:
         store: Store,
         *,
         snapshot_interval_s: float = 10.0,
+        on_loaded: Callable[[], None] = lambda: None,
         closing_s_max: float | None = None,
     ) -> None:
         self.status = LoaderStatus()
@@ -87,6 +89,7 @@ class Loader:
         self._store = store
         self._find_what_lies_aside()
         self._snapshot_interval_s = snapshot_interval_s
+        self._on_loaded = on_loaded
         self._closing_s_max = closing_s_max
         self._snapshot_due_at = 0.0
         self._is_verified = False
@@ -268,6 +271,7 @@ class Loader:
         self._is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.count(ledger)
+        self._on_loaded()
         self._store.checkpoint_when_due()
 
     def _load_without_the_unfit(self, segments: list[Segment], error: SqlUnfit) -> None:

@@ -39,11 +39,13 @@ class Reason(StrEnum):
     NOT_FOUND = "not_found", 404, "There is nothing at this address."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "This address does not answer that method."
     BODY_TOO_SLOW = "body_too_slow", 408, "The body did not arrive in time."
+    CONFLICT = "conflict", 409, "This name is taken by other content, which stays."
     BODY_TOO_LARGE = "body_too_large", 413, "The body is too large."
     TOO_MANY_EVENTS = "too_many_events", 413, "The body holds too many envelopes."
     MEDIA_TYPE = "media_type", 415, "The content type is not one that is understood here."
     ENCODING = "encoding", 415, "The content encoding is not one that is understood here."
     NOTHING_ACCEPTED = "nothing_accepted", 422, "None of the envelopes was accepted."
+    INVALID_BODY = "invalid_body", 422, "The body is JSON, but not what is taken at this address."
     RATE_LIMITED = "rate_limited", 429, "The key sends more than it may."
 
     # The server, for now. Nothing is stored: wait, then resend.

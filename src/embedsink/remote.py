@@ -66,13 +66,7 @@ class Remote:
             Refused, Unavailable: what the server said, or that no address can hold this.
             Unreachable: it said nothing.
         """
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        try:
-            request = self._request(path, query=urlencode(given, doseq=True))
-        except UnicodeEncodeError as error:
-            seen = quote(error.object)
-            raise Refused(Reason.BAD_PARAMETER, f"address: {seen} holds a lone surrogate. Remove it.") from None
-        return self._ask(request)
+        return self._ask(self._request(path, query=query))
 
     def post(self, *path: str, body: bytes = b"") -> bytes:
         """Send JSON to a path below `/api/v1`; the bytes of the answer.
@@ -83,9 +77,31 @@ class Remote:
         """
         return self._ask(self._request(path, body=body))
 
-    def _request(self, path: tuple[str, ...], *, query: str = "", body: bytes | None = None) -> urllib.request.Request:
-        address = "/".join([self.url, "api/v1", *(quoted(part, safe="") for part in path)])
-        request = urllib.request.Request(f"{address}?{query}" if query else address, data=body)  # noqa: S310 (http or https)
+    def put(self, *path: str, body: bytes) -> bytes:
+        """The same with PUT: sending it again after an unknown end is safe.
+
+        Raises:
+            Refused, Unavailable: what the server said, or that no address can hold this.
+            Unreachable: it said nothing; it may have done what was asked.
+        """
+        return self._ask(self._request(path, body=body, method="PUT"))
+
+    def _request(
+        self,
+        path: tuple[str, ...],
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+        method: str | None = None,
+    ) -> urllib.request.Request:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        try:
+            address = "/".join([self.url, "api/v1", *(quoted(part, safe="") for part in path)])
+            asked = f"?{urlencode(given, doseq=True)}" if given else ""
+        except UnicodeEncodeError as error:
+            seen = quote(error.object)
+            raise Refused(Reason.BAD_PARAMETER, f"address: {seen} holds a lone surrogate. Remove it.") from None
+        request = urllib.request.Request(address + asked, data=body, method=method)  # noqa: S310 (http or https)
         if body is not None:
             request.add_header("Content-Type", "application/json")
         # Unredirected: it is sent to this server and to no other.

@@ -58,6 +58,11 @@ class Settings(BaseSettings):
     journal_bytes_max: int = Field(
         4_096 * MIB, ge=MIB, description="Largest journal; when loading or snapshots fall this far behind, 503."
     )
+    sync_bytes_max: int = Field(
+        8 * MIB,
+        ge=4_096,
+        description="Most bytes of dbt sync results that are not loaded yet; beyond it senders get 503.",
+    )
     free_bytes_min: int = Field(8 * MIB, ge=0, description="Free disk space below which senders get 503.")
     journal_timeout_s: float = Field(4.0, gt=0, description="Longest wait of `/readyz` for a write to be durable.")
 

@@ -18,11 +18,14 @@ from embedsink.loader import Loader
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store import Store, StoreLimits, StoreRefused
+from embedsink.syncs import Syncs
 
 log = logging.getLogger(__name__)
 
 # Who sent what was imported from a file.
 IMPORT_KEY_ID = "import"
+# Questions to the store about single syncs, at once. Each takes some milliseconds.
+SYNC_LOOKUPS_MAX = 2
 
 
 def now_ms() -> int:
@@ -31,16 +34,20 @@ def now_ms() -> int:
 
 
 class Slots:
-    """So many at once, and so many who wait; whoever comes then is refused. An asynchronous context manager."""
+    """So many at once, and so many who wait; whoever comes then is refused. An asynchronous context manager.
 
-    def __init__(self, count: int, *, waiting_max: int) -> None:
+    `what` is what they are, in the sentence that refuses.
+    """
+
+    def __init__(self, count: int, *, waiting_max: int, what: str = "reports") -> None:
         self._semaphore = asyncio.Semaphore(count)
         self._waiting_max = waiting_max
+        self._what = what
         self._waiting = 0
 
     async def __aenter__(self) -> None:
         if self._semaphore.locked() and self._waiting >= self._waiting_max:
-            busy = "reports: as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX). Ask again later."
+            busy = f"{self._what}: as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX). Ask again later."
             raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
         self._waiting += 1
         try:
@@ -114,6 +121,7 @@ class Sink:
             self.store,
             snapshot_interval_s=settings.snapshot_interval_s,
             closing_s_max=self._closing_s_max,
+            on_loaded=lambda: self.syncs.forget_loaded(),
         )
         try:
             self.loader.open_store()
@@ -138,6 +146,12 @@ class Sink:
             log.warning("journal_recovered", extra={"detail": found})
         self.loader.status.damaged += self.journal.recovery.damaged
         self.keys = KeyRing(KeyFile(self.folder.keys), time.time)
+        self.syncs = Syncs(
+            self.journal,
+            self.store,
+            bytes_max=settings.sync_bytes_max,
+            lookups=Slots(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
+        )
         self.loader.start()
         self.loader.wake()
         self.journal.start()

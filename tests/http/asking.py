@@ -111,7 +111,7 @@ class Server:
         except FileNotFoundError:
             return self.journaled()  # a segment was sealed or deleted meanwhile
         lines = [json.loads(line) for line in b"".join(content).splitlines()]
-        return [line for line in lines if line.get("kind") in ("event", "action", "quarantined", "lost")]
+        return [line for line in lines if line.get("kind") in ("event", "action", "quarantined", "lost", "sync")]
 
     def rows(self, path: str, *, key: str, count: int = 1) -> list[dict[str, Any]]:
         """The rows of a report or of the quarantine, once there are as many."""

@@ -30,19 +30,23 @@ class Route:
     kinds: tuple[str, ...]
     body: Any = None
     is_for_all: bool = False
+    status: int = 200
 
     def __str__(self) -> str:
         return f"{self.method} {self.path} {self.body or ''}".strip()
 
 
 ROUTES = (
-    Route("POST", EVENTS, ("ingest", "admin"), body="context"),
-    Route("POST", EVENTS, ("ingest", "admin"), body="ready"),
+    Route("POST", EVENTS, ("ingest", "admin"), body="context", status=202),
+    Route("POST", EVENTS, ("ingest", "admin"), body="ready", status=202),
     Route("GET", "/api/v1/reports", ("read", "admin")),
     Route("GET", "/api/v1/reports/views?deployment={}", ("read", "admin")),
     Route("GET", "/api/v1/reports/views.csv?deployment={}", ("read", "admin")),
     Route("GET", "/api/v1/quarantine?deployment={}", ("read", "admin")),
     Route("POST", "/api/v1/quarantine/replay", ("admin",), is_for_all=True),
+    Route("GET", "/api/v1/deployments", ("read", "admin")),
+    Route("GET", "/api/v1/deployments/{}/dbt-sync/job/result", ("read", "admin")),
+    Route("PUT", "/api/v1/deployments/{}/dbt-sync/job/result", ("ingest", "admin"), body="sync"),
 )
 
 
@@ -55,9 +59,12 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             title = f"secret of {deployment}"
             delivery = {"context": {"deployment": deployment}, "events": [view({"title": title}), view({"path": 1})]}
             assert server.post(delivery, key=key).status_code == 202
+            path = f"/api/v1/deployments/{deployment}/dbt-sync/job/result"
+            assert server.ask("PUT", path, key=key, json=sync_of(deployment)).status_code == 200
         reader = server.key("read")
         server.rows("/api/v1/reports/views", key=reader, count=2)
         server.rows("/api/v1/quarantine", key=reader, count=2)
+        server.rows("/api/v1/reports/sync_impact", key=reader, count=2)
         yield server
 
 
@@ -75,10 +82,23 @@ def credentials(house: Server, tmp_path_factory: pytest.TempPathFactory) -> dict
     }
 
 
+def sync_of(deployment: int) -> dict[str, Any]:
+    return {
+        "syncJobId": "job",
+        "generatedFiles": [{"path": f"secret of {deployment}"}],
+        "manifestStats": {"models": 1, "sources": 1, "macros": 1},
+        "svcCount": 1,
+        "completedAt": "2025-11-20T00:00:00Z",
+        "durationMs": 1,
+    }
+
+
 def ask(server: Server, route: Route, deployment: int, key: str | None) -> httpx.Response:
     path = route.path.format(deployment)
     if route.body is None:
         return server.ask(route.method, path, key=key)
+    if route.body == "sync":
+        return server.ask(route.method, path, key=key, json=sync_of(deployment))
     ready = event_or_action("event:ready", {"deploymentId": deployment if route.body == "ready" else None})
     context = {"deployment": deployment} if route.body == "context" else {}
     return server.post({"context": context, "events": [ready]}, key=key)
@@ -92,7 +112,7 @@ def expected(route: Route, credential: str, deployment: int) -> tuple[int, str]:
     targets_one = "{}" in route.path or route.body is not None
     if reach is not None and (route.is_for_all or (targets_one and deployment not in reach)):
         return 403, "out_of_scope"
-    return (202 if route.body else 200), ""
+    return route.status, ""
 
 
 @pytest.mark.parametrize("credential", DEAD)
@@ -124,7 +144,15 @@ def test_a_live_key_reaches_what_is_its_own_and_nothing_else(
             assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
 
 
-@pytest.mark.parametrize("path", ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/reports/views",
+        "/api/v1/reports/views.csv",
+        "/api/v1/reports/sync_impact",
+        "/api/v1/quarantine",
+    ],
+)
 @pytest.mark.parametrize("kind", ["read", "admin"])
 def test_a_scoped_reader_sees_no_trace_of_other_deployments(house: Server, kind: str, path: str) -> None:
     mine = house.get(path, key=house.key(kind, deployments=[2]))
@@ -136,6 +164,13 @@ def test_a_scoped_reader_sees_no_trace_of_other_deployments(house: Server, kind:
     nothing = house.get(path, key=house.key(kind, deployments=[3]))
     assert nothing.text.count("\n") <= 1
     assert "secret" not in nothing.text
+
+
+@pytest.mark.parametrize("kind", ["read", "admin"])
+def test_a_scoped_reader_learns_of_no_other_deployment(house: Server, kind: str) -> None:
+    for scope, seen in ((None, {1, 2}), ([2], {2}), ([1, 2], {1, 2}), ([3], {3})):
+        listed = house.get("/api/v1/deployments", key=house.key(kind, deployments=scope)).json()["deployments"]
+        assert {one["deploymentId"] for one in listed if one["deploymentId"] < 3 or scope == [3]} == seen
 
 
 def test_all_bad_keys_get_the_very_same_body(house: Server, credentials: dict[str, str | None]) -> None:

@@ -117,6 +117,25 @@ def internal_error(server: Server, _: Path) -> httpx.Response:
         return server.post(view(), key=server.key())
 
 
+def record(result: dict[str, Any], server: Server) -> httpx.Response:
+    path = "/api/v1/deployments/1/dbt-sync/job1/result"
+    return server.ask("PUT", path, key=server.key(), json=result)
+
+
+def conflict(_: Server, path: Path) -> httpx.Response:
+    result = {
+        "syncJobId": "job1",
+        "generatedFiles": [],
+        "manifestStats": {"models": 1, "sources": 1, "macros": 1},
+        "svcCount": 1,
+        "completedAt": "2025-11-20T00:00:00Z",
+        "durationMs": 1,
+    }
+    with open_server(path) as server:
+        assert record(result, server).status_code == 200
+        return record(result | {"durationMs": 2}, server)
+
+
 REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
     Reason.TWO_CREDENTIALS: two_credentials,
     Reason.BAD_PARAMETER: lambda server, _: server.get("/api/v1/reports/views?surface=moon", key=server.key("read")),
@@ -132,6 +151,8 @@ REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
     Reason.TOO_MANY_EVENTS: lambda server, _: server.post([view()] * 1_001, key=server.key()),
     Reason.MEDIA_TYPE: lambda server, _: server.post(view(), key=server.key(), type_="multipart/form-data"),
     Reason.ENCODING: lambda server, _: server.post(view(), key=server.key(), content_encoding="br"),
+    Reason.CONFLICT: conflict,
+    Reason.INVALID_BODY: lambda server, _: record({"syncJobId": "job1"}, server),
     Reason.NOTHING_ACCEPTED: lambda server, _: server.post([1], key=server.key()),
     Reason.RATE_LIMITED: rate_limited,
     Reason.OVERLOADED: overloaded,
@@ -151,6 +172,10 @@ def lines_under(path: Path) -> list[bytes]:
     return [line for line in content.splitlines() if line.startswith(b'{"kind"')]
 
 
+# What a case stores before the request that is refused.
+STORED_BEFORE = {Reason.RATE_LIMITED: 2, Reason.CONFLICT: 1}
+
+
 def test_every_reason_is_provoked_here() -> None:
     assert set(BODIES) | set(ENVELOPES) | set(REQUESTS) | {Reason.ID_CONFLICT} == set(Reason)
 
@@ -163,7 +188,7 @@ def test_a_refused_request_gets_its_status_and_leaves_nothing(reason: Reason, se
     assert answer.json()["title"] == reason.sentence
     stored = 1 if reason is Reason.NOTHING_ACCEPTED else 0
     assert len(server.journaled()) - before == stored
-    assert len(lines_under(tmp_path)) == (2 if reason is Reason.RATE_LIMITED else 0)
+    assert len(lines_under(tmp_path)) == STORED_BEFORE.get(reason, 0)
 
 
 @pytest.mark.parametrize("reason", BODIES)

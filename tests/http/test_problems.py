@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import embedsink.http.events
-from embedsink.http.problems import ADVICE
+from embedsink.http.problems import ADVICE, advice_on
 from embedsink.logs import JsonLines
 from embedsink.reasons import Reason
 from tests.envelope.sending import view
@@ -42,6 +42,13 @@ def wrong_values(server: Server, value: str) -> list[httpx.Response]:
         server.get("/api/v1/reports/views", key=reader, params={"deployment": value}),
         server.get("/api/v1/reports/views", key=reader, params={"guard": value}),
         server.get("/api/v1/quarantine", key=reader, params={"limit": value}),
+        server.get(f"/api/v1/deployments/{plain.replace('?', '-').replace('/', '-')}/dbt-sync/job/result", key=reader),
+        server.get(f"/api/v1/deployments/1/dbt-sync/{plain.replace('?', '-').replace('/', '-')}/result", key=reader),
+        server.get("/api/v1/deployments", key=reader, params={"cursor": value}),
+        *(
+            server.ask("PUT", "/api/v1/deployments/1/dbt-sync/job/result", key=server.key(), json=body)
+            for body in ({"syncJobId": value, value: "\0"}, {"svcCount": value}, value)
+        ),
         server.get("/" + plain.replace("?", "-")),
         server.get("/problems/" + plain.replace("?", "-").replace("/", "-")),
         server.get("/api/v1/reports/" + plain.replace("?", "-").replace("/", "-"), key=reader),
@@ -50,7 +57,8 @@ def wrong_values(server: Server, value: str) -> list[httpx.Response]:
 
 def details(answer: httpx.Response) -> list[str]:
     body = answer.json()
-    return [body["detail"], *(rejected["detail"] for rejected in body.get("rejected", []))]
+    listed = body.get("rejected", []) + body.get("errors", [])
+    return [body["detail"], *(one["detail"] for one in listed)]
 
 
 def test_a_detail_quotes_at_most_64_characters_of_a_wrong_value(server: Server) -> None:
@@ -134,7 +142,7 @@ def test_the_type_of_a_problem_leads_to_its_explanation(server: Server, reason: 
         "reason": str(reason),
         "title": reason.sentence,
         "status": reason.status,
-        "advice": ADVICE[reason.status],
+        "advice": advice_on(reason),
     }
 
 

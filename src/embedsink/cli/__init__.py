@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from embedsink import __version__
-from embedsink.cli import events, keys, quarantine, reports, server, upkeep
+from embedsink.cli import events, keys, quarantine, reports, server, syncs, upkeep
 from embedsink.cli.output import FAILED, WRONG_USE, fail
 from embedsink.cli.words import examples
 from embedsink.errors import EmbedsinkError
@@ -32,6 +32,7 @@ app.add_typer(keys.app, name="keys")
 app.command(epilog=reports.EXAMPLES)(reports.report)
 app.command("export", epilog=events.EXPORT_EXAMPLES)(events.export_file)
 app.command("import", epilog=events.IMPORT_EXAMPLES)(events.import_file)
+app.command("sync-result", epilog=syncs.EXAMPLES)(syncs.sync_result)
 app.add_typer(quarantine.app, name="quarantine")
 app.command(epilog=upkeep.SNAPSHOT_EXAMPLES)(upkeep.snapshot)
 app.command(epilog=upkeep.REBUILD_EXAMPLES)(upkeep.rebuild)

@@ -1,16 +1,22 @@
 """Spec 6: what an envelope is, and whether this one is valid. Knows no clock, disk, network or environment."""
 
-from embedsink.envelope.lines import body_rejection_line, journal_lines, replayed_line
+from embedsink.envelope.lines import body_rejection_line, journal_lines, read_syncs, replayed_line, sync_line
 from embedsink.envelope.parsing import REJECTIONS_LISTED_MAX, Accepted, Parsed, Rejection, Rules, parse
+from embedsink.envelope.sync import COUNT_FIELD, Sync, digest_of
 
 __all__ = [
+    "COUNT_FIELD",
     "REJECTIONS_LISTED_MAX",
     "Accepted",
     "Parsed",
     "Rejection",
     "Rules",
+    "Sync",
     "body_rejection_line",
+    "digest_of",
     "journal_lines",
     "parse",
+    "read_syncs",
     "replayed_line",
+    "sync_line",
 ]

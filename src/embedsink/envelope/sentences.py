@@ -42,6 +42,8 @@ def sentence(error: Mapping[str, Any]) -> str:
         return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
     if kind in _KINDS:
         return f"{seen} is not {_KINDS[kind]}. Types are strict: send {_KINDS[kind]}."
+    if kind == "not_an_instant":
+        return f"{seen} is not an ISO 8601 timestamp of the years 1 to 9999. Write it like 2026-11-21T09:30:00Z."
     if kind == "none_required":
         return f"{seen} is not null. Leave it out."
     if kind == "literal_error":

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import operations, quarantine, reports
+from embedsink.http import deployments, operations, quarantine, reports, syncs
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.events import Events
@@ -66,6 +66,8 @@ def create_app(
             Route("/api/v1/reports/{name}", reports.show_report),
             Route("/api/v1/quarantine", quarantine.list_quarantine),
             Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
+            Route("/api/v1/deployments", deployments.list_deployments),
+            Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
             Route("/healthz", operations.healthz),
             Route("/readyz", operations.readyz),
             Route("/metrics", operations.metrics),

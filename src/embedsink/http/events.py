@@ -1,7 +1,7 @@
 """`POST /api/v1/events`: the way of a delivery from the socket to the journal (docs/wire.md)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -40,12 +40,13 @@ Reply = Callable[[Answer], None]
 class Events:
     """The ingest endpoint: a bare ASGI application. `take_in_whole` is the same without ASGI.
 
-    A Request, a Response and exceptions that the framework catches would cost a third on this path.
+    A Request, a Response and exceptions that the framework catches would cost a third on this path. The limits of its
+    bodies and of its rates hold for everything that is sent, so others use them too.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._bodies = BodyReader(settings)
-        self._rates = RateLimiter(settings.rate_events_per_s)
+        self.bodies = BodyReader(settings)
+        self.rates = RateLimiter(settings.rate_events_per_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the key, read the body within its limits, take it in, answer. Or answer the preflight of it all."""
@@ -61,7 +62,7 @@ class Events:
 
         try:
             head = self._check_head(scope)
-            body = await self._bodies.read(receive, known=head.key is not None)
+            body = await self.bodies.read(receive, known=head.key is not None)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001  answered; and a bug is logged with its traceback
@@ -86,12 +87,12 @@ class Events:
         if head.token is not None:
             head.key = _admit(head.token, head)
         head.is_ndjson = media_type_of(head.media_type) == _NDJSON
-        self._bodies.check_head(length=head.length, encoding=head.encoding)
+        self.bodies.check_head(length=head.length, encoding=head.encoding)
         return head
 
     def _take_in(self, head: "_Head", body: bytes, reply: Reply) -> None:
         try:
-            self._keep(head, self._bodies.decode(body, encoding=head.encoding), reply)
+            self._keep(head, self.bodies.decode(body, encoding=head.encoding), reply)
         except Exception as error:  # noqa: BLE001  as above
             reply(_refuse(head.scope, error))
 
@@ -104,7 +105,7 @@ class Events:
             self._keep_unreadable(head, body, refusal, received_at, reply)
             return
         key = _key_of(parsed, head)
-        self._rates.spend(key.key_id, parsed.received_count or 1)
+        self.rates.spend(key.key_id, parsed.received_count or 1)
         kept = parsed.within_scope(key.deployments)
 
         def settled(failure: Unavailable | None) -> None:
@@ -123,7 +124,7 @@ class Events:
         def settled(failure: Unavailable | None) -> None:
             reply(_refuse(head.scope, failure or refusal))
 
-        self._rates.spend(head.key.key_id, 1)
+        self.rates.spend(head.key.key_id, 1)
         head.sink.keep_body(body, refusal, settled, received_at=received_at, key_id=head.key.key_id)
 
 
@@ -183,20 +184,21 @@ def _admit(token: str | None, head: _Head) -> Key:
     return key
 
 
-def media_type_of(content_type: str) -> str:
+def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> str:
     """The media type without its parameters.
 
     Raises:
         Refused: `media_type`, also for a charset other than UTF-8.
     """
-    if content_type in _MEDIA_TYPES:
+    if content_type in allowed:
         return content_type
     media_type, _, parameters = content_type.partition(";")
     media_type = media_type.strip().lower()
     charset = parameters.lower().replace(" ", "").replace('"', "").partition("charset=")[2].partition(";")[0]
-    if media_type not in _MEDIA_TYPES or charset not in ("", "utf-8", "utf8"):
-        allowed = ", ".join(_MEDIA_TYPES)
-        raise Refused(Reason.MEDIA_TYPE, f"content-type: {quote(content_type)} is not one of {allowed}, in UTF-8.")
+    if media_type not in allowed or charset not in ("", "utf-8", "utf8"):
+        listed = ", ".join(allowed)
+        which = f"one of {listed}" if len(allowed) > 1 else listed
+        raise Refused(Reason.MEDIA_TYPE, f"content-type: {quote(content_type)} is not {which}, in UTF-8.")
     return media_type
 
 

@@ -31,6 +31,7 @@ class _Counters:
         for fate in ("accepted", "quarantined"):
             envelopes.add_metric([fate], counters[fate])
         yield envelopes
+        yield CounterMetricFamily("embedsink_syncs", "Results of dbt syncs made durable.", counters["syncs"])
         refused = CounterMetricFamily("embedsink_refused_requests", "Requests refused, by reason.", labels=["reason"])
         for reason in Reason:
             if reason.status is not None:

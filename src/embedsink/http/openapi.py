@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from embedsink import __version__
 from embedsink.envelope import REJECTIONS_LISTED_MAX
 from embedsink.envelope.catalog import Catalog, Delivery, catalog_for
-from embedsink.http import problems, quarantine
+from embedsink.http import deployments, problems, quarantine, syncs
 from embedsink.keys import DEPLOYMENT_MAX, KeyKind
 from embedsink.reasons import Reason
 from embedsink.reports import INTERVALS, SURFACES, report_names
@@ -54,6 +54,27 @@ _INGEST = (
 )
 _SCOPED = (*_ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
 _REPLAY = (*_ACCESS, Reason.OUT_OF_SCOPE, Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)
+_SYNC = (*_ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.WRONG_ORIGIN)
+_RECORD = (
+    *_SYNC,
+    Reason.NOT_JSON,
+    Reason.NOT_UTF8,
+    Reason.TOO_DEEP,
+    Reason.DUPLICATE_KEY,
+    Reason.NOT_FINITE,
+    Reason.BODY_TOO_SLOW,
+    Reason.BODY_TOO_LARGE,
+    Reason.MEDIA_TYPE,
+    Reason.ENCODING,
+    Reason.CONFLICT,
+    Reason.INVALID_BODY,
+    Reason.RATE_LIMITED,
+    Reason.OVERLOADED,
+    Reason.STORAGE_LOW,
+    Reason.STORAGE_FAILED,
+)
+# The problems that have members of their own.
+_PROBLEMS = {Reason.NOTHING_ACCEPTED: "NothingAccepted", Reason.INVALID_BODY: "InvalidBody"}
 _HEADERS: dict[int, dict[str, str]] = {
     401: {"WWW-Authenticate": "The challenge of RFC 6750, section 3."},
     429: {"Retry-After": "Seconds to wait, jittered."},
@@ -152,7 +173,11 @@ def _operations(settings: Settings) -> list[Operation]:
             (200, "The rejections.", {"application/json": _array({"type": "object"})}),
             _SCOPED,
             (KeyKind.READ, KeyKind.ADMIN),
-            parameters=[*_scope_parameters(), _limit_parameter(), _id_parameter()],
+            parameters=[
+                *_scope_parameters(),
+                _limit_parameter("Most rejections in the answer.", quarantine.LIMIT_DEFAULT, quarantine.LIMIT_MAX),
+                _id_parameter(),
+            ],
         ),
         Operation(
             "post",
@@ -162,6 +187,43 @@ def _operations(settings: Settings) -> list[Operation]:
             (200, "How many were accepted, and how many are still wrong.", {"application/json": _ref("Replay")}),
             _REPLAY,
             (KeyKind.ADMIN,),
+        ),
+        Operation(
+            "get",
+            "/api/v1/deployments",
+            "listDeployments",
+            "The deployments that keys, events, actions and dbt syncs name, in the reader's scope",
+            (200, "A page of them.", {"application/json": _ref("Deployments")}),
+            (*_SYNC, Reason.OVERLOADED),
+            (KeyKind.READ, KeyKind.ADMIN),
+            parameters=[
+                _limit_parameter("Most deployments in the answer.", deployments.LIMIT_DEFAULT, deployments.LIMIT_MAX),
+                _parameter("cursor", {"type": "string"}, "`nextCursor` of the page before; the first page has none."),
+            ],
+        ),
+        Operation(
+            "get",
+            syncs.PATH,
+            "readSyncResult",
+            "The result of a completed dbt sync",
+            (200, "The result.", {"application/json": _ref("DbtSyncResult")}),
+            (*_SYNC, Reason.NOT_FOUND, Reason.OVERLOADED),
+            (KeyKind.READ, KeyKind.ADMIN),
+            parameters=_sync_parameters(),
+        ),
+        Operation(
+            "put",
+            syncs.PATH,
+            "recordSyncResult",
+            "Make the result of a completed dbt sync durable; the same again changes nothing",
+            (200, "Durable, and readable at once.", {"application/json": _ref("DbtSyncResult")}),
+            _RECORD,
+            (KeyKind.INGEST, KeyKind.ADMIN),
+            parameters=[
+                *_sync_parameters(),
+                _parameter("Content-Encoding", {"enum": ["gzip", "identity"]}, place="header"),
+            ],
+            body={"application/json": _ref("DbtSyncResult")},
         ),
         Operation("get", "/healthz", "healthz", "Whether the process answers", (200, "It does.", _text())),
         Operation(
@@ -210,14 +272,15 @@ def _described(operation: Operation) -> Schema:
     return described
 
 
-def _problem_response(status: int, reasons: Iterable[Reason]) -> Schema:
+def _problem_response(status: int, reasons: Sequence[Reason]) -> Schema:
     names = sorted(str(reason) for reason in reasons)
     of_this_status = {"properties": {"status": {"const": status}, "reason": {"enum": names}}}
-    base = "NothingAccepted" if status == Reason.NOTHING_ACCEPTED.status else "Problem"
+    base = next((_PROBLEMS[reason] for reason in reasons if reason in _PROBLEMS), "Problem")
+    advice = " ".join(dict.fromkeys(problems.advice_on(reason) for reason in reasons))
     text = {"type": "string"}
     headers = {name: {"description": meaning, "schema": text} for name, meaning in _HEADERS.get(status, {}).items()}
     return {
-        "description": f"{', '.join(names)}. {problems.ADVICE[status]}",
+        "description": f"{', '.join(names)}. {advice}",
         "headers": {"X-Request-Id": {"schema": text}} | headers,
         "content": {problems.MEDIA_TYPE: {"schema": {"allOf": [_ref(base), of_this_status]}}},
     }
@@ -238,7 +301,7 @@ def _event_bodies(settings: Settings) -> dict[str, Schema]:
 
 def _schemas(settings: Settings) -> dict[str, Schema]:
     catalog = catalog_for(settings.service_name)
-    schemas = _wire_types(catalog)
+    schemas = _wire_types(catalog, syncs.result_type(settings.service_name))
     schemas["Delivery"]["properties"]["events"] |= {"items": _ref("Envelope"), "maxItems": settings.events_max}
     mapping = {name: _ref(envelope.__name__)["$ref"] for name, envelope in catalog.envelope_types.items()}
     schemas["Envelope"] = {
@@ -249,8 +312,8 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
     return dict(sorted((schemas | _answers()).items()))
 
 
-def _wire_types(catalog: Catalog) -> dict[str, Schema]:
-    types = [*catalog.envelope_types.values(), Delivery]
+def _wire_types(catalog: Catalog, sync_result: Any) -> dict[str, Schema]:
+    types = [*catalog.envelope_types.values(), Delivery, sync_result]
     adapters = [(type_.__name__, "validation", TypeAdapter(type_)) for type_ in types]
     _, together = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     found: dict[str, Schema] = together["$defs"]
@@ -267,6 +330,15 @@ def _answers() -> dict[str, Schema]:
     return {
         "Problem": _object(problem) | {"description": "RFC 9457 problem details."},
         "NothingAccepted": {"allOf": [_ref("Problem"), _object(listing, optional=("rejectedCount",))]},
+        "InvalidBody": {
+            "allOf": [_ref("Problem"), _object({"errors": _array(_object({"field": text, "detail": text}))})]
+        },
+        "Deployments": _object({"deployments": _array(_ref("Deployment")), "nextCursor": {"type": ["string", "null"]}}),
+        "Deployment": _object(
+            {"deploymentId": number}
+            | {name: {"type": ["string", "null"], "format": "date-time"} for name in ("firstSeenAt", "lastSeenAt")}
+            | dict.fromkeys(("eventCount", "actionCount", "syncCount", "keyCount"), count)
+        ),
         "Receipt": _object(listing, optional=("rejectedCount",)),
         "Rejection": _object(
             {
@@ -321,9 +393,17 @@ def _id_parameter() -> Schema:
     return _parameter("id", {"type": "string", "format": "uuid"}, "One rejection alone, with all of its `raw`.")
 
 
-def _limit_parameter() -> Schema:
-    bounds = {"type": "integer", "minimum": 1, "maximum": quarantine.LIMIT_MAX, "default": quarantine.LIMIT_DEFAULT}
-    return _parameter("limit", bounds, "Most rejections in the answer.")
+def _limit_parameter(description: str, default: int, most: int) -> Schema:
+    return _parameter("limit", {"type": "integer", "minimum": 1, "maximum": most, "default": default}, description)
+
+
+def _sync_parameters() -> list[Schema]:
+    deployment = {"type": "integer", "minimum": -DEPLOYMENT_MAX, "maximum": DEPLOYMENT_MAX}
+    job = {"type": "string", "minLength": 1, "maxLength": syncs.JOB_ID_CHARACTERS_MAX}
+    return [
+        _parameter("deploymentId", deployment, "The deployment that was synced.", place="path"),
+        _parameter("syncJobId", job, "The job; as in the body.", place="path"),
+    ]
 
 
 def _parameter(name: str, schema: Schema, description: str = "", *, place: str = "query") -> Schema:

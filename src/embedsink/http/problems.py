@@ -17,6 +17,7 @@ from embedsink.reasons import Reason
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+ERRORS_LISTED_MAX = 20
 # What the sender does, by status; None is the status of a reason that concerns one envelope.
 ADVICE: dict[int | None, str] = {
     None: "Fix it; don't resend this envelope: it is quarantined.",
@@ -26,6 +27,7 @@ ADVICE: dict[int | None, str] = {
     404: "Correct the address.",
     405: "Use a method that `Allow` names.",
     408: "Resend.",
+    409: "Use another name, or leave it: what is there stays. Nothing is stored.",
     413: "Split and resend.",
     415: "Send another content type or encoding. Nothing is stored.",
     422: "Fix them; don't resend these envelopes: they are quarantined.",
@@ -33,6 +35,8 @@ ADVICE: dict[int | None, str] = {
     500: "Tell the operator the `X-Request-Id`. With ids in the envelopes, resending is safe.",
     503: "Wait as long as `Retry-After` says, then resend.",
 }
+# Where a reason asks for something else than the others of its status.
+_ADVICE_OF = {Reason.INVALID_BODY: "Fix the fields that `errors` names, then send it again. Nothing is stored."}
 _CHALLENGES = {
     Reason.NO_CREDENTIAL: 'Bearer realm="embedsink"',
     Reason.BAD_CREDENTIAL: 'Bearer realm="embedsink", error="invalid_token"',
@@ -41,6 +45,11 @@ _CHALLENGES = {
     Reason.WRONG_KIND: 'Bearer realm="embedsink", error="insufficient_scope"',
 }
 _BY_STATUS = {404: Reason.NOT_FOUND, 405: Reason.METHOD_NOT_ALLOWED}
+
+
+def advice_on(reason: Reason) -> str:
+    """What whoever met this reason does next."""
+    return _ADVICE_OF.get(reason) or ADVICE[reason.status]
 
 
 class ProblemResponse(Response):
@@ -115,6 +124,14 @@ def nothing_accepted(request: Request, rejected: list[dict[str, Any]], count: in
     return _problem(request, Reason.NOTHING_ACCEPTED, detail, members=members)
 
 
+def invalid_body(request: Request, errors: list[tuple[str, str]]) -> Response:
+    """The 422 with each field that is wrong, and what is wrong with it."""
+    listed = [{"field": field, "detail": f"{field}: {sentence}"} for field, sentence in errors[:ERRORS_LISTED_MAX]]
+    further = f" {len(errors) - len(listed):,} further ones are not listed." if len(errors) > len(listed) else ""
+    detail = " ".join(error["detail"] for error in listed) + further
+    return _problem(request, Reason.INVALID_BODY, detail, members={"errors": listed})
+
+
 async def explain_problem(request: Request) -> Response:
     """What the `type` of a problem leads to: the reason's meaning, and what the sender does about it."""
     name = request.path_params["reason"]
@@ -126,7 +143,7 @@ async def explain_problem(request: Request) -> Response:
             "reason": reason,
             "title": reason.sentence,
             "status": reason.status,
-            "advice": ADVICE[reason.status],
+            "advice": advice_on(reason),
         }
     )
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
-from embedsink.http.parameters import check_parameters
+from embedsink.http.parameters import check_parameters, limit_of
 from embedsink.keys import KeyKind
 from embedsink.quarantine import replay_all, rows
 from embedsink.reasons import Reason
@@ -33,7 +33,8 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit, quarantine_id = _limit_of(query.get("limit")), _id_of(query.get("id"))
+    limit = limit_of(query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
+    quarantine_id = _id_of(query.get("id"))
     sink: Sink = request.state.sink
     async with sink.report_slots:
         found = await run_in_threadpool(_read, sink, scope.variables(), limit, quarantine_id)
@@ -60,10 +61,3 @@ def _id_of(text: str | None) -> UUID | None:
         return UUID(text) if text is not None else None
     except ValueError:
         raise Refused(Reason.BAD_PARAMETER, f"id: {quote(text)} is no UUID. Copy one from the list.") from None
-
-
-def _limit_of(text: str | None) -> int:
-    limit = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else LIMIT_DEFAULT
-    if text is not None and (str(limit) != text or not 1 <= limit <= LIMIT_MAX):
-        raise Refused(Reason.BAD_PARAMETER, f"limit: {quote(text)} is not an integer from 1 to {LIMIT_MAX:,}.")
-    return limit

@@ -49,6 +49,7 @@ LOAD_STEPS = (
     LoadStep("quarantine", only_with="rejected"),
     LoadStep("replayed", only_with="arrived where kind = 'replayed'"),
     LoadStep("loss", only_with="arrived where kind = 'lost'"),
+    LoadStep("sync", only_with="arrived where kind = 'sync'"),
     LoadStep("loaded_segment"),
 )
 
@@ -83,6 +84,7 @@ class Store:
 
     def __init__(self, path: Path, limits: StoreLimits = StoreLimits()) -> None:
         self.path = path
+        self.opened_count = 0
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
@@ -114,6 +116,7 @@ class Store:
                 raise
         with self._lock:
             self._connection, self._waiting_bytes = connection, 0
+            self.opened_count += 1
 
     def close(self) -> None:
         """Close the database; readers are told that it is away."""

@@ -28,6 +28,8 @@ SCOPE_VARIABLES = (
     "quarantine_id",
     "after",
     "row_limit",
+    "sync_job_ids",
+    "key_deployments",
 )
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 

@@ -1,0 +1,12 @@
+-- One row per dbt sync in scope: of these deployments, completed in the period, and one of these jobs where jobs are named.
+-- A sync belongs to a whole deployment, so surface and tenant bound only what is measured around it.
+create or replace view sync_in_scope as
+select *
+from sync
+where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+  and (getvariable('since') is null or completed_at >= getvariable('since')::timestamp)
+  and (getvariable('until') is null or completed_at < getvariable('until')::timestamp)
+  and (getvariable('sync_job_ids') is null or list_contains(getvariable('sync_job_ids')::varchar[], sync_job_id));
+
+comment on view sync_in_scope is
+'Every dbt sync in scope: the session variables deployments, since, until and sync_job_ids, where they are set.';

@@ -1,0 +1,85 @@
+"""`embedsink sync-result`: the result of a dbt sync, from a pipeline to a server."""
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from embedsink.cli.output import fail, inert, say
+from embedsink.cli.words import KeyOption, checked, examples, server_at
+from embedsink.errors import Unavailable
+from embedsink.keys import parse_deployment
+
+if TYPE_CHECKING:
+    from embedsink.remote import Remote
+
+EXAMPLES = examples(
+    "EMBEDSINK_KEY=es_ingest_… embedsink sync-result result.json --deployment 12 --url https://sink.example.com",
+    "curl -s …/result | embedsink sync-result - --deployment 12 --url https://sink.example.com",
+)
+# How long a server that is away or overloaded is waited for: a deployment restarts it.
+PATIENCE_S = 60.0
+
+
+def sync_result(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The result as JSON; - is stdin.")],
+    deployment: Annotated[
+        int, typer.Option(metavar="N", help="The deployment that was synced.", parser=checked(parse_deployment))
+    ],
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="The server that records it.")],
+    job: Annotated[str | None, typer.Option(metavar="ID", help="The job; else the syncJobId of the file.")] = None,
+    key: KeyOption = None,
+) -> None:
+    """Record the result of a completed dbt sync on a server, with an ingest or an admin key for its deployment.
+
+    Recording the same result again changes nothing, so a pipeline may repeat the step. Exit code 1 when it was not
+    recorded: it breaks the specification, the job has another result, or the server stayed away for a minute.
+    """
+    if job == "":
+        raise typer.BadParameter("--job: is empty, perhaps an unset variable. Name the job, or leave it out.")
+    remote = server_at(url, key)
+    body = _read(file)
+    job_id = job or _job_of(body, file)
+    _put_patiently(remote, ("deployments", str(deployment), "dbt-sync", job_id, "result"), body)
+    say(f"{inert(job_id)}: recorded for deployment {deployment}.")
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"FILE {file}: {error.strerror}. Name the file that holds the result.") from None
+
+
+def _job_of(body: bytes, file: str) -> str:
+    try:
+        result: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        fail(f"{file}: is not JSON ({error}). Write the result as it came from the platform.")
+    job_id = result.get("syncJobId") if isinstance(result, dict) else None
+    if not isinstance(job_id, str) or not job_id:
+        fail(f"{file}: has no syncJobId. Write the result as it came from the platform.")
+    return job_id
+
+
+def _put_patiently(remote: "Remote", path: tuple[str, ...], body: bytes) -> None:
+    """Put until there is an answer that counts: it is recorded once, however often it arrives."""
+    from embedsink.remote import Unreachable
+
+    end, pause_s = time.monotonic() + PATIENCE_S, 0.5
+    while True:
+        try:
+            remote.put(*path, body=body)
+        except (Unavailable, Unreachable) as error:
+            wait_s = max(pause_s, error.retry_after_s) if isinstance(error, Unavailable) else pause_s
+            if time.monotonic() + wait_s > end:
+                raise
+            # Jittered, so that many senders don't come back at once.
+            time.sleep(wait_s * random.uniform(1.0, 1.5))  # noqa: S311
+            pause_s = min(2 * pause_s, 10.0)
+        else:
+            return

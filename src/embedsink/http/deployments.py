@@ -1,0 +1,57 @@
+"""`/api/v1/deployments`: which there are, as far as keys, events, actions and dbt syncs tell (spec 4.2)."""
+
+from typing import Any
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.http.access import require_key
+from embedsink.http.parameters import check_parameters, limit_of
+from embedsink.keys import KeyKind, parse_deployment
+from embedsink.reasons import Reason
+from embedsink.sink import Sink
+
+PARAMETERS = ("limit", "cursor")
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1_000
+VIEW = "deployment_in_scope"
+# The view's columns, in order, as they are named on the wire.
+FIELDS = ("deploymentId", "firstSeenAt", "lastSeenAt", "eventCount", "actionCount", "syncCount", "keyCount")
+
+
+async def list_deployments(request: Request) -> Response:
+    """A page of the deployments in the reader's scope, in the order of their numbers."""
+    key = require_key(request, KeyKind.READ)
+    query = request.query_params
+    check_parameters(query, PARAMETERS)
+    limit = limit_of(query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
+    sink: Sink = request.state.sink
+    variables: dict[str, object] = {
+        "deployments": None if key.deployments is None else sorted(key.deployments),
+        "key_deployments": sink.keys.deployments(),
+        "after": _place_of(query.get("cursor")),
+        "row_limit": limit + 1,  # The one beyond says whether there is another page.
+    }
+    async with sink.report_slots:
+        rows = await run_in_threadpool(_read, sink, variables)
+    page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
+    answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
+    headers = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
+    body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def _read(sink: Sink, variables: dict[str, object]) -> list[tuple[Any, ...]]:
+    with sink.store.reader(variables) as reader:
+        return [row for rows in reader.rows(VIEW) for row in rows]
+
+
+def _place_of(cursor: str | None) -> int | None:
+    try:
+        return None if cursor is None else parse_deployment(cursor)
+    except Misconfigured:
+        unknown = f"cursor: {quote(cursor)} is none. Send the `nextCursor` of the page before."
+        raise Refused(Reason.BAD_PARAMETER, unknown) from None

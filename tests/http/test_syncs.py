@@ -1,0 +1,402 @@
+"""`/api/v1/deployments/{deploymentId}/dbt-sync/{syncJobId}/result`: spec 2.1 to 2.3, 4.1 and 5."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from embedsink.http import syncs
+from embedsink.http.syncs import instant_us
+from embedsink.sqlfiles import read_sql
+from embedsink.store import EVERYTHING
+from tests.envelope.sending import KEY, KEY_CUT, view
+from tests.http.asking import Server, open_server, problem
+from tests.servers import wait_until
+
+RESULT: dict[str, Any] = {
+    "syncJobId": "job1",
+    "generatedFiles": [{"path": "model/cubes/orders.yml"}, {"path": "model/cubes/customers.yml"}],
+    "manifestStats": {"models": 42, "sources": 7, "macros": 0},
+    "svcCount": 12,
+    "completedAt": "2026-11-02T10:00:00.123Z",
+    "durationMs": 8412,
+}
+
+
+def address(job: str = "job1", deployment: object = 1) -> str:
+    return f"/api/v1/deployments/{deployment}/dbt-sync/{job}/result"
+
+
+def result(job: str = "job1", **fields: Any) -> dict[str, Any]:
+    return deepcopy(RESULT) | {"syncJobId": job} | fields
+
+
+def put(server: Server, body: Any, path: str | None = None, *, key: str | None, **headers: str) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    job = body.get("syncJobId", "job1") if isinstance(body, dict) else "job1"
+    named = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    return server.ask("PUT", path or address(job), key=key, content=content, headers=named)
+
+
+def loaded_count(server: Server) -> int:
+    with server.sink.store.reader(EVERYTHING) as reader:
+        return sum(len(rows) for rows in reader.rows("sync_in_scope"))
+
+
+def nothing_is_held(server: Server) -> bool:
+    server.get("/healthz")  # The event loop runs only while somebody asks.
+    return not server.sink.syncs._held
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that loads at once."""
+    with open_server(tmp_path_factory.mktemp("quick"), segment_seal_s=0.01) as opened:
+        yield opened
+        with opened.sink.store.reader(EVERYTHING) as reader:
+            assert {check: reader.first_row(sql)[1] for check, sql in read_sql("checks").items()} == dict.fromkeys(
+                read_sql("checks"), 0
+            )
+
+
+def test_what_is_recorded_is_readable_at_once_with_exactly_the_body_of_the_spec(server: Server) -> None:
+    recorded = put(server, RESULT, key=server.key())
+    assert recorded.status_code == 200
+    # This server never loads, so it is in the journal alone.
+    read = server.get(address(), key=server.key("read"))
+    assert read.status_code == 200
+    assert read.headers["content-type"] == "application/json"
+    assert read.json() == recorded.json() == RESULT
+    assert list(read.json()) == list(RESULT)
+    [line] = [line for line in server.journaled() if line["kind"] == "sync" and line["deployment"] == 1]
+    assert line["result"] == RESULT
+
+
+def test_what_is_loaded_reads_the_same(quick: Server) -> None:
+    body = result("loaded", generatedFiles=[{"path": f"cubes/{place:05}.yml"} for place in range(5_000)])
+    before = loaded_count(quick)
+    assert put(quick, body, key=quick.key()).status_code == 200
+    wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
+    wait_until(lambda: nothing_is_held(quick), what="it is held no longer")
+    assert quick.get(address("loaded"), key=quick.key("read")).json() == body
+    assert put(quick, body, key=quick.key()).json() == body
+    assert problem(put(quick, body | {"durationMs": 1}, key=quick.key())) == "conflict"
+
+
+@pytest.mark.parametrize("name", ["server", "quick"])
+def test_the_same_again_changes_nothing_and_another_is_a_conflict(name: str, request: pytest.FixtureRequest) -> None:
+    server: Server = request.getfixturevalue(name)
+    key, body = server.key(), result("again")
+    reordered = json.dumps(dict(reversed(body.items())), indent=4).encode()
+    for same in (body, body, reordered):
+        assert put(server, same, address("again"), key=key).status_code == 200
+    for field, other in [
+        ("durationMs", 8413),
+        ("svcCount", 13),
+        ("completedAt", "2026-11-02T10:00:00.124Z"),
+        ("generatedFiles", list(reversed(body["generatedFiles"]))),
+        ("manifestStats", body["manifestStats"] | {"macros": 1}),
+        ("novel", 1),
+    ]:
+        answer = put(server, body | {field: other}, key=key)
+        assert (answer.status_code, problem(answer)) == (409, "conflict")
+        assert "8412" not in answer.text
+    assert server.get(address("again"), key=server.key("read")).json() == body
+
+
+def test_one_job_of_two_deployments_is_two_results(server: Server) -> None:
+    key, reader = server.key(), server.key("read")
+    for deployment in (3, 4):
+        assert put(server, result("both", svcCount=deployment), address("both", deployment), key=key).status_code == 200
+    assert [server.get(address("both", n), key=reader).json()["svcCount"] for n in (3, 4)] == [3, 4]
+
+
+def test_an_unknown_job_is_a_404_as_is_the_job_of_another_deployment(server: Server) -> None:
+    put(server, result("elsewhere"), address("elsewhere", 2), key=server.key())
+    for path in (address("nobody", 1), address("elsewhere", 1), address("x" * 5_000), address("%00"), address("%FF")):
+        answer = server.get(path, key=server.key("read"))
+        assert (answer.status_code, problem(answer)) == (404, "not_found")
+
+
+@pytest.mark.parametrize("deployment", ["x", "1.5", "1e3", "９", "+1", "0x1", "1_0", "9" * 20, "%20", "true"])
+def test_a_deployment_that_is_no_integer_is_a_400(server: Server, deployment: str) -> None:
+    for kind, method in (("read", "GET"), ("ingest", "PUT")):
+        answer = server.ask(method, address(deployment=deployment), key=server.key(kind))
+        assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+
+
+def test_who_has_no_key_learns_nothing_of_what_is_wrong(server: Server) -> None:
+    for path in (address(), address(deployment="x"), address("nobody")):
+        for method in ("GET", "PUT"):
+            answer = server.ask(method, path)
+            assert (answer.status_code, problem(answer)) == (401, "no_credential")
+
+
+def test_whether_a_job_exists_is_not_told_outside_the_scope(server: Server) -> None:
+    put(server, result("secret"), address("secret", 1), key=server.key())
+    reader = server.key("read", deployments=[2])
+    answers = [server.get(address(job, 1), key=reader) for job in ("secret", "nobody")]
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert answers[0].content == answers[1].content
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"syncJobId": 7}, "syncJobId"),
+    ({"syncJobId": None}, "syncJobId"),
+    ({"syncJobId": "another"}, "syncJobId"),
+    ({"generatedFiles": None}, "generatedFiles"),
+    ({"generatedFiles": {"path": "a"}}, "generatedFiles"),
+    ({"generatedFiles": ["a"]}, "generatedFiles[0]"),
+    ({"generatedFiles": [{"path": "a"}, {}]}, "generatedFiles[1].path"),
+    ({"generatedFiles": [{"path": 1}]}, "generatedFiles[0].path"),
+    ({"generatedFiles": [{"path": "x" * 4_097}]}, "generatedFiles[0].path"),
+    ({"manifestStats": None}, "manifestStats"),
+    ({"manifestStats": {"models": 1, "sources": 1}}, "manifestStats.macros"),
+    ({"manifestStats": {"models": "1", "sources": 1, "macros": 1}}, "manifestStats.models"),
+    ({"svcCount": 1.5}, "svcCount"),
+    ({"svcCount": True}, "svcCount"),
+    ({"svcCount": -1}, "svcCount"),
+    ({"svcCount": 2**53}, "svcCount"),
+    ({"durationMs": "8412"}, "durationMs"),
+    ({"durationMs": None}, "durationMs"),
+    ({"completedAt": 1_763_596_800_000}, "completedAt"),
+    ({"completedAt": "yesterday"}, "completedAt"),
+    ({"completedAt": "2026-02-30T10:00:00Z"}, "completedAt"),
+    ({"completedAt": "2026-11-02"}, "completedAt"),
+    ({"completedAt": ""}, "completedAt"),
+    ({"completedAt": "0001-01-01T00:00:00+14:00"}, "completedAt"),
+    ({"novel": "x" * 16_384}, "body"),
+    ({"novel": "\0"}, "novel"),
+]
+
+
+@pytest.mark.parametrize(("fields", "named"), WRONG, ids=lambda value: json.dumps(value)[:50])
+def test_a_body_that_breaks_the_spec_is_a_422_that_names_the_field(
+    server: Server, fields: dict[str, Any], named: str
+) -> None:
+    before = len(server.journaled())
+    answer = put(server, result("wrong") | fields, address("wrong"), key=server.key())
+    assert (answer.status_code, problem(answer)) == (422, "invalid_body")
+    assert [error["field"] for error in answer.json()["errors"]] == [named]
+    assert answer.json()["detail"].startswith(f"{named}: ")
+    assert len(server.journaled()) == before
+    assert server.get(address("wrong"), key=server.key("read")).status_code == 404
+
+
+@pytest.mark.parametrize("field", RESULT)
+def test_every_field_is_required(server: Server, field: str) -> None:
+    body = {name: part for name, part in result("missing").items() if name != field}
+    answer = put(server, body, address("missing"), key=server.key())
+    assert problem(answer) == "invalid_body"
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+    assert "is missing" in answer.json()["detail"]
+
+
+def test_all_wrong_fields_are_named_at_once_as_far_as_twenty(server: Server) -> None:
+    answer = put(server, {}, key=server.key())
+    assert sorted(error["field"] for error in answer.json()["errors"]) == sorted(RESULT)
+    many = {f"novel{number}": "\0" for number in range(50)}
+    answer = put(server, result() | many, key=server.key())
+    assert len(answer.json()["errors"]) == 20
+    assert "30 further ones" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("file_count", [1, 1_000])
+@pytest.mark.parametrize(("levels", "reason"), [(28, ""), (29, ""), (30, "too_deep"), (5_000, "too_deep")])
+def test_a_body_that_nests_too_deep_is_a_400_however_many_files_stand_beside(
+    quick: Server, file_count: int, levels: int, reason: str
+) -> None:
+    deep = "[" * levels + "]" * levels
+    files = f'{{"path": "a", "novel": {deep}}}' + ', {"path": "b"}' * (file_count - 1)
+    job = f"deep{file_count}-{levels}"
+    body = json.dumps(result(job, generatedFiles=["files"])).replace('"files"', files).encode()
+    answer = put(quick, body, address(job), key=quick.key())
+    assert answer.status_code == (400 if reason else 200), answer.text
+    assert not reason or problem(answer) == reason
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b"7", b'"x"'])
+def test_a_body_that_is_no_object_is_a_422(server: Server, body: bytes) -> None:
+    assert problem(put(server, body, key=server.key())) == "invalid_body"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "not_json"),
+        (b"{", "not_json"),
+        (b'{"a": "\xff"}', "not_utf8"),
+        (b'{"a": 1, "a": 2}', "duplicate_key"),
+        (b'{"a": 1e400}', "not_finite"),
+        (b"[" * 33 + b"]" * 33, "too_deep"),
+        (b" " * 1_048_577, "body_too_large"),
+    ],
+    ids=["empty", "json", "utf8", "duplicate", "finite", "deep", "large"],
+)
+def test_a_body_has_the_limits_of_events_and_nothing_of_it_is_kept(server: Server, body: bytes, reason: str) -> None:
+    before = len(server.journaled())
+    assert problem(put(server, body, key=server.key())) == reason
+    assert len(server.journaled()) == before
+
+
+def test_media_type_and_encoding_are_those_of_json(server: Server) -> None:
+    key, body = server.key(), result("gzip")
+    packed = gzip.compress(json.dumps(body).encode())
+    assert put(server, packed, address("gzip"), key=key, content_encoding="gzip").json() == body
+    assert problem(put(server, packed, address("gzip"), key=key, content_encoding="br")) == "encoding"
+    assert problem(put(server, body, key=key, content_type="text/plain")) == "media_type"
+    assert put(server, body, key=key, content_type="application/json; charset=utf-8").status_code == 200
+
+
+def test_the_rate_of_a_key_counts_results_and_events_together(tmp_path: Path) -> None:
+    with open_server(tmp_path, rate_events_per_s=1) as server:
+        key = server.key()
+        assert server.post(view(), key=key).status_code == 202
+        assert put(server, RESULT, key=key).status_code == 200
+        assert problem(put(server, RESULT, key=key)) == "rate_limited"
+
+
+def test_results_that_are_not_loaded_have_a_bound(tmp_path: Path) -> None:
+    with open_server(tmp_path, sync_bytes_max=4_096) as server:
+        key = server.key()
+        large = result("large", generatedFiles=[{"path": "x" * 4_000}])
+        assert put(server, large, key=key).status_code == 200  # Alone, it may be larger.
+        answer = put(server, result("next"), key=key)
+        assert problem(answer) == "overloaded"
+        assert "EMBEDSINK_SYNC_BYTES_MAX" in answer.json()["detail"]
+        assert put(server, large, key=key).status_code == 200  # It is there.
+
+
+def test_what_the_vendor_adds_is_kept_and_not_answered(quick: Server) -> None:
+    body = result("grown", branch="dbt/sync")
+    body["manifestStats"]["tests"] = 5
+    body["generatedFiles"][1]["status"] = "added"
+    before = loaded_count(quick)
+    assert put(quick, body, key=quick.key()).json() == result("grown")
+    wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
+    with quick.sink.store.reader(EVERYTHING) as reader:
+        names = [column.name for column in reader.columns("sync_in_scope")]
+        [row] = [
+            row
+            for rows in reader.rows("sync_in_scope")
+            for row in (dict(zip(names, values, strict=True)) for values in rows)
+            if row["sync_job_id"] == "grown"
+        ]
+    assert json.loads(row["extra"]) == {
+        "branch": "dbt/sync",
+        "manifestStats": {"tests": 5},
+        "generatedFiles": {"1": {"status": "added"}},
+    }
+    assert put(quick, body, key=quick.key()).json() == result("grown")
+    assert problem(put(quick, result("grown"), key=quick.key())) == "conflict"
+
+
+def test_the_count_carries_the_service_name(tmp_path: Path) -> None:
+    body = {("acmeCount" if name == "svcCount" else name): part for name, part in RESULT.items()}
+    with open_server(tmp_path, service_name="acme") as server:
+        assert put(server, body, key=server.key()).json() == body
+        assert server.get(address(), key=server.key("read")).json() == body
+        both = body | {"syncJobId": "both", "svcCount": "the vendor's own affair"}
+        answer = put(server, both, key=server.key())
+        assert answer.json() == body | {"syncJobId": "both"}
+        answer = put(server, RESULT, key=server.key())
+        assert [error["field"] for error in answer.json()["errors"]] == ["acmeCount"]
+    with open_server(tmp_path) as server:  # Under another name it is the same result.
+        assert server.get(address(), key=server.key("read")).json() == RESULT
+        assert put(server, RESULT, key=server.key()).status_code == 200
+
+
+@pytest.mark.parametrize("job", ["a b", "äö", "a/b", "/", "x/result", "?", "%", "job:1", "x" * 256, "'; drop table"])
+def test_a_job_may_have_any_name(quick: Server, job: str) -> None:
+    path, body = address(quote(job, safe="")), result(job)
+    assert put(quick, body, path, key=quick.key()).json() == body
+    assert quick.get(path, key=quick.key("read")).json() == body
+
+
+def test_no_key_is_kept_whichever_field_it_strayed_into(quick: Server) -> None:
+    body = result(KEY, generatedFiles=[{"path": KEY}], novel={KEY: KEY})
+    for _ in range(2):
+        answer = put(quick, body, address(KEY), key=quick.key())
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["syncJobId"] == KEY_CUT
+    for path in (address(KEY), address(KEY_CUT)):
+        assert quick.get(path, key=quick.key("read")).json()["generatedFiles"] == [{"path": KEY_CUT}]
+    assert KEY not in "".join(path.read_text() for path in quick.folder.journal.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("2026-11-02T10:00:00Z", "2026-11-02T10:00:00+00:00"),
+        ("2026-11-02T12:30:00+02:30", "2026-11-02T10:00:00+00:00"),
+        ("2026-11-02T10:00:00", "2026-11-02T10:00:00+00:00"),
+        ("20261102T100000Z", "2026-11-02T10:00:00+00:00"),
+        ("2026-11-02T10:00:00.123456789Z", "2026-11-02T10:00:00.123456+00:00"),
+        ("2026-11-02T10:00Z", "2026-11-02T10:00:00+00:00"),
+    ],
+)
+def test_an_instant_is_read_as_iso_8601_says(text: str, same: str) -> None:
+    assert instant_us(text) == instant_us(same)
+    assert instant_us("1970-01-01T00:00:00.000001Z") == 1
+
+
+def test_many_who_record_one_job_at_once_agree(tmp_path: Path) -> None:
+    """Half of them say one thing, half another: exactly one of the two is recorded, and nobody is told otherwise."""
+    with open_server(tmp_path, segment_seal_s=0.01) as server:
+        key = server.key()
+
+        async def all_at_once() -> list[httpx.Response]:
+            bodies = [result("race", svcCount=place % 2) for place in range(20)]
+            headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
+            return await asyncio.gather(
+                *(
+                    server._ask("PUT", address("race"), list(httpx.Headers(headers).raw), {"json": body})
+                    for body in bodies
+                )
+            )
+
+        answers = server._runner.run(all_at_once())
+        won = server.get(address("race"), key=server.key("read")).json()["svcCount"]
+        assert [answer.status_code for answer in answers] == [200 if place % 2 == won else 409 for place in range(20)]
+        assert len([line for line in server.journaled() if line["kind"] == "sync"]) == 1
+
+
+def test_a_failing_disk_refuses_and_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with open_server(tmp_path) as server, monkeypatch.context() as patch:
+        patch.setattr("embedsink.journal.fdatasync", fail)
+        assert problem(put(server, RESULT, key=server.key())) == "storage_failed"
+        assert server.get(address(), key=server.key("read")).status_code == 404
+        assert problem(put(server, RESULT, key=server.key())) == "storage_failed"
+
+
+def test_while_the_store_is_away_nothing_is_promised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(server, result("held"), key=server.key())
+    monkeypatch.setattr(server.sink.store, "_connection", None)
+    # Whether the job has a result already is in the store.
+    assert problem(put(server, result("new"), key=server.key())) == "not_ready"
+    assert problem(server.get(address("new"), key=server.key("read"))) == "not_ready"
+    assert server.get(address("held"), key=server.key("read")).status_code == 200
+
+
+def test_other_methods_are_told_which_there_are(server: Server) -> None:
+    answer = server.ask("POST", address(), key=server.key())
+    assert problem(answer) == "method_not_allowed"
+    assert {"GET", "PUT"} <= set(answer.headers["allow"].split(", "))
+
+
+def test_a_parameter_is_refused(server: Server) -> None:
+    assert problem(server.get(f"{address()}?deployment=2", key=server.key("read"))) == "bad_parameter"
+
+
+def test_the_limits_are_those_of_the_types() -> None:
+    assert (syncs.JOB_ID_CHARACTERS_MAX, syncs.PATH_CHARACTERS_MAX, syncs.EXTRA_BYTES_MAX) == (256, 4_096, 16_384)
