@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 from starlette.types import Message
 
-from embedsink.http.reports import Download
+from embedsink.http.download import Download
 
 
 class Stream:
