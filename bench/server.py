@@ -107,4 +107,5 @@ def serving_on(folder: DataFolder) -> Iterator[Server]:
 def stored_rows(folder: DataFolder) -> int:
     """Rows of events in the snapshot that a server left behind."""
     with open_snapshot(folder.snapshot, {"deployments": None}) as reader:
-        return int(reader.run("select count(*) as row_count from event")["row_count"][0])
+        rows, _ = reader.run("select count(*) as row_count from event")
+        return int(rows["row_count"][0])

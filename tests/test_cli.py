@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -169,6 +170,13 @@ def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
         ["import", "no/such/file"],
         ["report", "views", "-o", "views.xlsx"],
         ["report", "views", "--surface", "moon"],
+        ["report", "views", "--timezone", "Europe/Berlim"],
+        ["report", "views", "--columns", "surfac"],
+        ["report", "views", "--limit", "0"],
+        ["report", "--all"],
+        ["report", "views", "--all", "-o", "summary.zip"],
+        ["report", "--all", "-o", "summary.zip", "--format", "json"],
+        ["report", "--all", "-o", "summary.zip", "--limit", "5"],
         ["report", "views", "--since", "yesteryear"],
         ["report", "--format", "csv"],
         ["report", "nope"],
@@ -261,10 +269,15 @@ def test_reports_are_listed_and_shown(data: Path, called: Call) -> None:
 def test_a_report_goes_to_a_file_by_its_suffix(data: Path, tmp_path: Path, called: Call) -> None:
     import duckdb
 
-    for suffix in ("csv", "json", "parquet"):
+    for suffix in ("arrow", "csv", "json", "parquet"):
         done = called("report", "views", "--data", data, "-o", tmp_path / f"views.{suffix}")
         assert (done.returncode, done.stdout) == (0, "")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["views.csv", "views.json", "views.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "views.arrow",
+        "views.csv",
+        "views.json",
+        "views.parquet",
+    ]
     assert json.loads((tmp_path / "views.json").read_bytes())[0]["view_count"] == 10
     with duckdb.connect() as connection:
         assert connection.execute(f"select view_count from '{tmp_path}/views.parquet'").fetchall() == [(10,)]
@@ -276,6 +289,31 @@ def test_the_scope_is_applied(data: Path, called: Call) -> None:
     assert "has no rows for this" in done.stderr
     assert "10" in called("report", "views", "--data", data, "--deployment", 1, "--since", "2025-11-20").stdout
     assert called("report", "views", "--data", data, "--until", "2025-11-20").stdout == ""
+
+
+def test_columns_rows_and_days_are_as_asked(data: Path, called: Call) -> None:
+    asked = ("report", "views", "--data", data, "--format", "csv", "--columns", "view_count,period_start")
+    done = called(*asked, "--timezone", "Asia/Tokyo", "--limit", 1)
+    assert done.stdout.splitlines() == ["view_count,period_start", "10,2025-11-19T15:00:00Z"]
+    assert called(*asked, "--timezone", "Asia/Tokyo", "--since", "2025-11-20").stdout.count("\n") == 2
+    assert called(*asked, "--timezone", "Asia/Tokyo", "--since", "2025-11-20T09:00:01").stdout.count("\n") == 1
+    assert called(*asked, "--bom").stdout.startswith("\ufeffview_count")
+
+
+def test_all_reports_go_to_one_file_or_folder(data: Path, tmp_path: Path, called: Call) -> None:
+    for output in ("summary.zip", "summary"):
+        done = called("report", "--all", "--since", "2025-11-01", "--data", data, "-o", tmp_path / output)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with ZipFile(tmp_path / "summary.zip") as archive:
+        names = archive.namelist()
+        assert {"views.csv", "ai_query.csv", "manifest.json"} <= set(names)
+        assert sorted(names) == sorted(path.name for path in (tmp_path / "summary").iterdir())
+        written = [name for name in names if name != "manifest.json"]
+        assert [archive.read(name) for name in written] == [
+            (tmp_path / "summary" / name).read_bytes() for name in written
+        ]
+    manifest = json.loads((tmp_path / "summary" / "manifest.json").read_text())
+    assert manifest["scope"]["since"] == "2025-11-01T00:00:00Z"
 
 
 def test_a_wrong_report_and_a_missing_snapshot_are_one_sentence(data: Path, tmp_path: Path) -> None:
@@ -443,6 +481,13 @@ def test_through_a_server_it_imports_reports_and_replays(server: RunningServer, 
         lambda: "5" in embedsink("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(), what="the views are seen"
     )
     assert len(embedsink("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
+    for name in ("views.arrow", "views.parquet", "views.json"):
+        assert embedsink("report", "views", *at, "-o", tmp_path / name, EMBEDSINK_KEY=read).returncode == 0
+        assert (tmp_path / name).stat().st_size > 100
+    assert embedsink("report", "--all", *at, "-o", tmp_path / "all", "--bom", EMBEDSINK_KEY=read).returncode == 0
+    assert (tmp_path / "all" / "views.csv").read_bytes().startswith(b"\xef\xbb\xbfperiod_start")
+    wrong = embedsink("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
+    assert_failed(wrong, 'Did you mean "Europe/Berlin"?', code=2)
     assert "not_json" in embedsink("quarantine", "list", *at, EMBEDSINK_KEY=read).stdout
     replay = embedsink("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
     assert (replay.returncode, replay.stderr) == (0, "replayed 0, still rejected 1.\n")

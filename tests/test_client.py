@@ -56,12 +56,74 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("asked", [{}, {"since": "2999-01-01"}, {"deployment": 2, "surface": "dashboard"}], ids=str)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"since": "2999-01-01"},
+        {"deployment": 2, "surface": "dashboard"},
+        {"timezone": "Asia/Tokyo", "interval": "month", "limit": 1},
+    ],
+    ids=str,
+)
 def test_a_folder_and_a_server_give_the_same_frames(server: RunningServer, asked: Any) -> None:
     opened, connected = embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))
     assert_frame_equal(opened.reports(), connected.reports())
     for name in opened.reports()["name"]:
-        assert_frame_equal(opened.report(name, **asked), connected.report(name, **asked))
+        assert_frame_equal(opened.columns(name), connected.columns(name))
+        frame = opened.report(name, **asked)
+        assert_frame_equal(frame, connected.report(name, **asked))
+        assert list(frame.columns) == opened.columns(name)["name"].tolist()
+    assert_frame_equal(opened.events(**asked), connected.events(**asked))
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("asked", [{}, {"since": "2999-01-01"}], ids=["rows", "no rows"])
+def test_columns_have_proper_types_with_and_without_rows(server: RunningServer, asked: Any) -> None:
+    types = embedsink.open(server.data).events(**asked).dtypes.astype(str)
+    assert {types[name] for name in ("occurred_at", "client_at", "sent_at", "received_at")} == {"datetime64[us, UTC]"}
+    assert {types[name] for name in ("arrival", "deployment", "seq")} == {"Int64"}
+    assert {types[name] for name in ("type", "surface", "format", "target", "status", "mode")} == {"category"}
+    assert {types[name] for name in ("row_count", "widget_count")} == {"float64"}
+    assert {types[name] for name in ("event_id", "session", "title", "extra")} == {"string"}
+    assert types["fatal"] == "boolean"
+    assert "key_id" not in types
+
+
+@pytest.mark.server
+def test_own_sql_gets_the_same_types(server: RunningServer) -> None:
+    opened = embedsink.open(server.data)
+    frame = opened.sql(
+        "select surface, occurred_at, occurred_at::timestamptz as zoned, occurred_at::date as day, fatal, "
+        "count(*) as n, sum(deployment) as total, max(row_count) as rows, 1 as n from event group by all"
+    )
+    assert frame.dtypes.astype(str).tolist() == [
+        "category",
+        "datetime64[us, UTC]",
+        "datetime64[us, UTC]",
+        "datetime64[us]",
+        "boolean",
+        "Int64",
+        "Int64",
+        "float64",
+        "Int64",
+    ]
+    assert (frame["occurred_at"] == frame["zoned"]).all()
+
+
+@pytest.mark.server
+def test_events_and_their_columns_can_be_chosen(server: RunningServer) -> None:
+    for sink in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
+        frame = sink.events(columns=["type", "deployment"], deployment=1, limit=3)
+        assert frame.columns.tolist() == ["type", "deployment"]
+        assert frame["type"].tolist() == ["view", "view", "download"]
+        assert sink.report("views", columns="surface", limit=1).shape == (1, 1)
+        with pytest.raises(Refused, match=r'column "titel" does not exist\. Did you mean "title"'):
+            sink.events(columns=["titel"])
+        with pytest.raises(Refused, match='column "key_id" does not exist'):
+            sink.events(columns=["key_id"])
+        with pytest.raises(Refused, match='timezone: "Europe/Berlim"'):
+            sink.report("views", timezone="Europe/Berlim")
 
 
 @pytest.mark.server
@@ -127,6 +189,10 @@ def test_what_is_no_parameter_is_told(tmp_path: Path) -> None:
         ({"until": ["7d"]}, 'until: ["7d"] is not a date'),
         ({"tenant": 5}, "tenant: 5 is not text."),
         ({"surface": date(2025, 11, 1)}, 'surface: "2025-11-01" is not text.'),
+        ({"limit": "5"}, 'limit: "5" is not an integer.'),
+        ({"limit": True}, "limit: true is not an integer."),
+        ({"columns": 5}, "columns: 5 is not a list of names."),
+        ({"timezone": 2}, "timezone: 2 is not text."),
         ({"name": None}, 'report: null is not the name of one. Write it like "views".'),
     ],
     ids=str,

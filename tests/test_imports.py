@@ -26,6 +26,7 @@ FLOORS: list[set[str]] = [
 ]
 ONLY_IN = {
     "duckdb": {"store"},
+    "nanoarrow": {"store"},
     "starlette": {"http"},
     "uvicorn": {"http", "serving"},
     "typer": {"cli"},

@@ -392,3 +392,18 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
         assert connection.execute("select table_name from duckdb_tables() order by all").fetchall() == tables
         assert ("0009_faulty",) not in connection.execute("select name from migration").fetchall()
+
+
+def test_its_revision_changes_with_every_load_and_never_comes_back(loading: Loading) -> None:
+    revisions = [loading.store.revision]
+    loading.bodies(view())
+    revisions.append(loading.store.revision)
+    loading.store.checkpoint()
+    assert loading.store.revision == revisions[-1]
+    with pytest.raises(SqlUnfit):
+        loading.lines(b'{"kind":"event","received_at":"never"}\n')
+    assert loading.store.revision == revisions[-1]
+    loading.store.close()
+    loading.store.open()
+    revisions.append(loading.store.revision)
+    assert len(set(revisions)) == len(revisions)

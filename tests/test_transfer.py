@@ -179,12 +179,16 @@ def test_reading_tells_every_byte(tmp_path: Path) -> None:
 
 def test_the_arrival_of_a_line_is_kept(tmp_path: Path) -> None:
     import_into(tmp_path / "data", [{"receivedAt": YEAR_AGO_MS, "events": [view()]}])
-    assert rows(tmp_path / "data", "event")["received_at"].tolist() == [pandas.Timestamp(YEAR_AGO_MS, unit="ms")]
+    assert rows(tmp_path / "data", "event")["received_at"].tolist() == [
+        pandas.Timestamp(YEAR_AGO_MS, unit="ms", tz="UTC")
+    ]
 
 
 def test_without_an_arrival_the_age_of_the_file_moves_no_event(tmp_path: Path) -> None:
     import_into(tmp_path / "data", [{"sentAt": YEAR_AGO_MS, "events": [view()]}])
-    assert rows(tmp_path / "data", "event")["occurred_at"].tolist() == [pandas.Timestamp(YEAR_AGO_MS, unit="ms")]
+    assert rows(tmp_path / "data", "event")["occurred_at"].tolist() == [
+        pandas.Timestamp(YEAR_AGO_MS, unit="ms", tz="UTC")
+    ]
 
 
 @pytest.mark.parametrize("received_at", ["soon", 1.5, True, 4 * YEAR_AGO_MS])

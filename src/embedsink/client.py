@@ -1,10 +1,12 @@
 """The Python face: reports as pandas frames, from a data folder or from a server.
 
     sink = embedsink.open("data")                                # or embedsink.connect(url, key="es_read_…")
-    sink.report("views", since="2026-11-01")
+    sink.report("views", since="2026-11-01", timezone="Europe/Berlin")
+    sink.events(since="7d")
     sink.sql("select * from ai_query where status = 'abandoned'")
 
-Integers that may be missing are `Int64`, times are `datetime64[us, UTC]`: the same from either.
+Types are the same from either. Integers are `Int64` and truths `boolean`, so that they may be missing; times are
+`datetime64[us, UTC]`; what has few values (surface, format, status, …) is a category.
 """
 
 import operator
@@ -13,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, TypedDict, Unpack
 
 import orjson
@@ -21,20 +24,50 @@ import pandas
 from embedsink.errors import Misconfigured, quote
 from embedsink.folder import DataFolder
 from embedsink.remote import Remote
-from embedsink.reports import Scope, all_reports, find_report, parse_scope
-from embedsink.store import EVERYTHING, Reader, open_snapshot
+from embedsink.reports import EVENTS, RowsAsked, Scope, all_reports, find_report, known_name, parse_scope
+from embedsink.store import EVERYTHING, Reader, frame_of_parquet, open_snapshot
 
 _LISTED = ["name", "title", "question", "grain"]
-_TYPES: dict[str, Any] = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "string"}
+_DESCRIBED = ["name", "type", "unit", "description"]
 _TIMES = ("since", "until")
 _TIME: Any = "datetime64[us, UTC]"
+_TYPES: dict[str, Any] = {
+    "BIGINT": "Int64",
+    "INTEGER": "Int64",
+    "SMALLINT": "Int64",
+    "TINYINT": "Int64",
+    "UINTEGER": "Int64",
+    "DOUBLE": "float64",
+    "FLOAT": "float64",
+    "BOOLEAN": "boolean",
+    "VARCHAR": "string",
+    "UUID": "string",
+    "JSON": "string",
+    "TIMESTAMP": _TIME,
+    "TIMESTAMP WITH TIME ZONE": _TIME,
+    "DATE": "datetime64[us]",
+}
+_EXACT_MAX = 2**53
+# Columns of few values, whatever report they stand in.
+_CATEGORIES = (
+    "surface",
+    "payload_surface",
+    "type",
+    "format",
+    "target",
+    "status",
+    "mode",
+    "stage",
+    "reason",
+)
 
 
 class Asked(TypedDict, total=False):
-    """Which events a report is about. Nothing bounds what is not given.
+    """Which events, in which periods. Nothing bounds what is not given.
 
-    `since` and `until` are UTC: a date, a datetime, or text such as `2026-11-01` or `7d` (that long ago); `until`
-    is exclusive. `deployment` is one or several.
+    `since` and `until` are a date, a datetime, or text such as `2026-11-01` or `7d` (that long ago); `until` is
+    exclusive. Without a zone of their own they are by the clocks of `timezone`, or else UTC. `deployment` is one or
+    several.
     """
 
     since: str | date | None
@@ -43,6 +76,14 @@ class Asked(TypedDict, total=False):
     deployment: int | Iterable[int] | None
     tenant: str | None
     interval: str | None
+    timezone: str | None
+
+
+class AskedRows(Asked, total=False):
+    """And which rows: `columns` is a list of names, `limit` at most so many rows."""
+
+    columns: str | Iterable[str] | None
+    limit: int | None
 
 
 class OpenedSink:
@@ -51,23 +92,39 @@ class OpenedSink:
     def __init__(self, folder: DataFolder) -> None:
         self._snapshot = folder.snapshot
 
-    def report(self, name: str, **asked: Unpack[Asked]) -> pandas.DataFrame:
+    def report(self, name: str, **asked: Unpack[AskedRows]) -> pandas.DataFrame:
         """The rows of a report.
 
         Raises:
-            Refused: there is no such report, or no such scope.
+            Refused: there is no such report, column or scope.
             TypeError: something is of a type that it can't have.
             Misconfigured: there is no snapshot yet.
         """
-        text, deployments = _as_text(name, asked)
-        with self._read(parse_scope(text, deployments=deployments)) as reader:
-            described = find_report(reader, name)
-            return _typed(reader.frame(name), {column.name: column.type for column in described.columns})
+        return self._rows(known_name(_report_name(name)), asked)
+
+    def events(self, **asked: Unpack[AskedRows]) -> pandas.DataFrame:
+        """The raw events, one a row; with a `limit` those that arrived first.
+
+        Raises:
+            Refused: there is no such column or scope.
+            TypeError: something is of a type that it can't have.
+            Misconfigured: there is no snapshot yet.
+        """
+        return self._rows(EVENTS, asked)
 
     def reports(self) -> pandas.DataFrame:
         """Which reports there are, and what each answers."""
         with self._read(Scope()) as reader:
             return pandas.DataFrame([asdict(report) for report in all_reports(reader)], columns=_LISTED)
+
+    def columns(self, name: str) -> pandas.DataFrame:
+        """The columns of a report, with what each means.
+
+        Raises:
+            Refused: there is no such report.
+        """
+        with self._read(Scope()) as reader:
+            return _described(asdict(find_report(reader, _report_name(name))))
 
     def sql(self, text: str) -> pandas.DataFrame:
         """The answer to your own SQL, over all tables and views, without a scope.
@@ -82,7 +139,14 @@ class OpenedSink:
         if not isinstance(text, str):
             raise TypeError(f"sql: {quote(text)} is not text. Write it as a string.")
         with open_snapshot(self._snapshot, EVERYTHING) as reader:
-            return reader.run(text)
+            return _typed(*reader.run(text))
+
+    def _rows(self, view: str, asked: AskedRows) -> pandas.DataFrame:
+        text, deployments = _as_text(asked)
+        scope = parse_scope(text, deployments=deployments)
+        with self._read(scope) as reader, reader.consistent():
+            selection, _ = RowsAsked(text.get("columns"), text.get("limit")).select(reader, view)
+            return _typed(*reader.frame(selection))
 
     def _read(self, scope: Scope) -> Reader:
         return open_snapshot(self._snapshot, scope.variables())
@@ -93,31 +157,47 @@ class ConnectedSink:
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
-        self._types: dict[str, dict[str, str]] = {}
 
-    def report(self, name: str, **asked: Unpack[Asked]) -> pandas.DataFrame:
+    def report(self, name: str, **asked: Unpack[AskedRows]) -> pandas.DataFrame:
         """The rows of a report.
 
         Raises:
-            Refused: the key does not allow it, or there is no such report or scope.
+            Refused: the key does not allow it, or there is no such report, column or scope.
             Unavailable: the server is overloaded; ask again.
             TypeError: something is of a type that it can't have.
             Unreachable: it does not answer.
         """
-        text, deployments = _as_text(name, asked)
-        rows = orjson.loads(self._remote.get("reports", f"{name}.json", query={**text, "deployment": deployments}))
-        if name not in self._types:
-            self.reports()
-        types = self._types[name]
-        return _typed(pandas.DataFrame(rows, columns=list(types), dtype=object), types)
+        return self._rows(asked, "reports", f"{_report_name(name)}.parquet")
+
+    def events(self, **asked: Unpack[AskedRows]) -> pandas.DataFrame:
+        """The raw events, one a row; with a `limit` those that arrived first.
+
+        Raises:
+            Refused: the key does not allow it, or there is no such column or scope.
+            Unavailable: the server is overloaded; ask again.
+            TypeError: something is of a type that it can't have.
+            Unreachable: it does not answer.
+        """
+        return self._rows(asked, "events.parquet")
 
     def reports(self) -> pandas.DataFrame:
         """Which reports there are, and what each answers."""
-        listed = orjson.loads(self._remote.get("reports"))
-        self._types = {
-            report["name"]: {column["name"]: column["type"] for column in report["columns"]} for report in listed
-        }
-        return pandas.DataFrame(listed, columns=_LISTED)
+        return pandas.DataFrame(orjson.loads(self._remote.get("reports")), columns=_LISTED)
+
+    def columns(self, name: str) -> pandas.DataFrame:
+        """The columns of a report, with what each means.
+
+        Raises:
+            Refused: there is no such report.
+        """
+        return _described(orjson.loads(self._remote.get("reports", _report_name(name), "schema")))
+
+    def _rows(self, asked: AskedRows, *path: str) -> pandas.DataFrame:
+        text, deployments = _as_text(asked)
+        with NamedTemporaryFile(suffix=".parquet") as file:
+            file.writelines(self._remote.chunks(*path, query={**text, "deployment": deployments}))
+            file.flush()
+            return _typed(*frame_of_parquet(Path(file.name)))
 
 
 def open(data: str | Path = "data") -> OpenedSink:
@@ -145,23 +225,37 @@ def connect(url: str, *, key: str | None = None) -> ConnectedSink:
     return ConnectedSink(Remote(url, key or os.environ.get("EMBEDSINK_KEY")))
 
 
-def _as_text(report: str, asked: Asked) -> tuple[dict[str, str | None], list[int]]:
-    """What a server would be asked about a report: text, and the deployments as a list."""
-    if not isinstance(report, str):
-        raise TypeError(f'report: {quote(report)} is not the name of one. Write it like "views".')
-    unknown = asked.keys() - Asked.__annotations__
+def _report_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f'report: {quote(name)} is not the name of one. Write it like "views".')
+    return name
+
+
+def _as_text(asked: AskedRows) -> tuple[dict[str, str | None], list[int]]:
+    """What a server would be asked: text, and the deployments as a list."""
+    known = Asked.__annotations__ | AskedRows.__annotations__
+    unknown = asked.keys() - known
     if unknown:
-        raise TypeError(f"{min(unknown)}: is not one of {', '.join(Asked.__annotations__)}.")
+        raise TypeError(f"{min(unknown)}: is not one of {', '.join(known)}.")
     text = {name: _text(name, value) for name, value in asked.items() if name != "deployment"}
     return text, _deployments(asked.get("deployment"))
 
 
 def _text(name: str, value: Any) -> str | None:
-    if value is None or isinstance(value, str):
+    if value is None or (isinstance(value, str) and name != "limit"):
         return value
     if name in _TIMES and isinstance(value, date):
         return value.isoformat()
-    allowed = "a date, a datetime or text such as 2026-11-01 or 7d" if name in _TIMES else "text"
+    if name == "columns" and isinstance(value, Iterable):
+        return ",".join(map(str, value))
+    if name == "limit" and not isinstance(value, str | bool) and hasattr(value, "__index__"):
+        return str(operator.index(value))
+    allowed = {
+        "since": "a date, a datetime or text such as 2026-11-01 or 7d",
+        "until": "a date, a datetime or text such as 2026-11-01 or 7d",
+        "columns": "a list of names",
+        "limit": "an integer",
+    }.get(name, "text")
     raise TypeError(f"{name}: {quote(value)} is not {allowed}. Leave it out for all.")
 
 
@@ -183,11 +277,27 @@ def _deployment(one: Any) -> int:
     raise TypeError(f"deployment: {quote(one)} is not an integer. Write deployment=12, or [12, 13] for several.")
 
 
-def _typed(frame: pandas.DataFrame, types: dict[str, str]) -> pandas.DataFrame:
+def _described(report: dict[str, Any]) -> pandas.DataFrame:
+    return pandas.DataFrame(report["columns"], columns=_DESCRIBED)
+
+
+def _typed(frame: pandas.DataFrame, types: list[str]) -> pandas.DataFrame:
     """The same types from a folder and from a server, also where a column holds nothing."""
-    for name, type_ in types.items():
-        if type_ in ("timestamp", "date"):
-            frame[name] = pandas.to_datetime(frame[name], utc=True, format="ISO8601").astype(_TIME)
-        else:
-            frame[name] = frame[name].astype(_TYPES[type_])
-    return frame
+    typed = {}
+    for place, type_ in enumerate(types):
+        column = frame.iloc[:, place]
+        typed[place] = _typed_column(str(frame.columns[place]), column, type_)
+    return pandas.DataFrame(typed, index=frame.index).set_axis(frame.columns, axis=1)
+
+
+def _typed_column(name: str, column: "pandas.Series[Any]", type_: str) -> "pandas.Series[Any]":
+    typed: pandas.Series[Any]
+    if type_ == "TIMESTAMP":
+        typed = column.dt.tz_localize("UTC").astype(_TIME)
+    elif type_ == "HUGEINT" and (column.isna() | (column.abs() <= _EXACT_MAX)).all():
+        typed = column.astype("Int64")  # DuckDB makes sums of integers so wide, and pandas knows none of 128 bits.
+    elif type_ == "VARCHAR" and name in _CATEGORIES:
+        typed = column.astype("string").astype("category")
+    else:
+        typed = column.astype(_TYPES[type_]) if type_ in _TYPES else column
+    return typed

@@ -5,8 +5,8 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from http.client import HTTPException
+from collections.abc import Iterator, Mapping
+from http.client import HTTPException, IncompleteRead
 from typing import Any, NoReturn
 from urllib.parse import quote as quoted
 from urllib.parse import urlencode, urlsplit
@@ -18,6 +18,7 @@ from embedsink.reasons import Reason
 TIMEOUT_S = 60.0
 RETRY_AFTER_MAX_S = 60
 _PROBLEM_BYTES_MAX = 1_048_576
+_CHUNK_BYTES = 65_536
 
 
 class Unreachable(EmbedsinkError):
@@ -66,7 +67,11 @@ class Remote:
             Refused, Unavailable: what the server said, or that no address can hold this.
             Unreachable: it said nothing.
         """
-        return self._ask(self._request(path, query=query))
+        return b"".join(self.chunks(*path, query=query))
+
+    def chunks(self, *path: str, query: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+        """The same, as it comes in: for what need not fit into memory. It raises the same, also in the middle."""
+        yield from self._ask(self._request(path, query=query))
 
     def post(self, *path: str, body: bytes = b"") -> bytes:
         """Send JSON to a path below `/api/v1`; the bytes of the answer.
@@ -75,7 +80,7 @@ class Remote:
             Refused, Unavailable: what the server said.
             Unreachable: it said nothing; it may have done what was asked.
         """
-        return self._ask(self._request(path, body=body))
+        return b"".join(self._ask(self._request(path, body=body)))
 
     def put(self, *path: str, body: bytes) -> bytes:
         """The same with PUT: sending it again after an unknown end is safe.
@@ -84,7 +89,7 @@ class Remote:
             Refused, Unavailable: what the server said, or that no address can hold this.
             Unreachable: it said nothing; it may have done what was asked.
         """
-        return self._ask(self._request(path, body=body, method="PUT"))
+        return b"".join(self._ask(self._request(path, body=body, method="PUT")))
 
     def _request(
         self,
@@ -108,11 +113,14 @@ class Remote:
         request.add_unredirected_header("Authorization", self._authorization)
         return request
 
-    def _ask(self, request: urllib.request.Request) -> bytes:
+    def _ask(self, request: urllib.request.Request) -> Iterator[bytes]:
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
-                content: bytes = response.read()
-                return content
+                while chunk := response.read(_CHUNK_BYTES):
+                    yield chunk
+                # A part that is read in pieces does not say itself that it is only a part.
+                if response.length:
+                    raise IncompleteRead(b"", response.length)
         except urllib.error.HTTPError as error:
             with error:
                 _raise_problem(error, self.url)

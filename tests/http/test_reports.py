@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.types import Message
 
-from embedsink.http.reports import Download
+from embedsink.http.download import Download
 from tests.servers import running_server, wait_until
 
 

@@ -12,7 +12,8 @@ select
     finished_at,
     status,
     latency_ms,
-    is_ambiguous
+    is_ambiguous,
+    arrival
 from ai_lifecycle
 order by occurred_at, arrival;
 
@@ -36,3 +37,4 @@ comment on column ai_query.status is
 comment on column ai_query.latency_ms is 'From asked to finished; null when one of them is unknown. Unit: ms.';
 comment on column ai_query.is_ambiguous is
 'Whether its stages may belong to another query: no session is known, or the same question was open twice at once.';
+comment on column ai_query.arrival is 'Order of arrival; a stable key for paging.';

@@ -1,28 +1,35 @@
-"""`embedsink report`: a report as a table or a file, from the data folder or from a server."""
+"""`embedsink report`: a report as a table or a file, or all of them, from the data folder or from a server."""
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Protocol
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from embedsink.cli.output import inert, say, show_table, written_whole
+from embedsink.cli.output import fail, inert, say, show_table, written_whole
 from embedsink.cli.words import DATA, Data, KeyOption, Url, checked, examples, server_at
 from embedsink.keys import parse_deployment
 
+if TYPE_CHECKING:
+    from embedsink.reports import Style
+
 EXAMPLES = examples(
     "embedsink report",
-    "embedsink report views --since 2026-11-01 --interval week",
+    "embedsink report views --since 2026-11-01 --interval week --timezone Europe/Berlin",
     "embedsink report downloads --deployment 12 --format csv > downloads.csv",
-    "embedsink report ai_query --since 7d -o ai_query.parquet",
+    "embedsink report ai_query --since 7d --columns submitted_at,query,status -o ai_query.parquet",
+    "embedsink report --all --since 2026-10-01 --until 2026-11-01 -o summary.zip",
     "EMBEDSINK_KEY=es_read_… embedsink report views --url https://sink.example.com",
 )
 LISTED = ("name", "title", "question")
+CHUNK_BYTES = 65_536
+# What asks for rows, and not for a scope.
+ROWS = ("columns", "limit")
 
 Asked = dict[str, Any]
 
@@ -34,14 +41,15 @@ class Format(StrEnum):
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
+    ARROW = "arrow"
 
 
 def report(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A report; without one, all are listed.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on, UTC: 2026-11-01, 2026-11-01T09:30 or 7d.")
+        str | None, typer.Option(metavar="TIME", help="From this time on: 2026-11-01, 2026-11-01T09:30Z or 7d.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     surface: Annotated[str | None, typer.Option(metavar="NAME", help="On dashboard, app or chat alone.")] = None,
     deployment: Annotated[
         list[int] | None,
@@ -51,30 +59,42 @@ def report(
     interval: Annotated[
         str | None, typer.Option(metavar="NAME", help="A period is an hour, a day, a week or a month; else a day.")
     ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Days begin there at midnight, and times mean its clocks; else UTC."),
+    ] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B,C", help="These columns alone.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many rows, up to 100,000.")] = None,
+    guard: Annotated[bool, typer.Option(help="In csv, an apostrophe before what looks like a formula.")] = True,
+    bom: Annotated[bool, typer.Option("--bom", help="Begin csv with the mark that Excel needs for UTF-8.")] = False,
+    all_reports: Annotated[
+        bool, typer.Option("--all", help="Every report as csv: with -o a .zip file, or else a folder.")
+    ] = False,
     format: Annotated[
         Format | None, typer.Option(help="How the rows come; else as the file's suffix says, or as a table.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.", dir_okay=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")] = None,
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """Show a report, or which reports there are.
+    """Show a report, or which reports there are, or write all of them.
 
-    From a data folder it shows the last snapshot, be a server running or not. In csv, text that a spreadsheet would
-    take for a formula gets an apostrophe. On a terminal control characters are shown escaped; files and pipes get
-    them as they are.
+    From a data folder it shows the last snapshot, be a server running or not. Times are UTC, but for dates and times
+    that you give with --timezone. In csv, text that a spreadsheet would take for a formula gets an apostrophe. On a
+    terminal control characters are shown escaped; files and pipes get them as they are.
     """
-    wanted = format or _format_of(output)
+    asked: Asked = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
+    asked |= {"tenant": tenant, "interval": interval, "timezone": timezone}
+    asked |= {"columns": columns, "limit": limit, "guard": "on" if guard else "off", "bom": "on" if bom else "off"}
+    wanted = Format.CSV if all_reports else format or _format_of(output)
     source: _Source = _Folder(data) if url is None else _Server(url, key)
-    if name is None:
+    if all_reports:
+        _check_all(name, output, format, asked)
+        _write_all(source, asked, output or Path())
+    elif name is None:
         _list(source.listed(), wanted)
-        return
-    asked: Asked = {"since": since, "until": until, "surface": surface, "tenant": tenant, "interval": interval}
-    asked["deployment"] = deployment or []
-    if wanted is Format.TABLE:
+    elif wanted is Format.TABLE:
         _show(source, name, asked)
     else:
         _write(source.chunks(name, asked, wanted), wanted, output)
@@ -88,6 +108,9 @@ class _Source(Protocol):
 
     def chunks(self, name: str, asked: Asked, format: Format) -> Iterable[bytes]:
         """The bytes of a report."""
+
+    def summary(self, asked: Asked) -> Iterable[bytes]:
+        """The bytes of a ZIP with every report."""
 
 
 class _Folder:
@@ -108,16 +131,23 @@ class _Folder:
         from embedsink.store import open_snapshot
 
         reports.known_name(name)
-        scope = reports.parse_scope(asked, deployments=asked["deployment"])
-        with open_snapshot(self._snapshot, scope.variables()) as reader:
-            if format is Format.CSV:
-                yield from reports.csv_chunks(reader, name)
-            elif format is Format.JSON:
-                yield from reports.json_chunks(reader, name)
-            else:
-                with TemporaryDirectory() as folder:
-                    reader.write_parquet(name, Path(folder) / "rows")
-                    yield (Path(folder) / "rows").read_bytes()
+        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
+        rows = reports.RowsAsked(asked["columns"], None if asked["limit"] is None else str(asked["limit"]))
+        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
+            with reader.consistent():
+                selection, _ = rows.select(reader, name)
+                reports.write_rows(reader, selection, file, reports.Format(format), style=style)
+            yield from _chunks(file)
+
+    def summary(self, asked: Asked) -> Iterator[bytes]:
+        from embedsink import reports
+        from embedsink.store import open_snapshot
+
+        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
+        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
+            with reader.consistent():
+                reports.write_summary(reader, scope, file, style=style)
+            yield from _chunks(file)
 
 
 class _Server:
@@ -129,7 +159,10 @@ class _Server:
         return listed
 
     def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
-        yield self._remote.get("reports", f"{name}.{format}", query=asked)
+        return self._remote.chunks("reports", f"{name}.{format}", query=asked)
+
+    def summary(self, asked: Asked) -> Iterator[bytes]:
+        return self._remote.chunks("summary.zip", query=_without(asked, ROWS))
 
 
 def _format_of(output: Path | None) -> Format:
@@ -139,6 +172,50 @@ def _format_of(output: Path | None) -> Format:
         return Format(output.suffix[1:])
     except ValueError:
         raise typer.BadParameter(f"{output.name}: does not say how to write it. Add --format csv.") from None
+
+
+def _check_all(name: str | None, output: Path | None, format: Format | None, asked: Asked) -> None:
+    if name is not None:
+        raise typer.BadParameter(f"--all {name}: is every report, or this one. Leave one of them out.")
+    if format not in (None, Format.CSV):
+        raise typer.BadParameter(f"--all --format {format}: they come as csv. Leave --format out.")
+    if output is None:
+        raise typer.BadParameter("--all: needs a file or a folder. Add -o summary.zip.")
+    for option in ROWS:
+        if asked[option] is not None:
+            raise typer.BadParameter(f"--all --{option}: is for one report. Name it.")
+
+
+def _write_all(source: _Source, asked: Asked, output: Path) -> None:
+    if output.suffix == ".zip":
+        _write(source.summary(asked), Format.CSV, output)
+        return
+    from zipfile import ZipFile
+
+    with TemporaryFile() as file:
+        file.writelines(source.summary(asked))
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            with ZipFile(file) as archive:
+                archive.extractall(output)  # It takes care that nothing leaves the folder.
+        except OSError as error:
+            fail(f"{output}: {error.strerror}. Choose another place.")
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
+
+
+def _style_of(asked: Asked) -> "Style":
+    from embedsink.reports import Style
+
+    return Style(guard=asked["guard"] == "on", bom=asked["bom"] == "on")
+
+
+def _without(asked: Asked, names: Sequence[str]) -> Asked:
+    return {name: value for name, value in asked.items() if name not in names}
 
 
 def _list(listed: list[dict[str, Any]], wanted: Format) -> None:
@@ -175,8 +252,8 @@ def _write(chunks: Iterable[bytes], wanted: Format, output: Path | None) -> None
 
 def _write_on_terminal(chunks: Iterable[bytes], wanted: Format) -> None:
     """The same for a person's eyes: no character of a sender's text commands the terminal. A file has it verbatim."""
-    if wanted is Format.PARQUET:
-        raise typer.BadParameter("--format parquet: is not for a terminal. Add -o FILE.")
+    if wanted in (Format.PARQUET, Format.ARROW):
+        raise typer.BadParameter(f"--format {wanted}: is not for a terminal. Add -o FILE.")
     for chunk in chunks:
         typer.echo(inert(chunk.decode().replace("\r\n", "\n")), nl=False)
     if wanted is Format.JSON:

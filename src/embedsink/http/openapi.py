@@ -12,10 +12,11 @@ from starlette.responses import JSONResponse, Response
 from embedsink import __version__
 from embedsink.envelope import REJECTIONS_LISTED_MAX
 from embedsink.envelope.catalog import Catalog, Delivery, catalog_for
-from embedsink.http import deployments, problems, quarantine, syncs
+from embedsink.http import deployments, exports, problems, quarantine, reports, syncs
+from embedsink.http.rows import MEDIA_TYPES
 from embedsink.keys import DEPLOYMENT_MAX, KeyKind
 from embedsink.reasons import Reason
-from embedsink.reports import INTERVALS, SURFACES, report_names
+from embedsink.reports import INTERVALS, LIMIT_MAX, SURFACES, Format, report_names
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 
@@ -53,6 +54,8 @@ _INGEST = (
     Reason.STORAGE_FAILED,
 )
 _SCOPED = (*_ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
+# What is written whole before it is sent needs a place to run, and room on the disk.
+_SPOOLED = (*_SCOPED, Reason.OVERLOADED, Reason.STORAGE_LOW)
 _REPLAY = (*_ACCESS, Reason.OUT_OF_SCOPE, Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)
 _SYNC = (*_ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.WRONG_ORIGIN)
 _RECORD = (
@@ -84,7 +87,10 @@ _HEADERS: dict[int, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path. `success` is its status with its content by media type; `reasons` why it may fail."""
+    """One method of one path. `success` is its status with its content by media type; `reasons` why it may fail.
+
+    `others` are further answers that are no failures, `headers` those of the success.
+    """
 
     method: str
     path: str
@@ -96,6 +102,8 @@ class Operation:
     is_key_optional: bool = False
     parameters: Sequence[Schema] = ()
     body: dict[str, Schema] = field(default_factory=dict)
+    others: dict[int, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 async def describe(request: Request) -> Response:
@@ -155,16 +163,7 @@ def _operations(settings: Settings) -> list[Operation]:
             _ACCESS,
             (KeyKind.READ, KeyKind.ADMIN),
         ),
-        Operation(
-            "get",
-            "/api/v1/reports/{name}",
-            "readReport",
-            "The rows of a report, in the reader's scope; as JSON, or with .csv as CSV",
-            (200, "The rows.", {"application/json": _array({"type": "object"}), "text/csv": {"type": "string"}}),
-            (*_SCOPED, Reason.NOT_FOUND),
-            (KeyKind.READ, KeyKind.ADMIN),
-            parameters=[_report_name(), *_scope_parameters(), *_report_parameters()],
-        ),
+        *_read_operations(),
         Operation(
             "get",
             "/api/v1/quarantine",
@@ -254,9 +253,92 @@ def _operations(settings: Settings) -> list[Operation]:
     ]
 
 
+def _read_operations() -> list[Operation]:
+    """Reports, raw events, the summary and the snapshot."""
+    keys = (KeyKind.READ, KeyKind.ADMIN)
+    cached: dict[str, Any] = {"others": {304: "Nothing was loaded since."}}
+    tagged = {"ETag": "Weak; send it back in If-None-Match."}
+    paged = {"Link": 'The next page (RFC 8288, rel="next").', "X-Next-Cursor": "The cursor of the next page."}
+    return [
+        Operation(
+            "get",
+            "/api/v1/reports/{name}",
+            "readReport",
+            "The rows of a report, in the reader's scope; as JSON, or with a suffix as CSV, Parquet or Arrow",
+            (200, "The rows.", _media_types(reports.FORMATS)),
+            (*_SPOOLED, Reason.NOT_FOUND),
+            keys,
+            parameters=[_report_name(reports.FORMATS), *_report_parameters(), *_rows_parameters(), _known_tag()],
+            headers=tagged | paged,
+            **cached,
+        ),
+        Operation(
+            "get",
+            "/api/v1/reports/{name}/schema",
+            "describeReport",
+            "One report with its question, its grain and its columns, and a row of its JSON as JSON Schema",
+            (200, "The report.", {"application/json": _ref("ReportSchema")}),
+            (*_ACCESS, Reason.NOT_FOUND),
+            keys,
+            parameters=[_report_name(())],
+        ),
+        Operation(
+            "get",
+            "/api/v1/summary.zip",
+            "readSummary",
+            "Every report for a period as CSV, all of one moment, with a manifest",
+            (200, "The ZIP.", {"application/zip": {}}),
+            _SPOOLED,
+            keys,
+            parameters=[*_report_parameters(), _known_tag()],
+            headers=tagged,
+            **cached,
+        ),
+        Operation(
+            "get",
+            "/api/v1/events.{suffix}",
+            "readEvents",
+            "Raw events, in the reader's scope",
+            (200, "The events.", _media_types(exports.EVENT_FORMATS)),
+            (*_SPOOLED, Reason.NOT_FOUND),
+            keys,
+            parameters=[
+                _parameter("suffix", {"enum": list(exports.EVENT_FORMATS)}, "How they are written.", place="path"),
+                *_report_parameters(),
+                *_rows_parameters(),
+                _known_tag(),
+            ],
+            headers=tagged | paged,
+            **cached,
+        ),
+        Operation(
+            "get",
+            "/api/v1/analytics.duckdb",
+            "readSnapshot",
+            "The snapshot that notebooks open, every deployment in it; only for a key without a scope",
+            (200, "A DuckDB database.", {exports.SNAPSHOT_MEDIA_TYPE: {}}),
+            _SCOPED,
+            keys,
+            parameters=[
+                _parameter("Range", {"type": "string"}, "One part of it (RFC 9110, section 14.2).", place="header")
+            ],
+            others={206: "The part."},
+        ),
+    ]
+
+
 def _described(operation: Operation) -> Schema:
     status, description, content = operation.success
-    responses = {str(status): {"description": description} | ({"content": _content(content)} if content else {})}
+    responses: Schema = {
+        str(status): {"description": description} | ({"content": _content(content)} if content else {})
+    }
+    if operation.headers:
+        text = {"type": "string"}
+        told = {name: {"description": meaning, "schema": text} for name, meaning in operation.headers.items()}
+        responses[str(status)]["headers"] = told
+    for other, meaning in operation.others.items():
+        part = {"content": _content(content)} if other == 206 else {}
+        responses[str(other)] = {"description": meaning} | part
     for failure in sorted({reason.status for reason in operation.reasons if reason.status}):
         same = [reason for reason in operation.reasons if reason.status == failure]
         responses[str(failure)] = _problem_response(failure, same)
@@ -349,6 +431,7 @@ def _answers() -> dict[str, Schema]:
             }
         ),
         "Report": _object(report | {"columns": _array(_object(column))}),
+        "ReportSchema": {"allOf": [_ref("Report"), _object({"row": {"type": "object"}})]},
         "Replay": _object({"replayed": count, "rejected": count}),
         "Readiness": _object({"ready": {"type": "boolean"}, "troubles": _array(text)}),
         "Explanation": _object(
@@ -375,18 +458,43 @@ def _scope_parameters() -> list[Schema]:
     ]
 
 
-def _report_name() -> Schema:
+def _report_name(formats: Sequence[Format]) -> Schema:
     names = "|".join(report_names())
-    pattern = {"type": "string", "pattern": rf"^({names})(\.(json|csv))?$"}
+    suffix = rf"(\.({'|'.join(formats)}))?" if formats else ""
+    pattern = {"type": "string", "pattern": f"^({names}){suffix}$"}
     return _parameter("name", pattern, "The report, and how its rows are written.", place="path")
 
 
 def _report_parameters() -> list[Schema]:
+    switch = {"enum": ["on", "off"]}
+    zone = "Where days begin at midnight, and by whose clocks times without a zone are (IANA). Default: UTC."
     return [
+        *_scope_parameters(),
         _parameter("surface", {"enum": list(SURFACES)}, "Only this one."),
         _parameter("interval", {"enum": list(INTERVALS)}, "The length of a period. Default: day."),
-        _parameter("guard", {"enum": ["on", "off"]}, "CSV: whether text that looks like a formula is disarmed."),
+        _parameter("timezone", {"type": "string", "examples": ["Europe/Berlin"]}, zone),
+        _parameter("guard", switch, "CSV: whether text that looks like a formula is disarmed. Default: on."),
+        _parameter("bom", switch, "CSV: whether it begins with a byte-order mark, as Excel needs it. Default: off."),
     ]
+
+
+def _rows_parameters() -> list[Schema]:
+    bounds = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}
+    return [
+        _parameter("columns", {"type": "string", "examples": ["surface,view_count"]}, "Only these, with commas."),
+        _parameter("limit", bounds, "Most rows in the answer. Rows with an arrival then come in its order."),
+        _parameter("cursor", {"type": "string"}, "The next page, where rows have an arrival: from X-Next-Cursor."),
+    ]
+
+
+def _known_tag() -> Schema:
+    return _parameter("If-None-Match", {"type": "string"}, "The ETag of the answer that you have.", place="header")
+
+
+def _media_types(formats: Sequence[Format]) -> dict[str, Schema]:
+    # Of what is no JSON there is nothing to say but its media type (OpenAPI 3.1.0, section 4.8.14.3).
+    rows = {Format.JSON: _array({"type": "object"}), Format.CSV: {"type": "string"}}
+    return {MEDIA_TYPES[format].partition(";")[0]: rows.get(format, {}) for format in formats}
 
 
 def _id_parameter() -> Schema:

@@ -6,10 +6,14 @@ from difflib import get_close_matches
 from starlette.datastructures import QueryParams
 
 from embedsink.errors import Refused, quote
+from embedsink.keys import Key
 from embedsink.reasons import Reason
+from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_scope
 
 # The others stand once: of two periods nobody can say which was meant.
 REPEATABLE = ("deployment",)
+STYLE = ("guard", "bom")
+ROWS = ("columns", "limit", "cursor")
 
 
 def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
@@ -34,3 +38,28 @@ def limit_of(text: str | None, *, default: int, most: int) -> int:
     if text is not None and (str(limit) != text or not 1 <= limit <= most):
         raise Refused(Reason.BAD_PARAMETER, f"limit: {quote(text)} is not an integer from 1 to {most:,}.")
     return limit
+
+
+def scope_of(query: QueryParams, key: Key) -> Scope:
+    """The scope that is asked for, within the key's."""
+    asked = {name: query.get(name) for name in PARAMETERS}
+    return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
+
+
+def style_of(query: QueryParams) -> Style:
+    """What is special about a CSV."""
+    return Style(guard=_is_on(query, "guard", "on"), bom=_is_on(query, "bom", "off"))
+
+
+def rows_of(query: QueryParams, name: str) -> RowsAsked:
+    """Which columns and rows of a report are asked for. A cursor belongs to the report and its scope, in any format."""
+    scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
+    columns, limit, cursor = (query.get(part) for part in ROWS)
+    return RowsAsked(columns, limit, cursor, question=repr((name, scope)))
+
+
+def _is_on(query: QueryParams, name: str, default: str) -> bool:
+    value = query.get(name, default)
+    if value not in ("on", "off"):
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of on, off.")
+    return value == "on"

@@ -81,6 +81,7 @@ class IngestProtocol(HttpToolsProtocol):
             self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
             self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""
         else:
+            self.scope["state"]["abort"] = self.transport.abort
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -5,7 +5,16 @@
 
 from embedsink.store.database import Ledger, Store, StoreLimits
 from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused
-from embedsink.store.reader import EVERYTHING, Column, Reader, open_snapshot
+from embedsink.store.reader import (
+    EVERYTHING,
+    Column,
+    Reader,
+    Selection,
+    frame_of_parquet,
+    open_snapshot,
+    timezone_names,
+    utc_of,
+)
 from embedsink.store.schema import check_duckdb_version, create_views, refuse_newer
 
 __all__ = [
@@ -13,6 +22,7 @@ __all__ = [
     "Column",
     "Ledger",
     "Reader",
+    "Selection",
     "SqlUnfit",
     "Store",
     "StoreBroken",
@@ -21,6 +31,9 @@ __all__ = [
     "StoreRefused",
     "check_duckdb_version",
     "create_views",
+    "frame_of_parquet",
     "open_snapshot",
     "refuse_newer",
+    "timezone_names",
+    "utc_of",
 ]

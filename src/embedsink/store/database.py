@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import secrets
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +88,7 @@ class Store:
         self.opened_count = 0
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._revision = ("", 0)
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._has_wide_rows = False
         self._memory = _Memory(self._limits)
@@ -117,6 +119,7 @@ class Store:
         with self._lock:
             self._connection, self._waiting_bytes = connection, 0
             self.opened_count += 1
+        self._revision = (secrets.token_hex(8), 0)
 
     def close(self) -> None:
         """Close the database; readers are told that it is away."""
@@ -131,6 +134,12 @@ class Store:
     def is_open(self) -> bool:
         """Whether it can be asked."""
         return self._connection is not None
+
+    @property
+    def revision(self) -> str:
+        """Another text whenever rows may have changed. Take it before you read, so that it is never newer than that."""
+        opening, load_count = self._revision
+        return f"{opening}-{load_count}"
 
     def reader(self, scope: Mapping[str, object]) -> Reader:
         """A reader with this scope.
@@ -187,6 +196,8 @@ class Store:
             with self._memory.more(self._loading()):
                 # What failed may have been the commit, after all was done.
                 ledger = self._ledger() if self._has(segments[0]) else self._load(variables)
+        opening, load_count = self._revision
+        self._revision = (opening, load_count + 1)
         byte_count = sum(segment.byte_count for segment in segments)
         self._waiting_bytes += byte_count
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:

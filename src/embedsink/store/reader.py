@@ -1,10 +1,14 @@
 """Named views, seen through a scope that is nothing but session variables."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
 
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
     import pandas
 
 ROWS_AT_ONCE = 2_048
+# Rows of a Parquet row group and of an Arrow batch: what a writer and a reader hold in memory at once.
+ROWS_OF_BATCH = 20_480
 SCOPE_VARIABLES = (
     "since",
     "until",
@@ -27,10 +33,31 @@ SCOPE_VARIABLES = (
     "service_name",
     "quarantine_id",
     "after",
+    "up_to",
     "row_limit",
     "sync_job_ids",
     "key_deployments",
 )
+# What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
+_PORTABLE = {
+    "TIMESTAMP": "timezone('UTC', {})",
+    "HUGEINT": "{}::bigint",
+    "UUID": "{}::varchar",
+    "JSON": "{}::varchar",
+}
+# The engine takes the later one of two; clocks are set back by no other steps than these.
+_UTC_OF = """
+with later as (select timezone($1, $2) as instant),
+earlier as (
+    select instant - unnest([interval 2 hours, interval 1 hour, interval 30 minutes]) as instant
+    from later
+)
+select make_timestamp(epoch_us(coalesce(min(earlier.instant), any_value(later.instant))))
+from later
+left join earlier on timezone($1, earlier.instant) = $2
+"""
+# Python's own objects for ids cost more than all the rest of a row.
+_IN_PYTHON = {"UUID": "{}::varchar"}
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
 
@@ -41,6 +68,23 @@ class Column:
     name: str
     type: str
     comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is read of a view.
+
+    Args:
+        view: its name; one of ours, never a sender's text.
+        columns: these of its columns, in this order; None for all.
+        limit: the first so many rows; None for all.
+        is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
+    """
+
+    view: str
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+    is_page: bool = False
 
 
 class Reader:
@@ -55,6 +99,8 @@ class Reader:
         for name, value in {name: scope.get(name) for name in SCOPE_VARIABLES}.items():
             connection.execute(f"set variable {name} = $1", [value])
         connection.execute("set variable deployments = $1", [scope["deployments"]])
+        # What Arrow writes as the zone of a time.
+        connection.execute("set timezone = 'UTC'")
         self._held = held.pop_all()  # whatever ends with this reader
 
     def narrowed(self, **variables: object) -> "Reader":
@@ -62,6 +108,11 @@ class Reader:
         for name, value in variables.items():
             self._connection.execute(f"set variable {name} = $1", [value])
         return self
+
+    def variable(self, name: str) -> Any:
+        """What a variable is set to; times are without a zone, in UTC."""
+        [(value,)] = self._ask("select getvariable($1)", [name]).fetchall()
+        return value
 
     def columns(self, view: str) -> list[Column]:
         """A view's columns with their comments, in order."""
@@ -76,21 +127,39 @@ class Reader:
         """What `comment on view` says."""
         found = self._connection.execute(
             "select coalesce(comment, '') from duckdb_views() where view_name = $1 and not internal", [view]
-        ).fetchone()
-        return found[0] if found else ""
+        ).fetchall()
+        return found[0][0] if found else ""
 
-    def rows(self, view: str) -> Iterator[list[tuple[Any, ...]]]:
+    def selected(self, selection: Selection) -> list[Column]:
+        """The columns of a selection, in its order."""
+        columns = {column.name: column for column in self.columns(selection.view)}
+        return list(columns.values()) if selection.columns is None else [columns[name] for name in selection.columns]
+
+    def rows(self, selection: str | Selection) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a view, some thousand at a time, as they come from the engine."""
-        result = self._ask(_rows_of(view))
+        result = self._ask(*self._select(selection, _IN_PYTHON))
         while rows := _fetch(result):
             yield rows
 
-    def frame(self, view: str) -> "pandas.DataFrame":
-        """The rows of a view as a frame."""
-        return self._ask(_rows_of(view)).df()
+    def page(self, selection: Selection) -> int | None:
+        """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
 
-    def run(self, sql: str) -> "pandas.DataFrame":
-        """SQL of the reader's own, for the notebook's owner alone: nothing of the server calls this.
+        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any.
+        """
+        ends = self._ask(
+            f"select arrival from {_page_of(selection.view)} limit 2 offset $1",  # noqa: S608
+            [(selection.limit or 1) - 1],
+        ).fetchall()
+        self.narrowed(up_to=ends[0][0] if ends else None)
+        return ends[0][0] if len(ends) == 2 else None
+
+    def frame(self, selection: str | Selection) -> tuple["pandas.DataFrame", list[str]]:
+        """The rows of a view as a frame, and the SQL type of each column."""
+        with _away_is_unavailable():
+            return _framed(self._ask(*self._select(selection, _PORTABLE)))
+
+    def run(self, sql: str) -> tuple["pandas.DataFrame", list[str]]:
+        """The same for SQL of the reader's own, for the notebook's owner alone: nothing of the server calls this.
 
         Raises:
             Refused: it is no SQL, or names what there is not.
@@ -101,7 +170,7 @@ class Reader:
                 result: duckdb.DuckDBPyConnection | None = self._connection.execute(sql)
                 if result is None:
                     raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
-                return result.df()
+                return _framed(result)
         except SqlUnfit as error:
             raise Refused(Reason.BAD_PARAMETER, f"sql: {str(error).rstrip('.')}. Correct it.") from error
 
@@ -115,9 +184,38 @@ class Reader:
             count += len(rows)
         return dict(zip(names, first or (), strict=False)), count
 
-    def write_parquet(self, view: str, path: Path) -> None:
-        """The rows of a view as a Parquet file."""
-        self._connection.sql(_rows_of(view)).write_parquet(str(path))
+    def write_parquet(self, selection: str | Selection, file: IO[bytes] | Path) -> None:
+        """The rows of a view as Parquet: to a path, or into a file of the system that is open for writing."""
+        sql, parameters = self._select(selection, _PORTABLE)
+        options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
+        self._ask(f"copy ({sql}) to '{_address(file)}' ({options})", parameters).fetchall()
+
+    def write_arrow(self, selection: str | Selection, file: IO[bytes], *, folder: Path | None = None) -> None:
+        """The rows of a view as an Arrow IPC stream, in batches of some thousand.
+
+        They go through a nameless Parquet file in `folder`, because DuckDB's own Arrow batches have a million rows.
+        """
+        from nanoarrow.ipc import StreamWriter  # Few servers are ever asked for it.
+
+        with TemporaryFile(dir=folder) as spooled, StreamWriter.from_writable(file) as writer:
+            self.write_parquet(selection, spooled)
+            source = f"from read_parquet('{_address(spooled)}', file_row_number = true)"
+            [(count,)] = self._ask(f"select count(*) {source}").fetchall()
+            for start in range(0, max(count, 1), ROWS_OF_BATCH):
+                batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
+                with _away_is_unavailable():
+                    rows = self._connection.sql(f"select * exclude (file_row_number) {source} {batch}")
+                    writer.write_stream(rows, write_schema=start == 0)
+
+    @contextlib.contextmanager
+    def consistent(self) -> Iterator[None]:
+        """Everything that is asked in here is of one moment, whatever is loaded meanwhile."""
+        self._ask("begin transaction")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(duckdb.Error):  # It ends with the connection, at the latest.
+                self._connection.execute("rollback")
 
     def interrupt(self) -> None:
         """Stop a running question, from any thread."""
@@ -134,12 +232,20 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, sql: str) -> duckdb.DuckDBPyConnection:
-        try:
-            with translated():
-                return self._connection.execute(sql)
-        except (StoreBroken, StoreRefused) as error:
-            raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
+    def _select(self, selection: str | Selection, expressions: Mapping[str, str]) -> tuple[str, list[object]]:
+        """The statement and its parameters; `expressions` says what becomes of columns of some SQL types."""
+        if isinstance(selection, str):
+            selection = Selection(selection)
+        # Identifiers can't be parameters. These are the view's own, by way of the catalog.
+        columns = ", ".join(_column(column, expressions) for column in self.selected(selection))
+        if selection.is_page:
+            return f"select {columns} from {_page_of(selection.view)}", []  # noqa: S608
+        limit, parameters = ("", []) if selection.limit is None else (" limit $1", [selection.limit])
+        return f'select {columns} from "{selection.view}"{limit}', list(parameters)  # noqa: S608
+
+    def _ask(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
+        with _away_is_unavailable():
+            return self._connection.execute(sql, parameters)
 
 
 def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
@@ -158,11 +264,72 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
 
 
+@cache
+def timezone_names() -> frozenset[str]:
+    """The time zones that the engine knows (IANA, and older ones of its own)."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        return frozenset(name for (name,) in connection.execute("select name from pg_timezone_names()").fetchall())
+
+
+@lru_cache(maxsize=256)
+def utc_of(local: datetime, timezone: str) -> datetime:
+    """When the clocks of a time zone show this, in UTC without a zone, as `period_of` (sql/macros) sees it.
+
+    The engine has a time-zone database of its own, and rules change: two of them would put an hour into neither of two
+    days. Of a time that the clocks show twice it is the first; of one that they skip, the clock before it goes on.
+
+    Raises:
+        OverflowError: it is outside of the years 1 to 9999.
+    """
+    with duckdb.connect(config={"threads": 1}) as connection:
+        [(instant,)] = connection.execute(_UTC_OF, [timezone, local]).fetchall()
+    if not isinstance(instant, datetime):
+        raise OverflowError(str(instant))
+    return instant
+
+
+def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
+    """What `Reader.write_parquet` wrote, as `Reader.frame` gives it."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("set timezone = 'UTC'")
+        return _framed(connection.execute("select * from read_parquet($1)", [str(path)]))
+
+
+def _framed(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list[str]]:
+    types = [str(column[1]) for column in result.description or ()]
+    with warnings.catch_warnings():
+        # DuckDB gives times their zone in a way that pandas will not know any more one day.
+        warnings.filterwarnings("ignore", message="The inplace keyword")
+        return result.df(), types
+
+
 def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    with translated():
+    with _away_is_unavailable():
         return result.fetchmany(ROWS_AT_ONCE)
 
 
-def _rows_of(view: str) -> str:
-    # An identifier can't be a parameter. Callers name views of their own, never a sender's text (reports.known_name).
-    return f'select * from "{view}"'  # noqa: S608
+@contextlib.contextmanager
+def _away_is_unavailable() -> Iterator[None]:
+    try:
+        with translated():
+            yield
+    except (StoreBroken, StoreRefused) as error:
+        raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
+
+
+def _column(column: Column, expressions: Mapping[str, str]) -> str:
+    name = '"' + column.name.replace('"', '""') + '"'
+    expression = expressions.get(column.type)
+    return f"{expression.format(name)} as {name}" if expression else name
+
+
+def _page_of(view: str) -> str:
+    return (
+        f"\"{view}\" where (getvariable('after') is null or arrival > getvariable('after')::bigint) "
+        "and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint) order by arrival"
+    )
+
+
+def _address(file: IO[bytes] | Path) -> str:
+    # COPY takes no parameters. It is our own, or the operator's own word.
+    return str(file).replace("'", "''") if isinstance(file, Path) else f"/dev/fd/{file.fileno()}"

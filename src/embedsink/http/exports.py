@@ -1,0 +1,74 @@
+"""What is taken away as files: raw events, the period in one ZIP, and the snapshot."""
+
+import os
+from functools import partial
+from typing import IO
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from embedsink.errors import Refused, Unavailable
+from embedsink.http.access import require_key
+from embedsink.http.download import HEADERS, FileDownload, download, spooled
+from embedsink.http.freshness import Freshness
+from embedsink.http.parameters import STYLE, check_parameters, scope_of, style_of
+from embedsink.http.rows import Question, answer_rows, file_stem
+from embedsink.keys import KeyKind
+from embedsink.reasons import Reason
+from embedsink.reports import EVENTS, PARAMETERS, Format, write_summary
+from embedsink.sink import Sink
+from embedsink.store import Reader
+
+EVENT_FORMATS = (Format.CSV, Format.NDJSON, Format.PARQUET)
+# Which database file it is stands in its first bytes; there is no registered type.
+SNAPSHOT_MEDIA_TYPE = "application/vnd.duckdb"
+
+
+async def show_events(request: Request) -> Response:
+    """Raw events in the reader's scope."""
+    key = require_key(request, KeyKind.READ)
+    suffix = request.path_params["suffix"]
+    if suffix not in EVENT_FORMATS:
+        raise Refused(Reason.NOT_FOUND, f"events.{suffix[:16]} does not exist. There are .csv, .ndjson and .parquet.")
+    return await answer_rows(request, key, Question("events", EVENTS, Format(suffix)))
+
+
+async def show_summary(request: Request) -> Response:
+    """Every report for a period as CSV, all of one moment, in one ZIP."""
+    key = require_key(request, KeyKind.READ)
+    query = request.query_params
+    check_parameters(query, (*PARAMETERS, *STYLE))
+    scope, style = await run_in_threadpool(scope_of, query, key), style_of(query)
+    freshness = Freshness.of(request, key, is_timed=True)
+    if freshness.is_known:
+        return freshness.not_modified(HEADERS)
+
+    def write(reader: Reader, file: IO[bytes]) -> None:
+        write_summary(reader, scope, file, style=style)
+
+    file, _ = await spooled(request.state.sink, scope.variables(), write)
+    name = f"{file_stem('summary', scope)}.zip"
+    return download(request, key, file, freshness, media_type="application/zip", file_name=name)
+
+
+async def show_snapshot(request: Request) -> Response:
+    """The whole snapshot, every deployment in it: only for a key for all of them."""
+    key = require_key(request, KeyKind.READ)
+    check_parameters(request.query_params, ())
+    if key.deployments is not None:
+        raise Refused(Reason.OUT_OF_SCOPE, "analytics.duckdb: holds every deployment. Use a read key without a scope.")
+    sink: Sink = request.state.sink
+    try:
+        descriptor = os.open(sink.folder.snapshot, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise Unavailable(
+            Reason.NOT_READY, "analytics.duckdb: does not exist yet. Ask again in some seconds.", retry_after_s=5
+        ) from None
+    return FileDownload(
+        descriptor,
+        partial(sink.keys.is_live, key),
+        filename=sink.folder.snapshot.name,
+        media_type=SNAPSHOT_MEDIA_TYPE,
+        headers=dict(HEADERS),
+    )

@@ -1,0 +1,48 @@
+"""Whether a reader has the answer already: weak entity tags and 304 (RFC 9110, sections 8.8.3 and 13.1.2)."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2s
+from typing import Self
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from embedsink.keys import Key
+from embedsink.sink import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Of one answer: its tag, and whether the reader's is the same."""
+
+    tag: str
+    is_known: bool
+
+    @classmethod
+    def of(cls, request: Request, key: Key, *, is_timed: bool) -> Self:
+        """Look before anything is read: what is loaded meanwhile must get another tag.
+
+        The tag is of the address with its parameters, the key's deployments, and what is loaded. Where the answer also
+        depends on the clock (`is_timed`) it lasts for the minute.
+        """
+        sink: Sink = request.state.sink
+        deployments = None if key.deployments is None else sorted(key.deployments)
+        minute = f"{datetime.now(UTC):%Y-%m-%dT%H:%M}" if is_timed else ""
+        parts = (sink.store.revision, request.url.path, sorted(request.query_params.multi_items()), deployments, minute)
+        tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
+        return cls(tag, _is_known(request.headers.getlist("if-none-match"), tag))
+
+    def headers(self) -> dict[str, str]:
+        """What says so to the reader."""
+        return {"ETag": self.tag}
+
+    def not_modified(self, headers: dict[str, str]) -> Response:
+        """The 304."""
+        return Response(status_code=304, headers=headers | self.headers())
+
+
+def _is_known(known: list[str], tag: str) -> bool:
+    tags = [one.strip() for line in known for one in line.split(",")]
+    # Weak comparison: whether a proxy took the mark off makes no difference.
+    return "*" in tags or tag.removeprefix("W/") in {one.removeprefix("W/") for one in tags}

@@ -1,0 +1,172 @@
+"""Which reports there are, and what their views' comments say of them."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from embedsink.errors import Refused, quote
+from embedsink.reasons import Reason
+from embedsink.sqlfiles import read_sql
+from embedsink.store import Column, Reader
+
+# Raw events have a face like a report's, and are none: nobody has counted anything there.
+EVENTS = "event_in_scope"
+# Who sent an event is the operator's business: key ids stand in logs.
+EVENT_COLUMNS_HIDDEN = ("key_id",)
+
+_COLUMN_COMMENT = re.compile(r"^(?P<description>.*?\.)(?: Unit: (?P<unit>[^.]+)\.)?$")
+_TYPES = {
+    "BIGINT": "integer",
+    "HUGEINT": "integer",
+    "INTEGER": "integer",
+    "DOUBLE": "number",
+    "BOOLEAN": "boolean",
+    "TIMESTAMP": "timestamp",
+    "DATE": "date",
+    "JSON": "json",
+}
+_JSON_SCHEMAS: dict[str, dict[str, Any]] = {
+    "integer": {"type": ["integer", "null"]},
+    "number": {"type": ["number", "null"]},
+    "boolean": {"type": ["boolean", "null"]},
+    "timestamp": {"type": ["string", "null"], "format": "date-time"},
+    "date": {"type": ["string", "null"], "format": "date"},
+    "string": {"type": ["string", "null"]},
+    "json": {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """A column. `type` is integer, number, boolean, timestamp, date, json or string; `unit` may be empty."""
+
+    name: str
+    type: str
+    unit: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A named answer: the question, and what one row of the answer is."""
+
+    name: str
+    title: str
+    question: str
+    grain: str
+    columns: list[ReportColumn]
+
+
+@cache
+def report_names() -> tuple[str, ...]:
+    """Every report, by name."""
+    return tuple(read_sql("views/reports"))
+
+
+def all_reports(reader: Reader) -> list[Report]:
+    """Every report with what its view's comments say."""
+    return [_describe(reader, name) for name in report_names()]
+
+
+def find_report(reader: Reader, name: str) -> Report:
+    """One report.
+
+    Raises:
+        Refused: `not_found`, with the nearest name.
+    """
+    return _describe(reader, known_name(name))
+
+
+def known_name(name: str) -> str:
+    """The name, if it is a report's: nothing else ever gets into a statement.
+
+    Raises:
+        Refused: `not_found`, with the nearest name.
+    """
+    if name in report_names():
+        return name
+    raise Refused(Reason.NOT_FOUND, f"report {quote(name)} does not exist. {_instead(name, report_names())}")
+
+
+def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
+    """The columns of a list such as `surface,view_count`, if there are such; None for all of them.
+
+    Raises:
+        Refused: `bad_parameter`, with the nearest name.
+    """
+    if asked is None:
+        return None
+    known = list(columns)
+    wanted = tuple(name.strip() for name in asked.split(","))
+    for place, name in enumerate(wanted):
+        if name not in known:
+            raise Refused(
+                Reason.BAD_PARAMETER, f"columns: column {quote(name)} does not exist. {_instead(name, known)}"
+            )
+        if name in wanted[:place]:
+            raise Refused(Reason.BAD_PARAMETER, f"columns: column {quote(name)} stands twice. Give it once.")
+    return wanted
+
+
+def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
+    """The columns of a report, or of raw events, that a reader may see."""
+    hidden = EVENT_COLUMNS_HIDDEN if view == EVENTS else ()
+    return tuple(column.name for column in reader.columns(view) if column.name not in hidden)
+
+
+@cache
+def is_timed(name: str) -> bool:
+    """Whether a report may change while nothing is loaded, because it looks at the clock: pending becomes abandoned."""
+    views = {**read_sql("views/base"), **read_sql("views/reports"), **read_sql("macros")}
+    waiting, seen = [name], set()
+    while waiting:
+        one = waiting.pop()
+        seen.add(one)
+        if re.search(r"getvariable\('now'\)|\bnow\(\)|\bcurrent_", views[one]):
+            return True
+        waiting += (set(re.findall(r"\w+", views[one])) & views.keys()) - seen
+    return False
+
+
+def row_schema(report: Report) -> dict[str, Any]:
+    """A row of a report's `.json` as JSON Schema (2020-12)."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": report.title,
+        "description": report.grain,
+        "type": "object",
+        "properties": {
+            column.name: _JSON_SCHEMAS.get(column.type, {}) | {"description": _described(column)}
+            for column in report.columns
+        },
+        "required": [column.name for column in report.columns],
+        "additionalProperties": False,
+    }
+
+
+def type_of(column: Column) -> str:
+    """The type of a column in the words of `ReportColumn`."""
+    return _TYPES.get(column.type, "string")
+
+
+def _describe(reader: Reader, name: str) -> Report:
+    title, question, grain = reader.comment(name).splitlines()
+    columns = []
+    for column in reader.columns(name):
+        comment = _COLUMN_COMMENT.match(column.comment)
+        description, unit = comment.group("description", "unit") if comment else (column.comment, None)
+        columns.append(ReportColumn(column.name, type_of(column), unit or "", description))
+    return Report(name, title, question, grain, columns)
+
+
+def _described(column: ReportColumn) -> str:
+    return f"{column.description} Unit: {column.unit}." if column.unit else column.description
+
+
+def _instead(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    nearest = get_close_matches(name, names, n=1)
+    return f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(names)}."

@@ -1,0 +1,161 @@
+"""How rows go out: CSV, JSON, NDJSON, Parquet and Arrow, some thousand at a time."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from embedsink.reports.catalog import type_of
+from embedsink.store import Column, Reader, Selection
+
+# What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
+_FORMULA_STARTS = frozenset("=+-@＝＋－＠\t\r\n")
+_JSON_OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
+
+Convert = Callable[[Any], Any]
+
+
+class Format(StrEnum):
+    """How rows are written: the suffix of their address and of their file."""
+
+    JSON = "json"
+    CSV = "csv"
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What is special about a CSV.
+
+    Args:
+        guard: put an apostrophe before text that a spreadsheet would take for a formula.
+        bom: begin with a byte-order mark, without which Excel does not read UTF-8.
+    """
+
+    guard: bool = True
+    bom: bool = False
+
+
+def write_rows(
+    reader: Reader,
+    selection: Selection,
+    file: IO[bytes],
+    format: Format,
+    *,
+    style: Style,
+    folder: Path | None = None,
+) -> None:
+    """Write rows to a file of the system that is open for writing; `folder` is where Arrow may spill."""
+    if format is Format.PARQUET:
+        reader.write_parquet(selection, file)
+    elif format is Format.ARROW:
+        reader.write_arrow(selection, file, folder=folder)
+    elif format is Format.CSV:
+        file.writelines(csv_chunks(reader, selection, guard=style.guard, bom=style.bom))
+    else:
+        file.writelines((json_chunks if format is Format.JSON else ndjson_chunks)(reader, selection))
+
+
+def csv_chunks(reader: Reader, selection: str | Selection, *, guard: bool = True, bom: bool = False) -> Iterator[bytes]:
+    """Rows as CSV (RFC 4180): one header line, times in ISO 8601 with Z, null as nothing.
+
+    Args:
+        reader: with the scope.
+        selection: of one of our views; check a sender's word with `known_name` and `known_columns`.
+        guard, bom: see `Style`.
+    """
+    columns = _columns(reader, selection)
+    text = io.StringIO("\ufeff" if bom else "", newline="")
+    text.seek(0, io.SEEK_END)
+    writer = csv.writer(text)
+    writer.writerow([column.name for column in columns])
+    converts = [_csv_convert(type_of(column), guard) for column in columns]
+    for rows in reader.rows(selection):
+        writer.writerows(_converted(rows, converts))
+        yield _take(text)
+    yield _take(text)
+
+
+def json_chunks(reader: Reader, selection: str | Selection) -> Iterator[bytes]:
+    """Rows as a JSON array of objects, times in ISO 8601 with Z."""
+    opening = b"["
+    for objects in _objects(reader, selection):
+        yield opening + orjson.dumps(objects, option=_JSON_OPTIONS)[1:-1]
+        opening = b","
+    yield b"[]" if opening == b"[" else b"]"
+
+
+def ndjson_chunks(reader: Reader, selection: str | Selection) -> Iterator[bytes]:
+    """Rows as JSON objects, one a line, nulls left out: of an event's many columns most are null."""
+    for objects in _objects(reader, selection):
+        told = ({name: value for name, value in one.items() if value is not None} for one in objects)
+        yield b"".join([orjson.dumps(one, option=_JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE) for one in told])
+
+
+def _objects(reader: Reader, selection: str | Selection) -> Iterator[list[dict[str, Any]]]:
+    columns = _columns(reader, selection)
+    names = [column.name for column in columns]
+    converts: list[Convert | None] = [_fragment if type_of(column) == "json" else None for column in columns]
+    for rows in reader.rows(selection):
+        yield [dict(zip(names, row, strict=True)) for row in _converted(rows, converts)]
+
+
+def _columns(reader: Reader, selection: str | Selection) -> list[Column]:
+    return reader.selected(selection if isinstance(selection, Selection) else Selection(selection))
+
+
+def _converted(rows: list[tuple[Any, ...]], converts: list[Convert | None]) -> Iterator[tuple[Any, ...]]:
+    """The rows with their columns converted, where there is anything to convert: by column, because rows are many."""
+    by_column = zip(zip(*rows, strict=True), converts, strict=True)
+    converted = (values if convert is None else map(convert, values) for values, convert in by_column)
+    return zip(*converted, strict=True)
+
+
+def _csv_convert(type_: str, guard: bool) -> Convert | None:
+    if type_ in ("integer", "number"):
+        return None
+    text: Convert = _guarded if guard else _plain
+    converts: dict[str, Convert] = {"boolean": _truth, "timestamp": _instant, "date": _day}
+    return converts.get(type_, text)
+
+
+def _guarded(value: Any) -> Any:
+    text = _plain(value)
+    return f"'{text}" if text and text[0] in _FORMULA_STARTS else text
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=_JSON_OPTIONS).decode() if isinstance(value, list | dict) else str(value)
+
+
+def _truth(value: bool | None) -> str | None:
+    return None if value is None else "true" if value else "false"
+
+
+def _instant(value: datetime | None) -> str | None:
+    return None if value is None else f"{value.isoformat()}Z"
+
+
+def _day(value: date | None) -> str | None:
+    return None if value is None else value.isoformat()
+
+
+def _fragment(value: str | None) -> orjson.Fragment | None:
+    return None if value is None else orjson.Fragment(value)
+
+
+def _take(text: io.StringIO) -> bytes:
+    taken = text.getvalue().encode()
+    text.seek(0)
+    text.truncate()
+    return taken

@@ -1,0 +1,124 @@
+"""Pages of rows: `limit`, and a cursor that goes on after the last row, whatever arrives meanwhile.
+
+A page is in the order of arrival. Arrivals only grow: what comes in between two pages comes after both.
+"""
+
+import base64
+import binascii
+import struct
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import blake2s
+
+from embedsink.errors import Refused, quote
+from embedsink.reasons import Reason
+from embedsink.reports.catalog import known_columns, visible_columns
+from embedsink.store import Reader, Selection
+
+LIMIT_MAX = 100_000
+
+_BYTES = struct.Struct(">Bqqq8s")
+_VERSION = 1
+_NEVER = -(2**63)
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where the next page begins: after which arrival, in which period.
+
+    The period is in it, so that `7d` means the same on every page.
+    """
+
+    after: int
+    since: datetime | None
+    until: datetime | None
+
+    def encode(self, question: str) -> str:
+        """It as a text for an address; it belongs to this question alone."""
+        numbers = (_VERSION, self.after, _epoch_us(self.since), _epoch_us(self.until))
+        return base64.urlsafe_b64encode(_BYTES.pack(*numbers, _digest(numbers, question))).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str, question: str) -> "Cursor":
+        """What `encode` wrote.
+
+        Raises:
+            Refused: `bad_parameter` for a text that it never wrote, or wrote for another question.
+        """
+        advice = "Take it from `X-Next-Cursor`, and ask the same question; or leave it out to begin anew."
+        refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {quote(text)} does not belong to this question. {advice}")
+        try:
+            content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            version, after, since, until, digest = _BYTES.unpack(content)
+            cursor = cls(after, _instant(since), _instant(until))
+        except (ValueError, OverflowError, binascii.Error, struct.error):
+            raise refusal from None
+        # It finds slips, and cursors of other questions. Who makes one up gets no further than with `since`.
+        if digest != _digest((version, after, since, until), question):
+            raise refusal
+        return cursor
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAsked:
+    """Which columns and rows a person wants of a view, as it was typed.
+
+    Args:
+        columns: names with commas between them; None for all.
+        limit: at most so many rows; None for all.
+        cursor: the page after another one.
+        question: what the cursor belongs to: the report's name and the scope that was asked for.
+    """
+
+    columns: str | None = None
+    limit: str | None = None
+    cursor: str | None = None
+    question: str = ""
+
+    def select(self, reader: Reader, view: str) -> tuple[Selection, Cursor | None]:
+        """What to read, and where the page after it begins; None when nothing comes after it.
+
+        Rows with an `arrival` have pages. Of others a limit gives the first rows, and there are no more.
+
+        Raises:
+            Refused: `bad_parameter`.
+        """
+        visible = visible_columns(reader, view)
+        limit, columns = _limit(self.limit), known_columns(self.columns, visible) or visible
+        is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
+        begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
+        selection = Selection(view, columns, limit or (LIMIT_MAX if is_page else None), is_page=is_page)
+        if not is_page:
+            return selection, None
+        if begun:
+            reader.narrowed(after=begun.after, since=begun.since, until=begun.until)
+        last = reader.page(selection)
+        since, until = reader.variable("since"), reader.variable("until")
+        return selection, None if last is None else Cursor(last, since, until)
+
+    def _begun(self, cursor: str, *, is_page: bool) -> Cursor:
+        if not is_page:
+            raise Refused(Reason.BAD_PARAMETER, "cursor: these rows have no order of arrival. Leave it out.")
+        return Cursor.decode(cursor, self.question)
+
+
+def _limit(text: str | None) -> int | None:
+    if text is None:
+        return None
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LIMIT_MAX)) else 0
+    if str(number) != text or not 1 <= number <= LIMIT_MAX:
+        raise Refused(Reason.BAD_PARAMETER, f"limit: {quote(text)} is not an integer from 1 to {LIMIT_MAX:,}.")
+    return number
+
+
+def _digest(numbers: tuple[int, ...], question: str) -> bytes:
+    return blake2s(f"{numbers} {question}".encode(errors="surrogatepass"), digest_size=8).digest()
+
+
+def _epoch_us(instant: datetime | None) -> int:
+    return _NEVER if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _instant(epoch_us: int) -> datetime | None:
+    return None if epoch_us == _NEVER else _EPOCH + timedelta(microseconds=epoch_us)

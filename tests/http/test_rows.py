@@ -1,0 +1,235 @@
+"""Rows over HTTP: how they are named, found again unchanged, and read page by page."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+import embedsink.http.freshness
+from embedsink.http.exports import EVENT_FORMATS
+from embedsink.http.reports import FORMATS
+from embedsink.http.rows import MEDIA_TYPES
+from embedsink.reports import Format, is_timed, report_names
+from tests.envelope.sending import event_or_action, view
+from tests.http.asking import Server, open_server, problem
+
+PATHS = [*(f"reports/views.{format}" for format in FORMATS), *(f"events.{format}" for format in EVENT_FORMATS)]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Three views and two queries in deployment 7."""
+    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
+        queries = [event_or_action("event:ai-query", {"query": query}) for query in ("why?", "how?")]
+        send(server, [view(), view(), view(), *queries])
+        yield server
+
+
+def send(server: Server, events: list[dict[str, Any]]) -> None:
+    """Make them durable, and wait until they are loaded."""
+    before = server.sink.loader.status.accepted_count
+    context = {"deployment": 7, "session": "s", "viewer": "v"}
+    assert server.post({"context": context, "events": events}, key=server.key()).status_code == 202
+    reader = server.key("read")
+    while server.sink.loader.status.accepted_count < before + len(events):
+        server.get("/api/v1/reports", key=reader)
+
+
+def get(server: Server, path: str, key: str | None = None, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=named)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_answer_says_what_it_is_and_how_long(loaded: Server, path: str) -> None:
+    answer = get(loaded, path)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == MEDIA_TYPES[Format(path.rpartition(".")[2])]
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    assert answer.headers["cache-control"] == "private, no-cache"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("reports/views.csv", "views.csv"),
+        ("reports/views.parquet?since=2025-11-01&until=2025-12-01", "views_2025-11-01_2025-12-01.parquet"),
+        ("reports/views.csv?since=2025-11-01&timezone=Asia/Tokyo", "views_2025-11-01.csv"),
+        ("reports/views.arrow?since=2025-11-01T00:30", "views_2025-11-01.arrow"),
+        ("events.ndjson?since=2025-11-01", "events_2025-11-01.ndjson"),
+        ("summary.zip?since=2025-11-01&until=2025-12-01", "summary_2025-11-01_2025-12-01.zip"),
+    ],
+)
+def test_a_file_is_named_after_the_report_and_its_period(loaded: Server, path: str, name: str) -> None:
+    assert get(loaded, path).headers["content-disposition"] == f'attachment; filename="{name}"'
+
+
+def test_json_is_to_be_looked_at(loaded: Server) -> None:
+    assert "content-disposition" not in get(loaded, "reports/views").headers
+
+
+@pytest.mark.parametrize("path", [*PATHS, "summary.zip"])
+def test_who_has_the_answer_gets_304_until_something_is_loaded(
+    loaded: Server, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_the_clock(monkeypatch, 0)
+    key = loaded.key("read")
+    first = get(loaded, path, key)
+    tag = first.headers["etag"]
+    assert re.fullmatch(r'W/"[0-9a-f]{24}"', tag)
+    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        again = get(loaded, path, key, if_none_match=known)
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+        assert again.headers["cache-control"] == "private, no-cache"
+    assert get(loaded, path, key, if_none_match='W/"other"').status_code == 200
+    send(loaded, [view()])
+    changed = get(loaded, path, key, if_none_match=tag)
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag
+
+
+def test_every_question_has_a_tag_of_its_own(loaded: Server) -> None:
+    key, scoped = loaded.key("read"), loaded.key("read", deployments=[7])
+    paths = ["reports/views", "reports/views.csv", "reports/views?surface=app", "reports/views?limit=1", "events.csv"]
+    tags = [get(loaded, path, one).headers["etag"] for path in paths for one in (key, scoped)]
+    assert len(set(tags)) == len(tags)
+    assert get(loaded, paths[0], loaded.key("read")).headers["etag"] == tags[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "lasts"),
+    [
+        ("reports/views", True),
+        ("reports/views?since=2025-11-01", True),
+        ("reports/views?since=7d", False),
+        ("reports/ai_query", False),
+        ("reports/ai_queries.csv", False),
+        ("events.csv", True),
+    ],
+)
+def test_what_looks_at_the_clock_is_asked_again_each_minute(
+    loaded: Server, path: str, lasts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = loaded.key("read")
+    stop_the_clock(monkeypatch, 0)
+    tag = get(loaded, path, key).headers["etag"]
+    assert get(loaded, path, key).headers["etag"] == tag
+    stop_the_clock(monkeypatch, 1)
+    assert (get(loaded, path, key).headers["etag"] == tag) is lasts
+
+
+def stop_the_clock(monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> "Stopped":
+            return cls(2026, 11, 1, 12, minute, tzinfo=tz or UTC)
+
+    monkeypatch.setattr(embedsink.http.freshness, "datetime", Stopped)
+
+
+def test_reports_on_the_clock_are_found_by_their_sql() -> None:
+    assert {"ai_query", "ai_queries"} <= {name for name in report_names() if is_timed(name)}
+    assert not is_timed("views")
+
+
+@pytest.mark.parametrize("path", ["events.ndjson", "reports/ai_query.csv", "reports/ai_query.parquet"])
+def test_links_lead_through_all_pages_in_any_format(loaded: Server, path: str) -> None:
+    key = loaded.key("read")
+    link: str | None = f"/api/v1/{path}?limit=1&since=9999d&tenant="
+    arrivals = []
+    for _ in range(100):
+        assert link is not None
+        answer = loaded.get(link.replace(path, path.rpartition(".")[0] + ".csv") + "&columns=arrival", key=key)
+        arrivals += answer.text.split()[1:]
+        page = loaded.get(link, key=key)
+        assert page.status_code == 200
+        if "link" not in page.headers:
+            assert "x-next-cursor" not in page.headers
+            break
+        found = re.fullmatch(r'<(/api/v1/\S+)>; rel="next"', page.headers["link"])
+        assert found
+        assert page.headers["x-next-cursor"] in found[1]
+        assert "limit=1&since=9999d&tenant=" in found[1]
+        link = found[1]
+    assert len(arrivals) == len(set(arrivals))
+
+
+def test_pages_are_as_long_as_asked_and_hold_every_row(loaded: Server) -> None:
+    key = loaded.key("read")
+    everything = get(loaded, "events.ndjson", key).text.splitlines()
+    path, seen = "/api/v1/events.ndjson?limit=2", []
+    while path:
+        answer = loaded.get(path, key=key)
+        lines = answer.text.splitlines()
+        seen += lines
+        path = answer.headers.get("link", "<>").partition(">")[0][1:]
+        assert len(lines) == 2 or not path
+    assert seen == everything
+    assert "key_id" not in json.loads(everything[0])
+
+
+def test_a_cursor_belongs_to_its_report_and_scope(loaded: Server) -> None:
+    key = loaded.key("read")
+    cursor = get(loaded, "events.csv?limit=1&since=9999d", key).headers["x-next-cursor"]
+    assert get(loaded, f"events.ndjson?since=9999d&cursor={cursor}", key).status_code == 200
+    for path in ("events.csv?", "events.csv?since=9999d&surface=app&", "reports/ai_query?since=9999d&"):
+        answer = get(loaded, f"{path}cursor={cursor}", key)
+        assert problem(answer) == "bad_parameter"
+        assert answer.json()["detail"].startswith("cursor: ")
+
+
+def test_days_are_the_readers_days(loaded: Server) -> None:
+    # 2025-11-20T00:00Z is when the views happened.
+    for zone, start in (("Asia/Tokyo", "2025-11-19T15:00:00Z"), ("America/New_York", "2025-11-19T05:00:00Z")):
+        rows = get(loaded, f"reports/views?timezone={zone}").json()
+        assert {row["period_start"] for row in rows} == {start}
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("reports/views?timezone=Europe/Berlim", 'Did you mean "Europe/Berlin"?'),
+        ("reports/views?columns=surfac", 'Did you mean "surface"?'),
+        ("reports/views.csv?bom=yes", 'bom: "yes" is not one of on, off.'),
+        ("events.csv?columns=key_id", 'column "key_id" does not exist.'),
+        ("summary.zip?columns=surface", 'parameter "columns" does not exist.'),
+        ("summary.zip?limit=5", 'parameter "limit" does not exist.'),
+        ("analytics.duckdb?since=7d", 'parameter "since" does not exist.'),
+    ],
+)
+def test_a_wrong_parameter_is_told(loaded: Server, path: str, told: str) -> None:
+    answer = get(loaded, path)
+    assert problem(answer) == "bad_parameter"
+    assert told in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["reports/view/schema", "reports/views.xlsx", "events.json", "events.xlsx"])
+def test_what_there_is_not_is_a_404_that_says_what_there_is(loaded: Server, path: str) -> None:
+    answer = get(loaded, path)
+    assert problem(answer) == "not_found"
+    assert re.search(r"Did you mean|There are", answer.json()["detail"])
+
+
+@pytest.mark.parametrize("name", report_names())
+def test_a_schema_describes_the_rows_that_come(loaded: Server, name: str) -> None:
+    schema = get(loaded, f"reports/{name}/schema").json()
+    [listed] = [report for report in get(loaded, "reports").json() if report["name"] == name]
+    assert {part: schema[part] for part in listed} == listed
+    described = schema["row"]["properties"]
+    assert list(described) == schema["row"]["required"] == [column["name"] for column in listed["columns"]]
+    for row in get(loaded, f"reports/{name}").json():
+        assert list(row) == list(described)
+        for column, value in row.items():
+            types: dict[str, Any] = {"integer": int, "number": (int, float), "string": str, "boolean": bool}
+            [type_, _] = described[column].get("type", ["object", None])
+            assert value is None or isinstance(value, types.get(type_, object))
+
+
+def test_ingest_keys_read_nothing(loaded: Server) -> None:
+    for path in (*PATHS, "summary.zip", "analytics.duckdb", "reports/views/schema"):
+        assert problem(get(loaded, path, loaded.key("ingest"))) == "wrong_kind"
+        assert problem(loaded.get(f"/api/v1/{path}")) == "no_credential"

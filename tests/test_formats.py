@@ -1,0 +1,168 @@
+"""How rows go out: the same rows in each format, and types that each reader understands."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import duckdb
+import nanoarrow
+import pytest
+from nanoarrow.ipc import InputStream
+
+from embedsink.reports import EVENTS, Format, Style, report_names, visible_columns, write_rows
+from embedsink.segment import inspect
+from embedsink.store import EVERYTHING, Reader, Selection, Store
+from embedsink.store.reader import ROWS_OF_BATCH
+from tests.given import segment
+
+GIVEN: list[dict[str, object]] = [
+    {"type": "ready", "at": "09:59", "embedTenant": "acme", "deploymentId": 1},
+    {"type": "view", "title": 'a "title", in\r\ntwo lines', "unknown": {"nested": [1, None]}},
+    {"type": "view", "at": "10:00:00.123", "viewer": None, "surface": "app"},
+    {"type": "download", "rowCount": 7},
+    {"type": "drilldown", "member": "=1+1", "value": {"a": 1}},
+    {"type": "ai-query", "query": "why?"},
+    {"type": "ai-query", "query": "why?", "status": "completed", "at": "10:01"},
+    {"type": "error", "message": "-1 is no date", "fatal": True},
+]
+NAMES = [*report_names(), EVENTS]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    folder = tmp_path_factory.mktemp("store")
+    store = Store(folder / "store.duckdb")
+    store.open()
+    store.load(inspect(segment(folder, GIVEN)))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def reader(store: Store) -> Iterator[Reader]:
+    with store.reader(EVERYTHING) as reader:
+        yield reader
+
+
+def written(reader: Reader, selection: Selection, format: Format, style: Style | None = None) -> bytes:
+    with TemporaryFile() as file:
+        write_rows(reader, selection, file, format, style=style or Style())
+        file.seek(0)
+        return file.read()
+
+
+def selection_of(reader: Reader, view: str) -> Selection:
+    return Selection(view, visible_columns(reader, view))
+
+
+def arrow_rows(content: bytes) -> tuple[Any, list[tuple[Any, ...]]]:
+    with InputStream.from_readable(io.BytesIO(content)) as stream:
+        array = nanoarrow.Array(nanoarrow.c_array_stream(stream))
+    return array.schema, list(array.iter_tuples())
+
+
+def parquet(content: bytes, folder: Path) -> duckdb.DuckDBPyRelation:
+    (folder / "rows.parquet").write_bytes(content)
+    connection = duckdb.connect()
+    connection.execute("set timezone = 'UTC'")
+    return connection.from_parquet(str(folder / "rows.parquet"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_format_has_the_same_rows(name: str, reader: Reader, tmp_path: Path) -> None:
+    selection = selection_of(reader, name)
+    names = list(selection.columns or ())
+    listed = json.loads(written(reader, selection, Format.JSON))
+    assert [list(row) for row in listed] == [names] * len(listed)
+    lines = [json.loads(line) for line in written(reader, selection, Format.NDJSON).splitlines()]
+    assert lines == [{name: value for name, value in row.items() if value is not None} for row in listed]
+    text = written(reader, selection, Format.CSV, Style(guard=False)).decode()
+    header, *cells = csv.reader(io.StringIO(text, newline=""))
+    assert header == names
+    assert len(cells) == len(listed)
+    stored = parquet(written(reader, selection, Format.PARQUET), tmp_path)
+    assert stored.columns == names
+    assert len(stored) == len(listed)
+    schema, tuples = arrow_rows(written(reader, selection, Format.ARROW))
+    assert [field.name for field in schema.fields] == names
+    assert len(tuples) == len(listed)
+    for place, column in enumerate(names):
+        as_json = [row[column] for row in listed]
+        assert [cell[place] == "" for cell in cells] == [value is None for value in as_json]
+        if isinstance(as_json[0] if as_json else None, int | float):
+            assert [one[place] for one in tuples] == as_json
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_times_are_utc_and_say_so(name: str, reader: Reader, tmp_path: Path) -> None:
+    selection = selection_of(reader, name)
+    times = [column.name for column in reader.selected(selection) if column.type == "TIMESTAMP"]
+    stored = parquet(written(reader, selection, Format.PARQUET), tmp_path)
+    types = dict(zip(stored.columns, map(str, stored.types), strict=True))
+    schema, _ = arrow_rows(written(reader, selection, Format.ARROW))
+    fields = {field.name: field for field in schema.fields}
+    described = duckdb.connect().execute(
+        "select name, logical_type from parquet_schema($1)", [str(tmp_path / "rows.parquet")]
+    )
+    logical = dict(described.fetchall())
+    for time in times:
+        assert types[time] == "TIMESTAMP WITH TIME ZONE"
+        assert "isAdjustedToUTC=1" in logical[time]
+        assert (fields[time].timezone, fields[time].unit.name) == ("UTC", "MICRO")
+    assert not {"HUGEINT", "UUID", "JSON", "TIMESTAMP"} & set(types.values())
+
+
+def test_an_empty_answer_still_has_its_columns(store: Store, tmp_path: Path) -> None:
+    with store.reader({**EVERYTHING, "tenant": "nobody"}) as reader:
+        selection = selection_of(reader, "views")
+        assert written(reader, selection, Format.JSON) == b"[]"
+        assert written(reader, selection, Format.NDJSON) == b""
+        assert written(reader, selection, Format.CSV).decode() == ",".join(selection.columns or ()) + "\r\n"
+        assert parquet(written(reader, selection, Format.PARQUET), tmp_path).columns == list(selection.columns or ())
+        schema, rows = arrow_rows(written(reader, selection, Format.ARROW))
+        assert ([field.name for field in schema.fields], rows) == (list(selection.columns or ()), [])
+
+
+def test_columns_come_in_the_order_asked_for(reader: Reader) -> None:
+    selection = Selection("views", ("view_count", "surface"))
+    assert json.loads(written(reader, selection, Format.JSON)) == [
+        {"view_count": 1, "surface": "app"},
+        {"view_count": 1, "surface": "dashboard"},
+    ]
+
+
+def test_arrow_comes_in_batches_that_fit_into_memory(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"create view many as select range as arrival from range({2 * ROWS_OF_BATCH + 1})")
+        with Reader(connection, EVERYTHING, held=ExitStack()) as reader, TemporaryFile() as file:
+            reader.write_arrow("many", file, folder=tmp_path)
+            file.seek(0)
+            with InputStream.from_readable(file) as stream:
+                lengths = [array.length for array in nanoarrow.c_array_stream(stream)]
+    assert lengths == [ROWS_OF_BATCH, ROWS_OF_BATCH, 1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_in_a_column_is_json_in_json(reader: Reader) -> None:
+    rows = json.loads(written(reader, Selection(EVENTS, ("type", "value", "extra")), Format.JSON))
+    assert {"type": "drilldown", "value": {"a": 1}, "extra": None} in rows
+    assert {"nested": [1, None]} in [(row["extra"] or {}).get("unknown") for row in rows]
+
+
+def test_a_byte_order_mark_comes_first_and_once(reader: Reader) -> None:
+    selection = selection_of(reader, "views")
+    plain, marked = (written(reader, selection, Format.CSV, Style(bom=bom)) for bom in (False, True))
+    assert marked == b"\xef\xbb\xbf" + plain
+
+
+def test_the_guard_is_for_text_alone(reader: Reader) -> None:
+    selection = Selection(EVENTS, ("member", "message", "row_count"))
+    guarded = written(reader, selection, Format.CSV).decode()
+    assert "'=1+1" in guarded
+    assert "'-1 is no date" in guarded
+    assert "\r\n=1+1" in written(reader, selection, Format.CSV, Style(guard=False)).decode()

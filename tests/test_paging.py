@@ -1,0 +1,190 @@
+"""Pages: every row once, whatever arrives between them, and no cursor but our own."""
+
+import base64
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embedsink.errors import Refused
+from embedsink.reports import EVENTS, LIMIT_MAX, Cursor, RowsAsked, json_chunks, paging, report_names, visible_columns
+from embedsink.segment import inspect
+from embedsink.store import EVERYTHING, Reader, Store
+from tests.given import segment
+
+# One of each that makes a row somewhere, for one session and several viewers.
+EVERY_TYPE: list[dict[str, object]] = [
+    {"type": "ready", "embedTenant": "acme", "deploymentId": 1},
+    {"type": "view"},
+    {"type": "download", "title": "Sales"},
+    {"type": "ai-query", "query": "why?"},
+    {"type": "ai-query", "query": "why?", "status": "completed", "at": "10:01"},
+    {"type": "error"},
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    yield store
+    store.close()
+
+
+def load(store: Store, folder: Path, number: int) -> None:
+    events = [event | {"session": f"s{number}"} for event in EVERY_TYPE]
+    store.load(inspect(segment(folder, events, number=number)))
+
+
+def page(reader: Reader, view: str, asked: RowsAsked) -> tuple[list[dict[str, Any]], Cursor | None]:
+    selection, following = asked.select(reader, view)
+    return json.loads(b"".join(json_chunks(reader, selection))), following
+
+
+def paged_views(reader: Reader) -> list[str]:
+    """Those whose rows arrive one by one: enumerated, so that a new one is looked at without being named here."""
+    return [view for view in (*report_names(), EVENTS) if "arrival" in visible_columns(reader, view)]
+
+
+def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        load(store, tmp_path, number)
+    with store.reader(EVERYTHING) as reader:
+        views = paged_views(reader)
+    assert {"ai_query", EVENTS} <= set(views)
+    numbers = itertools.count(4)
+    for view in views:
+        seen: list[int] = []
+        cursor: str | None = None
+        for place in itertools.count():
+            with store.reader(EVERYTHING) as reader:
+                rows, following = page(reader, view, RowsAsked(limit="2", cursor=cursor, question=view))
+            seen += [row["arrival"] for row in rows]
+            if following is None:
+                break
+            cursor = following.encode(view)
+            if place < 5:
+                load(store, tmp_path, next(numbers))
+        with store.reader(EVERYTHING) as reader:
+            rows, _ = page(reader, view, RowsAsked())
+        assert seen == sorted(row["arrival"] for row in rows), view
+        assert len(seen) == len(set(seen)) > 3
+
+
+def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, 1)
+    with store.reader(EVERYTHING) as reader:
+        count = len(EVERY_TYPE)
+        for limit, has_next in ((count - 1, True), (count, False), (count + 1, False)):
+            rows, following = page(reader, EVENTS, RowsAsked(limit=str(limit)))
+            assert (len(rows), following is not None) == (min(limit, count), has_next)
+
+
+def test_a_page_needs_no_arrival_among_its_columns(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, 1)
+    with store.reader(EVERYTHING) as reader:
+        rows, following = page(reader, EVENTS, RowsAsked(columns="type", limit="2"))
+    assert rows == [{"type": "ready"}, {"type": "view"}]
+    assert following is not None
+
+
+def test_other_reports_have_first_rows_but_no_pages(store: Store, tmp_path: Path) -> None:
+    for number in (1, 2):
+        load(store, tmp_path, number)
+    with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
+        rows, following = page(reader, "views", RowsAsked(limit="1"))
+        assert (len(rows), following) == (1, None)
+        with pytest.raises(Refused, match=r"^cursor: these rows have no order of arrival\."):
+            page(reader, "views", RowsAsked(cursor="AQ", question="views"))
+
+
+def test_the_period_of_the_first_page_holds_on_every_page(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, 1)
+    since = datetime(2026, 11, 2, 10, 0)
+    with store.reader({**EVERYTHING, "since": since}) as reader:
+        _, following = page(reader, EVENTS, RowsAsked(limit="1", question="q"))
+    assert following is not None
+    assert following.since == since
+    with store.reader({**EVERYTHING, "since": datetime(2026, 11, 2, 10, 1)}) as reader:
+        rows, _ = page(reader, EVENTS, RowsAsked(cursor=following.encode("q"), question="q"))
+    assert len(rows) == len(EVERY_TYPE) - 1
+
+
+instants = st.none() | st.datetimes()
+
+
+@given(after=st.integers(-(2**63), 2**63 - 1), since=instants, until=instants, question=st.text())
+def test_a_cursor_comes_back_as_it_was_and_fits_into_an_address(
+    after: int, since: datetime | None, until: datetime | None, question: str
+) -> None:
+    cursor = Cursor(after, since, until)
+    text = cursor.encode(question)
+    assert Cursor.decode(text, question) == cursor
+    assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+    with pytest.raises(Refused):
+        Cursor.decode(text, question + " ")
+
+
+@given(text=st.text())
+def test_any_other_text_is_no_cursor(text: str) -> None:
+    with pytest.raises(Refused, match=r"^cursor: .* does not belong to this question"):
+        Cursor.decode(text, "question")
+
+
+@given(place=st.integers(0, 43), letter=st.sampled_from("ABCDwxyz0189-_"))
+def test_a_slip_of_the_keyboard_is_seen(place: int, letter: str) -> None:
+    text = Cursor(2**32 + 7, None, None).encode("question")
+    changed = text[:place] + letter + text[place + 1 :]
+    if changed != text:
+        with pytest.raises(Refused):
+            Cursor.decode(changed, "question")
+
+
+@given(after=st.integers(-(2**63), 2**63 - 1), since=st.integers(-(2**63), 2**63 - 1))
+def test_a_cursor_that_was_made_up_is_refused_or_is_one(after: int, since: int) -> None:
+    numbers = (1, after, since, since)
+    made_up = base64.urlsafe_b64encode(paging._BYTES.pack(*numbers, paging._digest(numbers, "question"))).decode()
+    try:
+        cursor = Cursor.decode(made_up, "question")
+    except Refused:
+        return
+    assert cursor.after == after
+
+
+def test_arrival_is_the_last_column_of_a_report_that_has_pages(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader:
+        for view in paged_views(reader):
+            if view != EVENTS:
+                last = reader.columns(view)[-1]
+                assert (last.name, last.type) == ("arrival", "BIGINT")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "100001", "1e3", "ten", "", " 5", "05", "９", "9" * 5000])
+def test_a_limit_is_an_integer_within_its_bounds(store: Store, limit: str) -> None:
+    told = f"is not an integer from 1 to {LIMIT_MAX:,}."
+    with store.reader(EVERYTHING) as reader, pytest.raises(Refused, match=f"^limit: .* {told}"):
+        RowsAsked(limit=limit).select(reader, "views")
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("view_coun", 'columns: column "view_coun" does not exist. Did you mean "view_count"?'),
+        ("surface,zzz", 'columns: column "zzz" does not exist. There are period_start, deployment, '),
+        ("surface,surface", 'columns: column "surface" stands twice. Give it once.'),
+        ("", 'columns: column "" does not exist.'),
+        ("surface,", 'columns: column "" does not exist.'),
+        ('surface" from event --', 'column "surface\\" from event --" does not exist.'),
+        ("*", 'columns: column "*" does not exist.'),
+    ],
+)
+def test_columns_are_known_and_stand_once(store: Store, columns: str, told: str) -> None:
+    with store.reader(EVERYTHING) as reader, pytest.raises(Refused) as refused:
+        RowsAsked(columns=columns).select(reader, "views")
+    assert told in str(refused.value)

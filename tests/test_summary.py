@@ -1,0 +1,88 @@
+"""A period in one file: every report as CSV, all of one moment, and what they answer."""
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from embedsink.reports import Style, csv_chunks, parse_scope, report_names, write_summary
+from embedsink.segment import inspect
+from embedsink.store import Reader, Store
+from tests.given import segment
+
+GIVEN: list[dict[str, object]] = [
+    {"type": "view"},
+    {"type": "download", "rowCount": 7},
+    {"type": "drilldown", "member": "=1+1"},
+]
+SCOPE = parse_scope({"since": "2026-11-01", "timezone": "Europe/Berlin", "interval": "week"}, deployments=["1"])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    store.load(inspect(segment(tmp_path, GIVEN)))
+    yield store
+    store.close()
+
+
+def summary(reader: Reader, style: Style | None = None) -> zipfile.ZipFile:
+    file = io.BytesIO()
+    write_summary(reader, SCOPE, file, style=style or Style())
+    return zipfile.ZipFile(file)
+
+
+def test_it_holds_every_report_as_its_own_csv(store: Store) -> None:
+    with store.reader(SCOPE.variables()) as reader, reader.consistent():
+        archive = summary(reader)
+        assert archive.testzip() is None
+        assert set(archive.namelist()) == {f"{name}.csv" for name in report_names()} | {"manifest.json"}
+        for name in report_names():
+            assert archive.read(f"{name}.csv") == b"".join(csv_chunks(reader, name))
+
+
+def test_its_manifest_says_which_period_and_what_each_report_answers(store: Store) -> None:
+    with store.reader(SCOPE.variables()) as reader:
+        manifest = json.loads(summary(reader).read("manifest.json"))
+    assert manifest["scope"] == {
+        "since": "2026-10-31T23:00:00Z",
+        "until": None,
+        "surface": None,
+        "deployments": [1],
+        "tenant": None,
+        "interval": "week",
+        "timezone": "Europe/Berlin",
+    }
+    assert datetime.fromisoformat(manifest["writtenAt"]).tzinfo is not None
+    assert [report["name"] for report in manifest["reports"]] == list(report_names())
+    for report in manifest["reports"]:
+        assert report["question"].endswith("?")
+        assert report["file"] == f"{report['name']}.csv"
+
+
+def test_it_guards_and_marks_like_a_csv(store: Store) -> None:
+    with store.reader(SCOPE.variables()) as reader:
+        assert b"'=1+1" in summary(reader).read("drilldowns.csv")
+        plain = summary(reader, Style(guard=False, bom=True)).read("drilldowns.csv")
+    assert plain.startswith(b"\xef\xbb\xbf")
+    assert b",=1+1," in plain
+
+
+def test_what_is_loaded_meanwhile_is_in_none_of_its_reports(store: Store, tmp_path: Path) -> None:
+    def view_count(reader: Reader) -> int:
+        text = summary(reader).read("views.csv").decode()
+        return sum(int(row["view_count"]) for row in csv.DictReader(io.StringIO(text, newline="")))
+
+    with store.reader(SCOPE.variables()) as reader, reader.consistent():
+        assert view_count(reader) == 1
+        store.load(inspect(segment(tmp_path, [{"type": "view"}], number=2)))
+        store.checkpoint()  # Nor does a long answer keep the loader from its work.
+        assert view_count(reader) == 1
+    with store.reader(SCOPE.variables()) as reader:
+        assert view_count(reader) == 2

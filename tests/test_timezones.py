@@ -1,0 +1,123 @@
+"""Days are the reader's days: what a time without a zone means, and which zones there are."""
+
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+
+import pytest
+
+from embedsink.errors import Refused
+from embedsink.reports import Scope, parse_scope
+from embedsink.reports.scope import timezones
+from embedsink.store import EVERYTHING, Reader
+from tests.rows import views_over_nothing
+
+# Half hours, days on either side of the date line, clocks that jump by thirty minutes, by two hours and at midnight,
+# and rules that were changed lately.
+ZONES = (
+    "Africa/Cairo",
+    "Africa/Casablanca",
+    "America/Havana",
+    "America/New_York",
+    "America/Sao_Paulo",
+    "America/St_Johns",
+    "Antarctica/Troll",
+    "Asia/Beirut",
+    "Asia/Kathmandu",
+    "Australia/Lord_Howe",
+    "Europe/Berlin",
+    "Pacific/Kiritimati",
+    "UTC",
+)
+
+
+def since(text: str, timezone: str | None) -> datetime | None:
+    return parse_scope({"since": text, "timezone": timezone}).since
+
+
+@pytest.mark.parametrize(
+    ("text", "timezone", "instant"),
+    [
+        ("2026-11-01", None, "2026-11-01T00:00:00"),
+        ("2026-11-01", "UTC", "2026-11-01T00:00:00"),
+        ("2026-11-01", "Europe/Berlin", "2026-10-31T23:00:00"),
+        ("2026-07-01", "Europe/Berlin", "2026-06-30T22:00:00"),
+        ("2026-11-01T09:30", "Asia/Kolkata", "2026-11-01T04:00:00"),
+        ("2026-11-01T09:30Z", "Asia/Kolkata", "2026-11-01T09:30:00"),
+        ("2026-11-01T09:30+02:00", "Asia/Kolkata", "2026-11-01T07:30:00"),
+        # The clocks show this hour twice, and the first is meant.
+        ("2026-10-25T02:30", "Europe/Berlin", "2026-10-25T00:30:00"),
+        # They skip this one, and the clock before it goes on.
+        ("2026-03-29T02:30", "Europe/Berlin", "2026-03-29T01:30:00"),
+        # A midnight that is skipped: the day begins at one.
+        ("2026-04-24", "Africa/Cairo", "2026-04-23T22:00:00"),
+    ],
+)
+def test_a_time_without_a_zone_is_by_the_clocks_of_the_timezone(text: str, timezone: str | None, instant: str) -> None:
+    assert since(text, timezone) == datetime.fromisoformat(instant)
+
+
+@pytest.mark.parametrize(("text", "timezone"), [("9999-12-31T23:59", "America/New_York"), ("0001-01-01", "Asia/Tokyo")])
+def test_a_time_that_is_outside_of_all_years_elsewhere_is_refused(text: str, timezone: str) -> None:
+    with pytest.raises(Refused, match=f'^since: "{text}" is no time'):
+        since(text, timezone)
+
+
+def test_a_span_is_as_long_ago_everywhere() -> None:
+    def now() -> datetime:
+        return datetime(2026, 11, 8, 12, tzinfo=UTC)
+
+    scopes = [parse_scope({"since": "7d", "timezone": zone}, now=now) for zone in (None, "Pacific/Kiritimati")]
+    assert {scope.since for scope in scopes} == {datetime(2026, 11, 1, 12)}
+    assert all(scope.is_relative for scope in scopes)
+    assert not parse_scope({"since": "2026-11-01"}).is_relative
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Europe/Berlim", 'Did you mean "Europe/Berlin"?'),
+        ("europe/berlin", 'Did you mean "Europe/Berlin"?'),
+        ("Berlin", 'Did you mean "Europe/Berlin"?'),
+        ("+01:00", "Write it like Europe/Berlin."),
+        ("localtime", "time zone of the IANA database."),
+        ("../../etc/passwd", "time zone of the IANA database."),
+        ("Europe/Berlin'; drop view views; --", "time zone of the IANA database."),
+        ("", "time zone of the IANA database."),
+        ("\ud800", "time zone of the IANA database."),
+    ],
+)
+def test_an_unknown_zone_is_told_with_the_nearest(name: str, told: str) -> None:
+    with pytest.raises(Refused, match=r"^timezone: ") as refused:
+        parse_scope({"timezone": name})
+    assert told in str(refused.value)
+
+
+def test_every_zone_of_the_pinned_database_is_known_to_the_engine() -> None:
+    pinned = set(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
+    assert timezones() == pinned
+    assert {"UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"} <= timezones()
+
+
+def test_both_agree_on_when_each_zones_days_begin() -> None:
+    """What a date means as a bound, and where the periods begin: no hour must fall between the two.
+
+    Where the clocks show midnight twice (Havana), a day begins at the first; its period is named by the second.
+    """
+    days = ["2025-03-30", "2025-10-26", "2026-04-24", "2026-11-01", "2026-09-06", "2026-10-04"]
+    with views_over_nothing() as connection:
+        for zone in ZONES:
+            Reader(connection, {**EVERYTHING, "timezone": zone}, held=ExitStack())
+            begins = [since(day, zone) for day in days]
+            found = connection.execute(
+                "select period_of(begin), period_of(begin - interval 1 microsecond), "
+                "from (select unnest($1::timestamp[]) as begin)",
+                [begins],
+            ).fetchall()
+            for begin, (period, period_before) in zip(begins, found, strict=True):
+                assert begin is not None
+                assert period_before < begin <= period <= begin + timedelta(hours=1), zone
+
+
+def test_a_scope_tells_what_its_clocks_show() -> None:
+    assert Scope(timezone="Asia/Tokyo").local(datetime(2026, 10, 31, 15)) == datetime(2026, 11, 1)
