@@ -5,9 +5,11 @@ A canary is a word that one deployment alone has sent; so are the deployments' n
 """
 
 import io
+import json
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -19,6 +21,7 @@ from embedsink.envelope.catalog import ACTIONS, EVENTS, Kind
 from embedsink.errors import Refused
 from embedsink.http.exports import EVENT_FORMATS
 from embedsink.http.reports import FORMATS
+from embedsink.remote import Remote
 from embedsink.reports import report_names
 from embedsink.store import frame_of_parquet
 from tests.servers import Answer, RunningServer, running_server, wait_until
@@ -36,7 +39,9 @@ FACES = [
     "summary.zip",
     *(f"reports/{name}/schema" for name in report_names()),
     "quarantine",
+    "deployments",
 ]
+NO_REPORTS = ("/schema", "quarantine", "deployments")
 # What can be asked beside the scope must not lead out of it.
 QUERIES = ["", "?interval=month&timezone=Asia/Tokyo&bom=on&guard=off", "?limit=1000"]
 
@@ -100,6 +105,21 @@ def deliveries(deployment: int | None) -> Iterator[dict[str, Any]]:
         }
 
 
+def sync_of(deployment: int, job: str) -> tuple[str, ...]:
+    return "deployments", str(deployment), "dbt-sync", job, "result"
+
+
+def sync_result(deployment: int, job: str) -> dict[str, Any]:
+    return {
+        "syncJobId": job,
+        "generatedFiles": [{"path": f"{canary(deployment)}.yml"}],
+        "manifestStats": {"models": 1, "sources": 1, "macros": 1},
+        "svcCount": 1,
+        "completedAt": datetime.now(UTC).isoformat(),
+        "durationMs": 1,
+    }
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     data = tmp_path_factory.mktemp("scope") / "data"
@@ -109,6 +129,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             for delivery in deliveries(deployment):
                 sent += server.post(delivery, key=ingest).json()["accepted"]
         assert sent == 2 * 4 * (len(EVENTS) + len(ACTIONS) + 1)
+        remote = Remote(server.url, ingest)
+        for deployment in DEPLOYMENTS:
+            job = f"{canary(deployment)}-job"
+            remote.put(*sync_of(deployment, job), body=json.dumps(sync_result(deployment, job)).encode())
         opened = embedsink.open(data)
         wait_until(lambda: (data / "analytics.duckdb").exists(), what="there is a snapshot")
         wait_until(lambda: len(opened.sql("from event")) + len(opened.sql("from action")) == sent, what="all is there")
@@ -147,7 +171,7 @@ def assert_airtight(content: str, scope: list[int] | None, what: str) -> None:
 def test_no_byte_of_another_deployment(
     server: RunningServer, keys: dict[str, str], face: str, scope: list[int] | None, tmp_path: Path
 ) -> None:
-    is_rows = not face.endswith(("/schema", "quarantine"))
+    is_rows = not face.endswith(NO_REPORTS)
     for query in QUERIES if is_rows else QUERIES[:1]:
         if face == "summary.zip" and "limit" in query:
             continue
@@ -160,7 +184,7 @@ def test_no_byte_of_another_deployment(
                 assert canary(own) in content, f"{face}{query} lacks {own}"
 
 
-@pytest.mark.parametrize("face", [face for face in FACES if not face.endswith("/schema") and face != "quarantine"])
+@pytest.mark.parametrize("face", [face for face in FACES if not face.endswith(NO_REPORTS)])
 def test_a_deployment_outside_the_keys_scope_can_not_be_asked_for(
     server: RunningServer, keys: dict[str, str], face: str
 ) -> None:
@@ -168,6 +192,17 @@ def test_a_deployment_outside_the_keys_scope_can_not_be_asked_for(
     answer = server.get(f"/api/v1/{face}?deployment={one}&deployment={other}", key=keys[str([one])])
     assert answer.status == 403
     assert answer.json()["reason"] == "out_of_scope"
+
+
+def test_a_sync_is_for_keys_of_its_deployment(server: RunningServer, keys: dict[str, str]) -> None:
+    for scope in SCOPES:
+        for deployment in DEPLOYMENTS:
+            job = f"{canary(deployment)}-job"
+            path = "/".join(("/api/v1", *sync_of(deployment, job)))
+            answer = server.get(path, key=keys[str(scope)])
+            allowed = scope is None or deployment in scope
+            assert answer.status == (200 if allowed else 403)
+            assert (f"{canary(deployment)}.yml" in answer.body.decode()) == allowed
 
 
 def test_the_snapshot_is_for_keys_of_every_deployment(server: RunningServer, keys: dict[str, str]) -> None:

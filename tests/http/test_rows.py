@@ -2,18 +2,22 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pytest
 
+import embedsink.http.download
 import embedsink.http.freshness
+import embedsink.http.rows
 from embedsink.http.exports import EVENT_FORMATS
 from embedsink.http.reports import FORMATS
 from embedsink.http.rows import MEDIA_TYPES
 from embedsink.reports import Format, is_timed, report_names
+from embedsink.store import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
@@ -233,3 +237,19 @@ def test_ingest_keys_read_nothing(loaded: Server) -> None:
     for path in (*PATHS, "summary.zip", "analytics.duckdb", "reports/views/schema"):
         assert problem(get(loaded, path, loaded.key("ingest"))) == "wrong_kind"
         assert problem(loaded.get(f"/api/v1/{path}")) == "no_credential"
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson", "parquet"])
+def test_a_report_that_would_fill_the_disk_is_stopped(
+    loaded: Server, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    def write_for_ever(reader: Reader, selection: object, file: IO[bytes], *rest: object, **options: object) -> None:
+        for _ in range(1_000):
+            file.write(b"x")
+            time.sleep(0.01)
+
+    monkeypatch.setattr(embedsink.http.rows, "write_rows", write_for_ever)
+    monkeypatch.setattr(embedsink.http.download, "ROOM_BYTES", 1 << 60)
+    answer = get(loaded, f"events.{format}")
+    assert (answer.status_code, problem(answer)) == (503, "storage_low")
+    assert "disk: is almost full" in answer.json()["detail"]

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar
@@ -24,6 +25,9 @@ from embedsink.store import Reader
 CHUNK_BYTES = 65_536
 SPOOLED_BYTES_MAX = 1_048_576
 LOOK_EVERY_S = 0.25
+_ALMOST_FULL = "is almost full"
+# What may be written between two looks, beside what the journal needs.
+ROOM_BYTES = 128 * 1_048_576
 _RANGE = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})")
 HEADERS = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
 
@@ -35,28 +39,77 @@ async def spooled(
 ) -> tuple[IO[bytes], T]:
     """What is written of one moment, in memory or in a file without a name.
 
-    A slow reader must not hold a transaction of the store, nor one of the few places for reports.
+    A slow reader must not hold a transaction of the store, nor one of the few places for reports; and no reader may
+    take the room that the journal needs.
 
     Raises:
-        Unavailable: too many wait already, the store is away, or the disk is full.
+        Unavailable: too many wait already, the store is away, or the disk is as good as full.
     """
+    spool = _Spool(sink, variables)
     async with sink.report_slots:
-        return await run_in_threadpool(_spool, sink, variables, write)
+        writing = asyncio.ensure_future(run_in_threadpool(spool.fill, write))
+        try:
+            while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
+                spool.stop_when_full()
+        except asyncio.CancelledError:
+            spool.stop()
+            raise
+        return spool.file, await writing
 
 
-def _spool(sink: Sink, variables: Mapping[str, object], write: Callable[[Reader, IO[bytes]], T]) -> tuple[IO[bytes], T]:
-    file: IO[bytes] = SpooledTemporaryFile(SPOOLED_BYTES_MAX, dir=str(sink.folder.path))  # noqa: SIM115  the answer closes it
-    try:
-        with sink.store.reader(variables) as reader, reader.consistent():
-            written = write(reader, file)
-    except OSError as error:
-        file.close()
-        detail = f"disk: {error.strerror}. The answer has to be written there first. Ask for less, or later."
-        raise Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=5) from error
-    except BaseException:
-        file.close()
-        raise
-    return file, written
+class _Spool:
+    """A file without a name that one report is written to."""
+
+    def __init__(self, sink: Sink, variables: Mapping[str, object]) -> None:
+        self.file = _StoppableFile(SPOOLED_BYTES_MAX, dir=str(sink.folder.path))
+        self._sink = sink
+        self._variables = variables
+        self._reader: Reader | None = None
+
+    def fill(self, write: Callable[[Reader, IO[bytes]], T]) -> T:
+        """Write it, in a thread. When that fails there is no file."""
+        try:
+            with self._sink.store.reader(self._variables) as reader, reader.consistent():
+                self._reader = reader
+                return write(reader, self.file)
+        except OSError as error:
+            self.file.close()
+            raise _no_room(str(error.strerror)) from error
+        except BaseException as error:
+            self.file.close()
+            if self.file.is_stopped:
+                raise _no_room(_ALMOST_FULL) from error
+            raise
+
+    def stop_when_full(self) -> None:
+        """Interrupt it before the disk is so full that events are refused."""
+        disk = os.statvfs(self._sink.folder.path)
+        if disk.f_bavail * disk.f_frsize < self._sink.settings.free_bytes_min + ROOM_BYTES:
+            self.stop()
+
+    def stop(self) -> None:
+        """Write no more: neither what the engine answers, nor what it writes itself."""
+        self.file.is_stopped = True
+        if self._reader:
+            self._reader.interrupt()
+
+
+class _StoppableFile(SpooledTemporaryFile[bytes]):
+    is_stopped = False
+
+    def write(self, chunk: Any) -> int:
+        if self.is_stopped:
+            raise OSError(errno.ENOSPC, _ALMOST_FULL)
+        return super().write(chunk)
+
+    def writelines(self, chunks: Iterable[Any]) -> None:
+        for chunk in chunks:
+            self.write(chunk)
+
+
+def _no_room(why: str) -> Unavailable:
+    detail = f"disk: {why}. The answer has to be written there first. Ask for less, or later."
+    return Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=5)
 
 
 class _Revoked(Exception):
