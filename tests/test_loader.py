@@ -112,7 +112,7 @@ def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(database, "transaction", losing_the_answer)
         for _ in range(3):
-            loader._work(is_last=False)
+            loader.work_once(is_last=False)
     with opened(folder) as loader:
         loader.load_all()
     assert events_in(folder.store) == expected(1)
@@ -125,9 +125,9 @@ def test_a_segment_that_was_not_committed_is_loaded_at_the_next_try(
     with opened(folder) as loader:
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", refusing("there is no room"))
-            loader._work(is_last=False)
+            loader.work_once(is_last=False)
             assert "there is no room" in str(loader.status.trouble)
-        loader._work(is_last=False)
+        loader.work_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1)
 
@@ -161,7 +161,7 @@ def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, m
 
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(snapshot, "replace_by_copy", fail)
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
         assert "no space left" in str(loader.status.trouble)
         assert all(path.exists() for path in paths)
 
@@ -207,7 +207,7 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
     add_segment(folder, 1, count=900)
     add_segment(folder, 2, count=900)
     with opened(folder) as loader:
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
     sound = folder.store.read_bytes()
     ids = sorted([*expected(1, count=900), *expected(2, count=900)])
 
@@ -221,7 +221,7 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
         folder.store.write_bytes(flipped)
         with opened(folder) as loader:
             for _ in range(3):
-                loader._work(is_last=True)
+                loader.work_once(is_last=True)
             assert (loader.status.trouble, loader.status.damaged) == (None, [])
         assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
         set_aside += bool(list(folder.aside.iterdir()))
@@ -232,7 +232,7 @@ def test_with_a_flipped_bit_in_store_and_snapshot_the_loss_is_said(folder: DataF
     for number in (1, 2):
         add_segment(folder, number, count=900)
     with opened(folder) as loader:
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
     flipped = bytearray(folder.store.read_bytes())
     for offset in range(12_288 + 100, len(flipped), 4_096):
         flipped[offset] ^= 1
@@ -241,7 +241,7 @@ def test_with_a_flipped_bit_in_store_and_snapshot_the_loss_is_said(folder: DataF
 
     with opened(folder) as loader:
         for _ in range(4):
-            loader._work(is_last=True)
+            loader.work_once(is_last=True)
         assert "segment 1 is in neither" in str(loader.status.damaged)
     assert events_in(folder.snapshot) == expected(2, count=900)
     assert {"store.duckdb", "analytics.duckdb"} <= {path.name for path in folder.aside.iterdir()}
@@ -271,14 +271,14 @@ def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(
 def test_a_lost_or_damaged_snapshot_is_made_again(folder: DataFolder, how: str) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
     if how == "missing":
         folder.snapshot.unlink()
     else:
         folder.snapshot.write_bytes(damaged(folder.snapshot.read_bytes(), how))
 
     with opened(folder) as loader:
-        loader._work(is_last=False)
+        loader.work_once(is_last=False)
 
     assert events_in(folder.snapshot) == expected(1)
 
@@ -287,13 +287,13 @@ def test_with_store_and_snapshot_both_damaged_the_journal_is_loaded_and_it_is_sa
     for number in (1, 2):
         add_segment(folder, number)
     with opened(folder) as loader:
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
     for path in (folder.store, folder.snapshot):
         path.write_bytes(b"\0" * 20_000)
 
     for _ in range(2):
         with opened(folder) as loader:
-            loader._work(is_last=True)
+            loader.work_once(is_last=True)
 
     assert events_in(folder.snapshot) == expected(2)
     kept = sorted(path.name for path in folder.aside.iterdir())
@@ -321,7 +321,7 @@ def test_a_segment_that_is_in_neither_store_nor_journal_is_said_to_be_lost(folde
 def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, tmp_path: Path) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
         backup = shutil.copy(folder.snapshot, tmp_path / "backup.duckdb")
         for number in (2, 3):
             add_segment(folder, number)
@@ -446,7 +446,7 @@ def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
         return load(store, *segments)
 
     monkeypatch.setattr(Store, "load", look_and_load)
-    loader._work(is_last=False)
+    loader.work_once(is_last=False)
     loader.close()
     assert len(loads) == 4
     assert seen[0]
@@ -484,11 +484,11 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
                 raise StoreBroken("FATAL Error: database has been invalidated")
 
             patch.setattr(Store, "load", break_down)
-            loader._work(is_last=False)
+            loader.work_once(is_last=False)
         assert not loader._store.is_open
         assert loader.status.reopened_count == 1
         reader.close()
-        loader._work(is_last=False)
+        loader.work_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1, 2)
     assert list(folder.aside.iterdir()) == []
@@ -499,9 +499,9 @@ def test_a_bug_in_loading_is_told_and_tried_again(folder: DataFolder, monkeypatc
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", lambda store, segment, **_: 1 // 0)
-            loader._work(is_last=False)
+            loader.work_once(is_last=False)
         assert "ZeroDivisionError" in str(loader.status.trouble)
-        loader._work(is_last=False)
+        loader.work_once(is_last=False)
     assert events_in(folder.store) == expected(1)
 
 
@@ -527,7 +527,7 @@ def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quaran
     for number in range(1, 21):
         add_wide_segment(folder, number, quarantined=quarantined)
     with opened(folder) as loader:
-        loader._work(is_last=False)
+        loader.work_once(is_last=False)
         assert (loader.status.trouble, loader.status.reopened_count) == (None, 0)
         assert loader.status.segment_count == 20
 
@@ -536,7 +536,7 @@ def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quaran
         add_segment(folder, number)
     with opened(folder) as loader:
         for _ in range(3):
-            loader._work(is_last=True)
+            loader.work_once(is_last=True)
         assert loader.status.trouble is None
     with contextlib.closing(duckdb.connect(str(folder.snapshot), read_only=True)) as database:
         assert {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()} == set()
@@ -554,12 +554,12 @@ def test_that_loading_goes_on_does_not_hide_that_snapshots_fail(
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
             patch.setattr(snapshot, "replace_by_copy", no_room)
-            loader._work(is_last=False)
+            loader.work_once(is_last=False)
             add_segment(folder, 2)
-            loader._work(is_last=False)
+            loader.work_once(is_last=False)
             assert loader.status.segment_count == 2
             assert "No space left" in str(loader.status.trouble)
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
         assert loader.status.trouble is None
 
 
@@ -611,17 +611,17 @@ def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
         folder.make()
         add_segment(folder, 1)
         with opened(folder) as loader:
-            loader._work(is_last=True)
+            loader.work_once(is_last=True)
         add_segment(folder, 2)
         filling = disk / "filling"
         with contextlib.suppress(OSError), filling.open("wb") as file:
             file.write(bytes(16 * 1_048_576))
 
         loader = Loader(folder, Store(folder.store))
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
         assert "No space left" in str(loader.status.trouble)
         filling.unlink()
-        loader._work(is_last=True)
+        loader.work_once(is_last=True)
         assert loader.status.trouble is None
         loader.close()
 

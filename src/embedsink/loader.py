@@ -170,9 +170,10 @@ class Loader:
             self._wake.wait(self._seconds_to_snapshot())
             self._wake.clear()
             is_last = self._closing
-            self._work(is_last=is_last)
+            self.work_once(is_last=is_last)
 
-    def _work(self, *, is_last: bool) -> None:
+    def work_once(self, *, is_last: bool) -> None:
+        """Load what is sealed, and publish a snapshot when one is due, or when it `is_last`. Its own thread does."""
         # Each clears its own trouble: that loading goes on does not mean that snapshots do.
         self.status.load_trouble = self._trouble_with(self._load_round)
         if self.status.load_trouble is None and (is_last or time.monotonic() >= self._snapshot_due_at):

@@ -6,8 +6,8 @@ import typer
 
 from embedsink import __version__
 from embedsink.cli import events, keys, quarantine, reports, server, syncs, upkeep
+from embedsink.cli.options import examples
 from embedsink.cli.output import FAILED, WRONG_USE, fail
-from embedsink.cli.words import examples
 from embedsink.errors import EmbedsinkError
 from embedsink.reasons import Reason
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, or_through_a_server, server_at
 from embedsink.cli.output import FAILED, fail, inert, say, written_whole
-from embedsink.cli.words import DATA, Data, KeyOption, Url, examples, or_through_a_server, server_at
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from embedsink.cli.options import DATA, Data, checked, examples
 from embedsink.cli.output import say, show_table
-from embedsink.cli.words import DATA, Data, checked, examples
 from embedsink.folder import DataFolder
 from embedsink.keys import Key, KeyFile, KeyKind, normal_origin, parse_deployment, parse_duration, parse_label
 

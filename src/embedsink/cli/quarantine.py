@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, existing, or_through_a_server, server_at
 from embedsink.cli.output import fail, inert, say, show_table
-from embedsink.cli.words import DATA, Data, KeyOption, Url, examples, existing, or_through_a_server, server_at
 
 app = typer.Typer(help="Look at what was rejected, and try it again.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from embedsink.cli.options import DATA, Data, KeyOption, Url, checked, examples, server_at
 from embedsink.cli.output import fail, inert, say, show_table, written_whole
-from embedsink.cli.words import DATA, Data, KeyOption, Url, checked, examples, server_at
 from embedsink.keys import parse_deployment
 
 if TYPE_CHECKING:

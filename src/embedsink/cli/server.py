@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from embedsink.cli.words import DATA, Data, examples, wrong_use
+from embedsink.cli.options import DATA, Data, examples, wrong_use
 
 SERVE_EXAMPLES = examples(
     "embedsink serve --data data",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from embedsink.cli.options import KeyOption, checked, examples, server_at
 from embedsink.cli.output import fail, inert, say
-from embedsink.cli.words import KeyOption, checked, examples, server_at
 from embedsink.errors import Unavailable
 from embedsink.keys import parse_deployment
 

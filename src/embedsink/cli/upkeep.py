@@ -3,8 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from embedsink.cli.options import DATA, Data, examples, existing
 from embedsink.cli.output import fail, say, show_table
-from embedsink.cli.words import DATA, Data, examples, existing
 from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 
