@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import secrets
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ WIDE_ROW_BYTES = 2_048
 # A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
 _BLOCK_BYTES = 65_536
 _ROWS_VERIFIED_AT_ONCE = 500_000
+_CLOSE_TIMEOUT_S = 5.0
 # A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
 # in memory for the next, and no bytes an event are lost (docs/decisions/0007).
 _ROW_GROUP_ROWS = 32_768
@@ -125,10 +127,20 @@ class Store:
         """Close the database; readers are told that it is away."""
         with self._lock:
             connection, self._connection = self._connection, None
-        for reader in list(self._readers):
-            reader.interrupt()  # Closing would wait for the longest report.
-        if connection is not None:
-            connection.close()
+        if connection is None:
+            return
+        until = time.monotonic() + _CLOSE_TIMEOUT_S
+        while True:
+            for reader in list(self._readers):
+                reader.interrupt()  # Closing would wait for the longest report.
+            try:
+                connection.close()
+                return
+            except duckdb.Error:
+                # DuckDB 2 refuses while a report still ends.
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
 
     @property
     def is_open(self) -> bool:
