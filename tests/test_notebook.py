@@ -131,14 +131,14 @@ def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+def ran(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     before = published_count(server.data)
     with pytest.MonkeyPatch.context() as monkeypatch, live_traffic(server) as account:
         ran = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
         assert server.get("/readyz").status == 200
     assert account.sent_count > 0
     wait_until(lambda: published_count(server.data) >= before + account.sent_count, what="what came meanwhile is kept")
-    yield ran
+    return ran
 
 
 def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -228,7 +228,7 @@ class TestRun:
 
     def test_colours_are_seen_on_light_and_dark_pages(self, ran: Ran) -> None:
         for name, spec in ran.charts().items():
-            assert spec["config"]["background"] == "transparent" if "background" in spec["config"] else True
+            assert spec["background"] == "transparent", name
             for color in set(re.findall(r"#[0-9a-f]{6}\b", json.dumps({**spec, "datasets": {}}))):
                 for page, ground in PAGES.items():
                     assert contrast(color, ground) >= CONTRAST_MIN, f"{name}: {color} on a {page} page"

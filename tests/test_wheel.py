@@ -52,7 +52,8 @@ def copy(rest: str, into: Path) -> None:
     *sources, target = rest.split()
     for source in sources:
         if (ROOT / source).is_dir():
-            shutil.copytree(ROOT / source, into / target, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
+            unseen = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+            shutil.copytree(ROOT / source, into / target, ignore=unseen)
         else:
             shutil.copy(ROOT / source, into / target)
 
