@@ -5,6 +5,7 @@ WORKDIR /build
 COPY pyproject.toml README.md constraints.txt constraints-runtime.txt ./
 COPY src ./src
 COPY sql ./sql
+COPY dashboards ./dashboards
 RUN python -m venv tools
 RUN tools/bin/python -m pip install --quiet --no-compile --require-hashes -r constraints.txt
 RUN tools/bin/python -m build --wheel --no-isolation

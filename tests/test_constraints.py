@@ -54,7 +54,13 @@ def test_every_dependency_is_pinned() -> None:
     runtime = {name for name, _ in pins("constraints-runtime.txt")}
     assert required_names(project["dependencies"]) <= runtime
     everything = {name for name, _ in pins("constraints.txt")}
-    assert required_names(project["optional-dependencies"]["dev"]) <= everything
+    for extra in ("dev", "notebook"):
+        assert required_names(project["optional-dependencies"][extra]) <= everything
+
+
+def test_a_server_needs_nothing_of_the_notebook() -> None:
+    runtime = {name for name, _ in pins("constraints-runtime.txt")}
+    assert runtime.isdisjoint({"altair", "ipykernel", "jupyter-client", "narwhals", "jinja2"})
 
 
 def test_the_duckdb_that_ships_is_1_5_5() -> None:

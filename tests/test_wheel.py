@@ -52,7 +52,8 @@ def copy(rest: str, into: Path) -> None:
     *sources, target = rest.split()
     for source in sources:
         if (ROOT / source).is_dir():
-            shutil.copytree(ROOT / source, into / target, ignore=shutil.ignore_patterns("__pycache__"))
+            unseen = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+            shutil.copytree(ROOT / source, into / target, ignore=unseen)
         else:
             shutil.copy(ROOT / source, into / target)
 
@@ -113,7 +114,8 @@ def is_healthy(port: int) -> bool:
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    below = {file.relative_to(folder): file for file in folder.rglob("*") if file.is_file()}
+    return {str(name): file.read_bytes() for name, file in below.items() if ".ipynb_checkpoints" not in name.parts}
 
 
 def test_docker_sees_every_file_it_copies() -> None:
@@ -129,11 +131,12 @@ def test_the_installed_command_shows_its_help(outside: Path) -> None:
     assert "serve" in shown.stdout
 
 
-def test_the_installed_sql_is_the_checkouts(outside: Path) -> None:
+@pytest.mark.parametrize("folder", ["sql", "dashboards"])
+def test_what_is_installed_beside_the_code_is_the_checkouts(outside: Path, folder: str) -> None:
     where = ["python", "-c", "import embedsink; print(embedsink.__path__[0])"]
     package = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
     assert not package.is_relative_to(ROOT)
-    assert files_below(package / "sql") == files_below(ROOT / "sql") != {}
+    assert files_below(package / folder) == files_below(ROOT / folder) != {}
 
 
 def test_the_image_has_no_development_tools(installed: Path) -> None:
