@@ -409,10 +409,12 @@ def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, mo
     for number in range(1, 9):
         add_segment(folder, number)
     monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    loads: list[int] = []
     load = Store.load
 
     def load_slowly(store: Store, *segments: Segment) -> Ledger:
         time.sleep(0.2)
+        loads.extend(segment.number for segment in segments)
         return load(store, *segments)
 
     monkeypatch.setattr(Store, "load", load_slowly)
@@ -420,9 +422,10 @@ def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, mo
     loader.open_store()
     loader.start()
     loader.wake()
-    time.sleep(0.1)
+    wait_until(lambda: bool(loads), what="it has begun")
     loader.close()
-    assert 1 <= len(events_in(folder.snapshot)) / 3 <= 4
+    assert loads == list(range(1, len(loads) + 1))
+    assert len(loads) < 8
 
     with opened(folder) as loader:
         loader.load_all()

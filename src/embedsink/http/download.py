@@ -45,8 +45,8 @@ async def spooled(
     Raises:
         Unavailable: too many wait already, the store is away, or the disk is as good as full.
     """
-    spool = _Spool(sink, variables)
     async with sink.report_slots:
+        spool = _Spool(sink, variables)
         writing = asyncio.ensure_future(run_in_threadpool(spool.fill, write))
         try:
             while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
