@@ -228,6 +228,50 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
     assert set_aside > 3, "most blocks are free, or of columns without values"
 
 
+def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) -> None:
+    add_segment(folder, 1, count=900)
+    with opened(folder) as loader:
+        loader.work_once(is_last=True)
+    add_segment(folder, 2)
+    sound = folder.store.read_bytes()
+    log = folder.path / "store.duckdb.wal"
+
+    # As DuckDB leaves it, when it closes on a store that it can't write; and noise, on which it would end the program.
+    with duckdb.connect(str(folder.path / "other.duckdb")) as other:
+        other.execute("pragma disable_checkpoint_on_shutdown; create table other as select 1 as one")
+        left = (folder.path / "other.duckdb.wal").read_bytes()
+    for content in (left, os.urandom(5_000)):
+        for damage in (lambda: None, lambda: folder.store.write_bytes(b"\0" * 20_000), folder.store.unlink):
+            folder.store.write_bytes(sound)
+            folder.snapshot.write_bytes(sound)
+            log.write_bytes(content)
+            damage()
+            with opened(folder) as loader:
+                loader.load_all()
+                loader.work_once(is_last=True)
+                assert (loader.status.trouble, loader.status.damaged) == (None, [])
+            assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)])
+            assert not log.exists()
+
+
+def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder) -> None:
+    add_segment(folder, 1, count=900)
+    with opened(folder) as loader:
+        loader.work_once(is_last=True)
+    add_segment(folder, 2)
+    sound = folder.store.read_bytes()
+    for offset in range(12_288 + 100, len(sound), len(sound) // 12):
+        folder.snapshot.write_bytes(sound)
+        flipped = bytearray(sound)
+        flipped[offset] ^= 4
+        folder.store.write_bytes(flipped)
+        with opened(folder) as loader:
+            for _ in range(4):
+                loader.work_once(is_last=True)
+            assert (loader.status.trouble, loader.status.damaged) == (None, []), f"flipped at {offset:,}"
+        assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)]), f"flipped at {offset:,}"
+
+
 def test_with_a_flipped_bit_in_store_and_snapshot_the_loss_is_said(folder: DataFolder) -> None:
     for number in (1, 2):
         add_segment(folder, number, count=900)

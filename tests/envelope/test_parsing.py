@@ -116,8 +116,16 @@ def test_what_a_wrong_delivery_said_beside_its_events_is_kept_with_each() -> Non
     assert fates(again) == [(0, "bad_field")], "replayed, it is as wrong as it was"
 
 
+def test_where_a_wrong_delivery_belongs_is_known_all_the_same() -> None:
+    assert fate({"context": {"deployment": 12, "zone": 3}, "events": [GOOD]}).context == {"deployment": 12}
+    assert fate({"context": {"deployment": True}, "events": [GOOD]}).context == {}
+
+
 def test_a_long_wrong_context_is_kept_whole_once() -> None:
     context = {"session": "x" * 100_000, "deployment": "12"}
+    few = fate({"context": context, "events": [GOOD] * 3})
+    assert [json.loads(one.raw)["context"] for one in few.rejected] == [context] * 3
+
     parsed = fate({"context": context, "events": [GOOD] * 1_000})
 
     assert json.loads(parsed.rejected[0].raw) == {"context": context, "events": [GOOD]}

@@ -190,6 +190,23 @@ def slow_after_the_first() -> ASGIApp:
     return answer
 
 
+def test_a_body_that_is_not_whole_locks_nobody_out() -> None:
+    with crowded(reading_answer) as (first, second):
+        for slow in (first, second):
+            slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\nx")
+        time.sleep(0.2)
+        with socket.create_connection(first.getpeername(), timeout=5) as third:
+            assert is_closed(first)
+            assert is_answered(third)
+        second.close()  # Otherwise the server would wait for the rest as it ends.
+
+
+async def reading_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await empty_answer(scope, receive, send)
+
+
 def test_one_connection_too_many_is_closed_at_once_when_all_others_are_busy() -> None:
     with crowded(slow_answer) as (first, second):
         for busy in (first, second):

@@ -239,6 +239,15 @@ def test_ingest_keys_read_nothing(loaded: Server) -> None:
         assert problem(loaded.get(f"/api/v1/{path}")) == "no_credential"
 
 
+@pytest.mark.parametrize(
+    "period",
+    ["since=0001-01-01T00:00Z&timezone=America/New_York", "until=9999-12-31T23:59:59Z&timezone=Asia/Tokyo"],
+)
+def test_the_ends_of_time_are_times(loaded: Server, period: str) -> None:
+    for path in ("reports/views.csv", "summary.zip"):
+        assert get(loaded, f"{path}?{period}").status_code == 200
+
+
 @pytest.mark.parametrize("format", ["csv", "ndjson", "parquet"])
 def test_a_report_that_would_fill_the_disk_is_stopped(
     loaded: Server, monkeypatch: pytest.MonkeyPatch, format: str

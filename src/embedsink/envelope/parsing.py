@@ -32,6 +32,7 @@ from embedsink.reasons import Reason
 
 REJECTIONS_LISTED_MAX = 20
 _ECHOED_ID_CHARACTERS_MAX = 64
+_BESIDE_BYTES_MAX = 4 * 1_048_576
 _BAD_TEXT = "a string holds a NUL or a lone surrogate. Remove it."
 
 Wrong = tuple[Reason, str]
@@ -174,7 +175,7 @@ def _parse_delivery(document: Document, parsed: Parsed, rules: Rules) -> Parsed:
     narrowed = _narrowed(value, DELIVERY_FIELDS)
     wrong = _wrong_parts(narrowed, document.body, rules)
     sound = _other_parts(narrowed, wrong)
-    parsed.context = sound.get("context") or {}
+    parsed.context = sound.get("context") or _told_deployment(value.get("context"))
     parsed.sent_at = sound.get("sentAt")
     parsed.lost = {reason: count for reason, count in (sound.get("lost") or {}).items() if count}
     parsed.key = sound.get("key")
@@ -205,6 +206,12 @@ def _wrong_parts(value: dict[str, Any], body: bytes, rules: Rules) -> dict[str, 
         detail = f"context: {context_bytes:,} bytes; the limit is {limit}. Shorten its strings."
         wrong["context"] = Reason.TOO_LARGE, detail
     return wrong
+
+
+def _told_deployment(context: Any) -> dict[str, Any]:
+    """What a wrong context says soundly of where it belongs: who may see it, and whether its key may say so."""
+    deployment = context.get("deployment") if isinstance(context, dict) else None
+    return {"deployment": deployment} if type(deployment) is int and abs(deployment) < 2**53 else {}
 
 
 def _bounded(parts: dict[str, Any]) -> dict[str, Any]:
@@ -307,8 +314,8 @@ def _reject_all(value: dict[str, Any], parsed: Parsed, wrong: dict[str, Wrong], 
     _check_count(len(envelopes), rules)
     elsewhere = {"events", "key"} | ({"lost"} if "lost" not in wrong else set())
     beside = encode({name: part for name, part in value.items() if name not in elsewhere})[1:-1]
-    # Once whole. A thousand times a megabyte would be a way to fill the disk.
-    is_long = len(beside) > rules.context_bytes_max
+    # Of much of it there is one whole copy: a thousand times a megabyte would be a way to fill the disk.
+    is_long = len(beside) * len(envelopes) > _BESIDE_BYTES_MAX
     short = encode({"context": beside[: rules.context_bytes_max].decode(errors="replace")})[1:-1] if is_long else beside
     first_wrong = next(iter(wrong.values()))
     rejected = [

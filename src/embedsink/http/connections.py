@@ -97,7 +97,7 @@ class BoundedConnection(IngestProtocol):
                 self.transport.close()
             if self._timer is not None:
                 self._stop_waiting()
-            if not self.cycle.response_complete:
+            if not self.cycle.response_complete and not self.cycle.more_body:
                 self._waiting.pop(self, None)
         elif self._timer is None or self.cycle is not cycle or self._unread_bytes:
             # Not counted: it may begin with the end of the body before, or with whole requests.

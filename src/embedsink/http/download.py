@@ -50,11 +50,16 @@ async def spooled(
         writing = asyncio.ensure_future(run_in_threadpool(spool.fill, write))
         try:
             while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
-                spool.stop_when_full()
+                if spool.is_short_of_room():
+                    spool.stop()
         except asyncio.CancelledError:
             spool.stop()
             raise
-        return spool.file, await writing
+        written = await writing
+        if spool.file.tell() > SPOOLED_BYTES_MAX and spool.is_short_of_room():
+            spool.file.close()
+            raise _no_room(_ALMOST_FULL)
+        return spool.file, written
 
 
 class _Spool:
@@ -81,11 +86,10 @@ class _Spool:
                 raise _no_room(_ALMOST_FULL) from error
             raise
 
-    def stop_when_full(self) -> None:
-        """Interrupt it before the disk is so full that events are refused."""
+    def is_short_of_room(self) -> bool:
+        """Whether the disk is so full that soon events would be refused."""
         disk = os.statvfs(self._sink.folder.path)
-        if disk.f_bavail * disk.f_frsize < self._sink.settings.free_bytes_min + ROOM_BYTES:
-            self.stop()
+        return disk.f_bavail * disk.f_frsize < self._sink.settings.free_bytes_min + ROOM_BYTES
 
     def stop(self) -> None:
         """Write no more: neither what the engine answers, nor what it writes itself."""

@@ -10,6 +10,9 @@ An upgrade to another protocol is ignored (RFC 9110, section 7.8): `curl --http2
 
 import asyncio
 import logging
+import os
+import socket
+import struct
 from collections.abc import Sized
 from typing import Any
 
@@ -81,7 +84,7 @@ class IngestProtocol(HttpToolsProtocol):
             self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
             self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""
         else:
-            self.scope["state"]["abort"] = self.transport.abort
+            self.scope["state"]["abort"] = self._abort
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -126,6 +129,13 @@ class IngestProtocol(HttpToolsProtocol):
             self._idle_timer = self.loop.call_later(left_s, self._close_when_idle)
         else:
             self.timeout_keep_alive_handler()
+
+    def _abort(self) -> None:
+        """Close at once, with what the system still has to send: on a connection that lingers for 0 s it sends none."""
+        if not self.transport.is_closing():
+            with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def _is_simple(self) -> bool:
         """Nothing before it is still being answered, and nobody has to be waited for."""

@@ -44,9 +44,12 @@ class Scope:
         return variables
 
     def local(self, instant: datetime) -> datetime:
-        """What the clocks show at an instant (UTC) where the scope's days begin."""
+        """What the clocks show at an instant (UTC) where the scope's days begin; UTC's at the ends of time."""
         zone = UTC if self.timezone is None else ZoneInfo(self.timezone)
-        return instant.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+        try:
+            return instant.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+        except OverflowError:
+            return instant
 
 
 def parse_scope(

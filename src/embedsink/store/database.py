@@ -106,6 +106,9 @@ class Store:
             StoreBroken: the file is no sound database.
         """
         check_duckdb_version()
+        # We keep no log. One that DuckDB left behind, when a checkpoint failed as it closed, belongs to no store.
+        for log in self.path.parent.glob(f"{self.path.name}.wal*"):
+            log.unlink()
         with translated(opening=True):
             if self.path.exists():
                 refuse_newer(self.path)
