@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,6 +11,8 @@ import pytest
 from starlette.types import Message
 
 from embedsink.http.download import Download
+from embedsink.keys import KeyFile
+from tests.envelope.sending import view
 from tests.servers import running_server, wait_until
 
 
@@ -64,3 +67,32 @@ def test_whoever_stops_reading_is_cut(tmp_path: Path) -> None:
 def count_sockets(pid: int) -> int:
     # Asked here: the reader itself is told nothing, since it does not read.
     return sum("socket" in str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
+
+
+@pytest.mark.server
+def test_a_revoked_reader_gets_no_more_whatever_waits_in_buffers(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data") as server, socket.socket() as connection:
+        events = [view({"title": "x" * 2_000, "path": f"/{number}"}) for number in range(400)]
+        ingest, key = server.key("ingest"), server.key("read")
+        for _ in range(20):
+            assert server.post(events, key=ingest).status == 202
+        wait_until(lambda: b",8000," in server.get("/api/v1/reports/views.csv", key=key).body, what="all is loaded")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.settimeout(10)
+        address = urlsplit(server.url)
+        connection.connect((address.hostname, address.port))
+        head = f"GET /api/v1/events.ndjson HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+        connection.sendall(head.encode())
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
+
+        keys = KeyFile(server.data / "keys.json")
+        keys.revoke(key, now=time.time())
+        time.sleep(1.5)
+        with pytest.raises(ConnectionResetError):
+            read_to_the_end(connection)
+        assert '"level": "error"' not in server.log.read_text()
+
+
+def read_to_the_end(connection: socket.socket) -> None:
+    while connection.recv(65_536):
+        pass
