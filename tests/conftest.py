@@ -1,8 +1,22 @@
 """What all tests share."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from embedsink.store import Store
 
 # No deadline: the tests share their machine with others. `pytest --hypothesis-profile ci` looks longer.
 settings.register_profile("fast", max_examples=100, deadline=None)
 settings.register_profile("ci", max_examples=2_000, deadline=None)
 settings.load_profile("fast")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store for all tests of a module: opening takes 80 ms, and the cases are many."""
+    store = Store(tmp_path_factory.mktemp("store") / "store.duckdb")
+    store.open()
+    yield store
+    store.close()

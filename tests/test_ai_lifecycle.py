@@ -226,14 +226,6 @@ def test_thousands_of_histories_pair_row_by_row(connection: duckdb.DuckDBPyConne
     assert found_rows(connection, history, {}, now) == expected_rows(history, {}, now)
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    store = Store(tmp_path_factory.mktemp("store") / "store.duckdb")
-    store.open()
-    yield store
-    store.close()
-
-
 @pytest.fixture
 def store(opened: Store) -> Store:
     """An empty store."""

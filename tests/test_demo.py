@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from embedsink.envelope import Parsed, parse
 from embedsink.envelope.catalog import ACTIONS, EVENTS
 from embedsink.errors import Refused
 from embedsink.reasons import Reason
+from tests.programs import require
 from tests.servers import free_port, wait_until
 
 NOW_MS = 1_763_596_800_000  # a Thursday morning in November 2025
@@ -226,12 +226,12 @@ class TestRun:
         # Only the path of the program may be longer.
         assert max(len(line) for line in further.splitlines() if "/bin/" not in line) <= 80
 
-    @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
     def test_the_printed_curl_sends_an_envelope(self, demo: Demo) -> None:
+        require("curl")
         assert shell(printed(demo, "Send one envelope")) == '{"accepted":1,"rejected":[]}\n'
 
-    @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
     def test_the_printed_curl_gets_a_csv(self, demo: Demo) -> None:
+        require("curl")
         lines = shell(printed(demo, "A report as CSV")).splitlines()
         assert lines[0].startswith("period_start,deployment,surface,format,target")
         assert len(lines) > 20

@@ -2,7 +2,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 import stat
 import subprocess
@@ -31,6 +30,7 @@ from embedsink.keys import (
     parse_duration,
 )
 from tests.envelope.sending import fate, view
+from tests.programs import require
 
 NOW = 1_795_224_600.123456
 DAY_S = 86_400
@@ -243,8 +243,8 @@ def test_a_create_killed_at_any_moment_leaves_a_whole_file_with_every_announced_
     assert ids_in(file)[-1] == key.key_id
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_the_file_is_synced_before_its_rename_and_the_folder_after_it(file: KeyFile, tmp_path: Path) -> None:
+    require("strace")
     trace = tmp_path / "trace"
     calls = "trace=flock,write,fsync,fdatasync,rename,renameat,renameat2"
     strace = ["strace", "-f", "-y", "-o", str(trace), "-e", calls]

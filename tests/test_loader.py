@@ -85,6 +85,14 @@ def damaged(content: bytes, how: str) -> bytes:
     }[how]
 
 
+def flipped(content: bytes, *offsets: int) -> bytes:
+    """The same with one bit of each of these bytes the other way round."""
+    damaged = bytearray(content)
+    for offset in offsets:
+        damaged[offset] ^= 4
+    return bytes(damaged)
+
+
 DAMAGES = ("truncated", "empty", "header", "zeros", "noise")
 
 
@@ -216,9 +224,7 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
         for path in folder.aside.iterdir():
             path.unlink()
         folder.snapshot.write_bytes(sound)
-        flipped = bytearray(sound)
-        flipped[offset] ^= 1
-        folder.store.write_bytes(flipped)
+        folder.store.write_bytes(flipped(sound, offset))
         with opened(folder) as loader:
             for _ in range(3):
                 loader.work_once(is_last=True)
@@ -262,9 +268,7 @@ def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder
     sound = folder.store.read_bytes()
     for offset in range(12_288 + 100, len(sound), len(sound) // 12):
         folder.snapshot.write_bytes(sound)
-        flipped = bytearray(sound)
-        flipped[offset] ^= 4
-        folder.store.write_bytes(flipped)
+        folder.store.write_bytes(flipped(sound, offset))
         with opened(folder) as loader:
             for _ in range(4):
                 loader.work_once(is_last=True)
@@ -277,11 +281,9 @@ def test_with_a_flipped_bit_in_store_and_snapshot_the_loss_is_said(folder: DataF
         add_segment(folder, number, count=900)
     with opened(folder) as loader:
         loader.work_once(is_last=True)
-    flipped = bytearray(folder.store.read_bytes())
-    for offset in range(12_288 + 100, len(flipped), 4_096):
-        flipped[offset] ^= 1
+    content = folder.store.read_bytes()
     for path in (folder.store, folder.snapshot):
-        path.write_bytes(flipped)
+        path.write_bytes(flipped(content, *range(12_288 + 100, len(content), 4_096)))
 
     with opened(folder) as loader:
         for _ in range(4):

@@ -8,7 +8,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from embedsink.keys import KeyFile, KeyKind
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import view
+from tests.programs import require
 
 # Each of these planted bugs keeps every promise as long as nobody cuts the power.
 NO_SYNC = "from embedsink import journal\njournal.fdatasync = lambda descriptor: None\n"
@@ -42,11 +42,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 @pytest.fixture(autouse=True)
 def strace() -> None:
-    """Not there: a failure in CI, and a skip elsewhere."""
-    if shutil.which("strace") is None:
-        if "CI" in os.environ:
-            pytest.fail("CI has to have strace")
-        pytest.skip("strace is not installed")
+    require("strace")
 
 
 class Call(NamedTuple):

@@ -53,17 +53,9 @@ def every_case() -> Iterator[Any]:
             yield pytest.param(report, case, id=f"{report}: {case['case']}")
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    store = Store(tmp_path_factory.mktemp("store") / "store.duckdb")
-    store.open()
-    yield store
-    store.close()
-
-
 @pytest.fixture
 def store(opened: Store) -> Store:
-    """An empty store. Emptied rather than opened anew: opening takes 80 ms, and the cases are many."""
+    """An empty store."""
     for table in TABLES:
         opened._loading().execute(f"truncate {table}")
     return opened

@@ -9,6 +9,7 @@ Types are the same from either. Integers are `Int64` and truths `boolean`, so th
 `datetime64[us, UTC]`; what has few values (surface, format, status, …) is a category.
 """
 
+import contextlib
 import operator
 import os
 from collections.abc import Iterable
@@ -269,11 +270,9 @@ def _deployments(asked: Any) -> list[int]:
 
 
 def _deployment(one: Any) -> int:
-    try:
+    with contextlib.suppress(TypeError):
         if not isinstance(one, bool):
             return operator.index(one)  # NumPy's integers too
-    except TypeError:
-        pass  # It is no integer at all.
     raise TypeError(f"deployment: {quote(one)} is not an integer. Write deployment=12, or [12, 13] for several.")
 
 
