@@ -127,6 +127,10 @@ def _name_of(command: Any) -> str:
     return str(command.name or command.callback.__name__)
 
 
+def test_no_summary_of_a_command_is_cut() -> None:
+    assert "..." not in embedsink("--help").stdout.partition("Commands:")[2]
+
+
 def test_help_and_version_import_nothing_heavy() -> None:
     script = "import sys, json, embedsink.cli; print(json.dumps(sorted(sys.modules)))"
     modules = json.loads(subprocess.check_output([sys.executable, "-c", script]))

@@ -26,17 +26,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command(epilog=server.SERVE_EXAMPLES)(server.serve)
-app.command(epilog=server.DEMO_EXAMPLES)(server.demo)
+app.command(short_help="Receive events and answer reports.", epilog=server.SERVE_EXAMPLES)(server.serve)
+app.command(short_help="Show it at work, with made-up traffic.", epilog=server.DEMO_EXAMPLES)(server.demo)
 app.add_typer(keys.app, name="keys")
-app.command(epilog=reports.EXAMPLES)(reports.report)
-app.command("export", epilog=events.EXPORT_EXAMPLES)(events.export_file)
-app.command("import", epilog=events.IMPORT_EXAMPLES)(events.import_file)
-app.command("sync-result", epilog=syncs.EXAMPLES)(syncs.sync_result)
+app.command(short_help="Show a report, or which there are.", epilog=reports.EXAMPLES)(reports.report)
+app.command("export", short_help="Write all raw events to a file.", epilog=events.EXPORT_EXAMPLES)(events.export_file)
+app.command("import", short_help="Take in the events of a file.", epilog=events.IMPORT_EXAMPLES)(events.import_file)
+app.command("sync-result", short_help="Record what a dbt sync came to.", epilog=syncs.EXAMPLES)(syncs.sync_result)
 app.add_typer(quarantine.app, name="quarantine")
-app.command(epilog=upkeep.SNAPSHOT_EXAMPLES)(upkeep.snapshot)
-app.command(epilog=upkeep.REBUILD_EXAMPLES)(upkeep.rebuild)
-app.command(epilog=upkeep.DOCTOR_EXAMPLES)(upkeep.doctor)
+app.command(short_help="Publish analytics.duckdb anew.", epilog=upkeep.SNAPSHOT_EXAMPLES)(upkeep.snapshot)
+app.command(short_help="Rebuild the store.", epilog=upkeep.REBUILD_EXAMPLES)(upkeep.rebuild)
+app.command(short_help="Check a data folder.", epilog=upkeep.DOCTOR_EXAMPLES)(upkeep.doctor)
 
 
 def _show_version(wanted: bool) -> None:
