@@ -108,6 +108,16 @@ def test_appends_during_a_sync_share_the_next_one(folder: Path, monkeypatch: pyt
     run(test, open_journal(folder))
 
 
+def test_appends_in_one_turn_of_the_loop_share_a_group(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        first = journal.append(line(0))
+        time.sleep(0.05)  # noqa: ASYNC251  The committer would have long begun, had it been woken.
+        await asyncio.gather(first, journal.append(line(1)))
+        assert journal.counters.group_count == 1
+
+    run(test, open_journal(folder))
+
+
 def test_a_segment_is_sealed_by_age_and_told(folder: Path) -> None:
     sealed = threading.Event()
 

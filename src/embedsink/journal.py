@@ -1,7 +1,8 @@
 """The journal: the durable list of everything accepted or quarantined, in NDJSON segments.
 
-Requests that arrive while an fsync runs share the next one (group commit). A group is its lines and a trailer
-line with their byte count and CRC-32; after one write and one fdatasync, all its waiters are told at once.
+Requests of one turn of the event loop, and those that arrive while an fsync runs, share the next one (group commit).
+A group is its lines and a trailer line with their byte count and CRC-32; after one write and one fdatasync, all its
+waiters are told at once.
 The journal knows bytes, not fields.
 
     append ─▶ pending ─▶ committer thread: write, fdatasync ─▶ waiters        <number>-<random>.open
@@ -98,6 +99,7 @@ class Journal:
         self._appended_bytes = 0
         self._settled_bytes = 0
         self._wake = threading.Event()
+        self._is_waking = False
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -126,8 +128,11 @@ class Journal:
         self._refuse_when_full(len(lines))
         self._appended_bytes += len(lines)
         self._pending.append((lines, settled))
-        if not self._wake.is_set():
-            self._wake.set()
+        if not self._is_waking:
+            # At the end of the loop's turn. Woken now, the committer would take one line and fight for the interpreter
+            # with every callback that follows (docs/decisions/0006).
+            self._is_waking = True
+            self._loop.call_soon(self._wake_committer)
 
     def append(self, lines: bytes) -> "asyncio.Future[None]":
         """`submit`, for those who can wait: the future ends when the lines are durable, or raises what `submit` does.
@@ -140,6 +145,10 @@ class Journal:
     def segments(self) -> list[Path]:
         """The sealed segments, oldest first."""
         return sorted(self.folder.glob(f"*{SEALED}"))
+
+    def _wake_committer(self) -> None:
+        self._is_waking = False
+        self._wake.set()
 
     def _refuse_when_full(self, byte_count: int) -> None:
         if self.failed is not None or self._closing:
