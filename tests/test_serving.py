@@ -1,5 +1,6 @@
 """A start that can't succeed ends with one sentence and exit code 1, before anything is opened."""
 
+import asyncio
 import resource
 import socket
 import ssl
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from embedsink import serving
 from embedsink.errors import Misconfigured
 from embedsink.serving import Listening, connections_max
 from embedsink.settings import Settings
@@ -162,6 +164,25 @@ def test_a_good_pair_speaks_https(tmp_path: Path) -> None:
             assert server.wait(20) == 0
         finally:
             server.kill()
+
+
+def test_a_tls_handshake_that_is_never_begun_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HEAD_TIMEOUT_S", 0.2)
+    _, certificate, _, private_key = pem(tmp_path, PRIVATE_KEY)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, private_key)
+
+    async def say_nothing() -> None:
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=context) as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            try:
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+            finally:
+                writer.close()
+
+    with asyncio.Runner(loop_factory=serving.new_loop) as runner:
+        runner.run(say_nothing())
 
 
 def answers(port: int) -> bool:
