@@ -175,6 +175,8 @@ def test_a_limit_is_an_integer_within_its_bounds(store: Store, limit: str) -> No
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
+        ("vew", 'columns: column "vew" does not exist. Did you mean "view_count"?'),
+        ("sesion", 'columns: column "sesion" does not exist. Did you mean "session_count"?'),
         ("view_coun", 'columns: column "view_coun" does not exist. Did you mean "view_count"?'),
         ("surface,zzz", 'columns: column "zzz" does not exist. There are period_start, deployment, '),
         ("surface,surface", 'columns: column "surface" stands twice. Give it once.'),

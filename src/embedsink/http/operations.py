@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from embedsink.errors import Unavailable
 from embedsink.http.metrics import exposition
+from embedsink.http.parameters import check_parameters
 from embedsink.http.problems import unavailable
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
@@ -15,11 +16,13 @@ from embedsink.sink import Sink
 
 async def healthz(request: Request) -> Response:
     """The process answers; that is all it says."""
+    check_parameters(request.query_params, ())
     return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
 
 
 async def readyz(request: Request) -> Response:
     """Whether an event would be kept now: proven by a write that reaches the disk. 503 with the reasons if not."""
+    check_parameters(request.query_params, ())
     sink: Sink = request.state.sink
     troubles = list(sink.loader.status.damaged)
     journal_trouble = await _journal_trouble(sink)
@@ -37,6 +40,7 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Prometheus text exposition format 0.0.4."""
+    check_parameters(request.query_params, ())
     sink: Sink = request.state.sink
     return Response(exposition(sink), media_type="text/plain; version=0.0.4; charset=utf-8")
 

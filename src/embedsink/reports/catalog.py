@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, nearest, quote
 from embedsink.reasons import Reason
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Column, Reader
@@ -168,5 +167,5 @@ def _described(column: ReportColumn) -> str:
 
 def _instead(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    nearest = get_close_matches(name, names, n=1)
-    return f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(names)}."
+    meant = nearest(name, names)
+    return f'Did you mean "{meant}"?' if meant else f"There are {', '.join(names)}."
