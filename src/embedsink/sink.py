@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 IMPORT_KEY_ID = "import"
 # Questions to the store about single syncs, at once. Each takes some milliseconds.
 SYNC_LOOKUPS_MAX = 2
+# Each may keep a snapshot on the disk that was replaced long ago.
+SNAPSHOT_DOWNLOADS_MAX = 4
 
 
 def now_ms() -> int:
@@ -36,18 +38,26 @@ def now_ms() -> int:
 class Slots:
     """So many at once, and so many who wait; whoever comes then is refused. An asynchronous context manager.
 
-    `what` is what they are, in the sentence that refuses.
+    `what` is what they are and `limit` how many may be there, in the sentence that refuses.
     """
 
-    def __init__(self, count: int, *, waiting_max: int, what: str = "reports") -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        waiting_max: int,
+        what: str = "reports",
+        limit: str = "as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX)",
+    ) -> None:
         self._semaphore = asyncio.Semaphore(count)
         self._waiting_max = waiting_max
         self._what = what
+        self._limit = limit
         self._waiting = 0
 
     async def __aenter__(self) -> None:
         if self._semaphore.locked() and self._waiting >= self._waiting_max:
-            busy = f"{self._what}: as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX). Ask again later."
+            busy = f"{self._what}: {self._limit}. Ask again later."
             raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
         self._waiting += 1
         try:
@@ -83,6 +93,12 @@ class Sink:
         self.counters: Counter[str] = Counter()
         self.replaying = asyncio.Lock()
         self.report_slots = Slots(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
+        self.snapshot_places = Slots(
+            SNAPSHOT_DOWNLOADS_MAX,
+            waiting_max=0,
+            what="analytics.duckdb",
+            limit=f"{SNAPSHOT_DOWNLOADS_MAX} are downloading it, as many as may at once",
+        )
         self._on_failed = on_failed
         self._closing_s_max = closing_s_max
         self._lock = FolderLock(folder)

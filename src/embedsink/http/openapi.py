@@ -320,12 +320,17 @@ def _read_operations() -> list[Operation]:
             "readSnapshot",
             "The snapshot that notebooks open, every deployment in it; only for a key without a scope",
             (200, "A DuckDB database.", {exports.SNAPSHOT_MEDIA_TYPE: {}}),
-            _SCOPED,
+            (*_SCOPED, Reason.BAD_RANGE, Reason.OVERLOADED),
             keys,
             parameters=[
-                _parameter("Range", {"type": "string"}, "One part of it (RFC 9110, section 14.2).", place="header")
+                _parameter("Range", {"type": "string"}, "One part of it (RFC 9110, section 14.2).", place="header"),
+                _parameter(
+                    "If-Range", {"type": "string"}, "The ETag that the part is of, or else all.", place="header"
+                ),
+                _known_tag(),
             ],
-            others={206: "The part."},
+            headers={"ETag": "Strong; send it back in If-None-Match or If-Range."},
+            others={206: "The part.", 304: "No other snapshot was published since."},
         ),
     ]
 

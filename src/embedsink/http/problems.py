@@ -31,6 +31,7 @@ ADVICE: dict[int | None, str] = {
     409: "Use another name, or leave it: what is there stays. Nothing is stored.",
     413: "Split and resend.",
     415: "Send another content type or encoding. Nothing is stored.",
+    416: "Ask for a range within the length that `Content-Range` tells, or for the whole file.",
     422: "Fix them; don't resend these envelopes: they are quarantined.",
     429: "Wait as long as `Retry-After` says, then resend. Nothing is stored.",
     500: "Tell the operator the `X-Request-Id`. With ids in the envelopes, resending is safe.",
@@ -131,6 +132,12 @@ def invalid_body(request: Request, errors: list[tuple[str, str]]) -> Response:
     further = f" {len(errors) - len(listed):,} further ones are not listed." if len(errors) > len(listed) else ""
     detail = " ".join(error["detail"] for error in listed) + further
     return _problem(request, Reason.INVALID_BODY, detail, members={"errors": listed})
+
+
+def unsatisfiable_range(request: Request, size: int) -> Response:
+    """The 416 with the length that there is (RFC 9110, section 15.5.17)."""
+    detail = f"range: begins beyond the {size:,} bytes of the file. Ask for a part of these, or for all of it."
+    return _problem(request, Reason.BAD_RANGE, detail, headers={"Content-Range": f"bytes */{size}"})
 
 
 async def explain_problem(request: Request) -> Response:
