@@ -8,7 +8,7 @@ import pytest
 
 from embedsink.errors import Refused
 from embedsink.reports import Scope, parse_scope
-from embedsink.reports.scope import timezones
+from embedsink.reports.scope import TIME_FORMS, timezones
 from embedsink.store import EVERYTHING, Reader
 from tests.rows import views_over_nothing
 
@@ -63,6 +63,48 @@ def test_a_time_that_is_outside_of_all_years_elsewhere_is_refused(text: str, tim
         since(text, timezone)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-W47-1",
+        "2026-W47",
+        "2026W471",
+        "20261101",
+        "2026-11",
+        "2026-305",
+        "2026-11-01T09",
+        "2026-11-01T0930",
+        "2026-11-01T09:30:00,5",
+        "2026-11-01x09:30",
+        "2026-11-01 09:30",
+        "2026-11-01T09:30+02",
+        "2026-11-01T09:30+0200",
+        "2026-11-01T09:30+02:00:30",
+        "2026-11-01T24:00",
+        "2026-11-01Z",
+        "2026-02-30",
+        "２０２６-11-01",
+        "2026-11-01\n",
+        "7 d",
+        "1mo",
+        "",
+    ],
+)
+def test_a_time_in_another_form_is_told_with_those_that_are_taken(text: str) -> None:
+    for zone in (None, "Europe/Berlin"):
+        with pytest.raises(Refused, match=r"^since: .* is no time\. Write it like ") as refused:
+            since(text, zone)
+        assert TIME_FORMS in str(refused.value)
+    for form in TIME_FORMS.split(", "):
+        assert since(form, "Europe/Berlin")
+
+
+@pytest.mark.parametrize("fraction", ["", ".5", ".123456", ".123456789"])
+def test_seconds_and_their_fractions_are_read(fraction: str) -> None:
+    microsecond = int(fraction[1:7].ljust(6, "0"))
+    assert since(f"2026-11-01T09:30:07{fraction}Z", None) == datetime(2026, 11, 1, 9, 30, 7, microsecond)
+
+
 def test_a_span_is_as_long_ago_everywhere() -> None:
     def now() -> datetime:
         return datetime(2026, 11, 8, 12, tzinfo=UTC)
@@ -81,6 +123,9 @@ def test_a_span_is_as_long_ago_everywhere() -> None:
         ("Berlin", 'Did you mean "Europe/Berlin"?'),
         ("+01:00", "Write it like Europe/Berlin."),
         ("localtime", "time zone of the IANA database."),
+        ("posixrules", "time zone of the IANA database."),
+        ("posix/Europe/Berlin", "time zone of the IANA database."),
+        ("Factory", "is no place's time zone. It says that nobody chose one. Write it like Europe/Berlin."),
         ("../../etc/passwd", "time zone of the IANA database."),
         ("Europe/Berlin'; drop view views; --", "time zone of the IANA database."),
         ("", "time zone of the IANA database."),
@@ -95,7 +140,8 @@ def test_an_unknown_zone_is_told_with_the_nearest(name: str, told: str) -> None:
 
 def test_every_zone_of_the_pinned_database_is_known_to_the_engine() -> None:
     pinned = set(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
-    assert timezones() == pinned
+    # A placeholder, for machines whose zone nobody chose.
+    assert timezones() == pinned - {"Factory"}
     assert {"UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"} <= timezones()
 
 
