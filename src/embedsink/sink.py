@@ -22,6 +22,12 @@ from embedsink.syncs import Syncs
 
 log = logging.getLogger(__name__)
 
+_KEYS_GONE = (
+    "does not exist. Until it is back every key is refused with 401, senders and readers alike, and no open download "
+    "goes on; what was acknowledged is kept and loaded. Put the file back, and its keys hold again within a second; "
+    "without a copy make new ones with `embedsink keys create`."
+)
+
 # Who sent what was imported from a file.
 IMPORT_KEY_ID = "import"
 # Questions to the store about single syncs, at once. Each takes some milliseconds.
@@ -178,9 +184,7 @@ class Sink:
             await asyncio.sleep(self.settings.keys_reload_s)
             try:
                 if self.keys.refresh() and not self.folder.keys.exists():
-                    log.warning(
-                        "keys_gone", extra={"detail": f"{self.folder.keys}: does not exist. Every key is refused."}
-                    )
+                    log.warning("keys_gone", extra={"detail": f"{self.folder.keys}: {_KEYS_GONE}"})
             except Misconfigured as error:
                 log.error("keys_trouble", extra={"detail": str(error)})
 
