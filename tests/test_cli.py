@@ -1,5 +1,6 @@
 """The command line as its users meet it: real processes, their exit codes, and a stdout that holds the result alone."""
 
+import gzip
 import json
 import os
 import pty
@@ -431,6 +432,22 @@ def test_an_export_imports_elsewhere(data: Path, tmp_path: Path) -> None:
         embedsink("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")
     ]
     assert views[0] == views[1]
+
+
+def test_a_compressed_file_is_imported_and_again_it_was_there_already(tmp_path: Path, called: Call) -> None:
+    file, at = tmp_path / "in.ndjson.gz", ("--data", tmp_path / "data")
+    file.write_bytes(gzip.compress(f"{json.dumps(VIEW)}\n{{oops\n".encode()))
+    first = called("import", file, *at)
+    assert (first.returncode, first.stderr.splitlines()[1]) == (1, "accepted 1, rejected 1.")
+    again = called("import", file, *at)
+    assert (again.returncode, again.stderr.splitlines()[1]) == (
+        1,
+        "accepted 1, rejected 1; 2 of them were there already.",
+    )
+    file.write_bytes(file.read_bytes()[:-9])
+    damaged = called("import", file, *at)
+    assert (damaged.returncode, "Traceback" in damaged.stderr) == (1, False)
+    assert "line 2: the file is compressed by gzip, and damaged or cut off there" in damaged.stderr
 
 
 def test_an_export_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Self
 
 from uuid_utils import uuid7
 
-from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
+from embedsink.envelope import NewId, Parsed, Rejection, body_rejection_line, journal_lines
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal, JournalLimits, Settled
@@ -188,28 +188,38 @@ class Sink:
             except Misconfigured as error:
                 log.error("keys_trouble", extra={"detail": str(error)})
 
-    def keep(self, parsed: Parsed, settled: Settled, *, key_id: str) -> None:
+    def keep(self, parsed: Parsed, settled: Settled, *, key_id: str, new_id: NewId = uuid7) -> None:
         """Journal a delivery: its accepted envelopes, its rejections and what the forwarder lost.
 
         Args:
             parsed: the delivery.
             settled: told once it is durable, or why nothing of it is kept.
             key_id: who sent it.
+            new_id: makes an id for each envelope without one, then for each rejection.
 
         Raises:
             Unavailable: nothing of it is kept.
         """
-        lines = journal_lines(parsed, key_id=key_id, new_id=uuid7)
+        lines = journal_lines(parsed, key_id=key_id, new_id=new_id)
         self.submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
 
-    def keep_body(self, body: bytes, refusal: Refused, settled: Settled, *, received_at: int, key_id: str) -> None:
+    def keep_body(
+        self,
+        body: bytes,
+        refusal: Refused,
+        settled: Settled,
+        *,
+        received_at: int,
+        key_id: str,
+        new_id: NewId = uuid7,
+    ) -> None:
         """The same for a body that can't be read: it is quarantined, with the reason.
 
         Raises:
             Unavailable: it is not kept.
         """
         rejection = Rejection(None, refusal.reason, str(refusal), body)
-        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7)
+        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=new_id)
         self.submit(line, settled, accepted=0, quarantined=1)
 
     def submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:
