@@ -12,7 +12,7 @@ from hashlib import blake2s
 
 from embedsink.errors import Refused, quote
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import known_columns, visible_columns
+from embedsink.reports.catalog import is_windowed, known_columns, visible_columns
 from embedsink.store import Reader, Selection
 
 LIMIT_MAX = 100_000
@@ -108,7 +108,9 @@ class RowsAsked:
         limit, columns = _limit(self.limit), known_columns(self.columns, visible) or visible
         is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
         begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
-        return Selection(view, columns, limit or (LIMIT_MAX if is_page else None), is_page=is_page), begun
+        if not is_page:
+            return Selection(view, columns, limit), begun
+        return Selection(view, columns, limit or LIMIT_MAX, is_page=True, is_dear=is_windowed(view)), begun
 
     def _begun(self, cursor: str, *, is_page: bool) -> Cursor:
         if not is_page:
