@@ -329,6 +329,9 @@ def test_a_wrong_report_and_a_missing_snapshot_are_one_sentence(data: Path, tmp_
     wrong = embedsink("report", "view", "--data", data)
     assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?', code=2)
     assert_failed(embedsink("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
+    assert_failed(
+        embedsink("report", "views", "--data", tmp_path / "no"), f"data folder {tmp_path}/no: does not exist."
+    )
 
 
 def test_no_character_of_an_event_commands_the_terminal(data: Path) -> None:
@@ -524,7 +527,7 @@ def test_beside_a_server_the_folder_is_its_own(server: RunningServer, tmp_path: 
     assert_failed(embedsink("rebuild", "--data", server.data), taken)
     refused = embedsink("import", file, "--data", server.data)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert f"{taken} Ask that server with --url and a key, or stop it." in refused.stderr
+    assert_failed(refused, f"{taken} Ask that server with --url and a key, or stop it.")
     snapshot = embedsink("snapshot", "--data", server.data)
     assert snapshot.returncode == 0
     assert "publishes snapshots by itself, every 10 s." in snapshot.stderr

@@ -258,6 +258,9 @@ def test_a_missing_folder_and_a_missing_snapshot_are_told(tmp_path: Path) -> Non
         embedsink.open(tmp_path / "elsewhere")
     with pytest.raises(Misconfigured, match=r"analytics\.duckdb: does not exist"):
         embedsink.open(tmp_path).report("views")
+    (tmp_path / "analytics.duckdb").touch()
+    with pytest.raises(Misconfigured, match=r"analytics\.duckdb: is a file\. Name the folder that it lies in\."):
+        embedsink.open(tmp_path / "analytics.duckdb")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ def test_what_is_no_key_is_left_alone(text: str) -> None:
     ("asked", "meant"),
     [
         ("view", "views"),
+        ("VIEWS", "views"),
+        ("Download-Audit", "download_audit"),
         ("querys", "ai_query"),
         ("ai_querie", "ai_queries"),
         ("audit", "download_audit"),

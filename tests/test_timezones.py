@@ -101,6 +101,13 @@ def test_a_time_in_another_form_is_told_with_those_that_are_taken(text: str) -> 
         assert since(form, "Europe/Berlin")
 
 
+def test_a_plus_that_an_address_lost_is_told() -> None:
+    with pytest.raises(
+        Refused, match=r'^since: "2026-11-01T09:30 02:00" is no time\. .* In an address write \+ as %2B\.$'
+    ):
+        since("2026-11-01T09:30 02:00", None)
+
+
 @pytest.mark.parametrize("fraction", ["", ".5", ".123456", ".123456789"])
 def test_seconds_and_their_fractions_are_read(fraction: str) -> None:
     microsecond = int(fraction[1:7].ljust(6, "0"))

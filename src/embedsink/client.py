@@ -219,9 +219,11 @@ def open(data: str | Path = "data") -> OpenedSink:
     """The reports of a data folder on this machine, be a server running there or not.
 
     Raises:
-        Misconfigured: there is no such folder.
+        Misconfigured: there is no such folder, or it is a file.
     """
     folder = DataFolder(Path(data))
+    if folder.path.is_file():
+        raise Misconfigured(f"data folder {folder.path}: is a file. Name the folder that it lies in.")
     if not folder.path.is_dir():
         raise Misconfigured(f"data folder {folder.path}: does not exist. Name the one that `embedsink serve` writes.")
     return OpenedSink(folder)

@@ -65,7 +65,7 @@ def nearest(asked: str, known: Iterable[str]) -> str | None:
     """The name that was probably meant: one like it, or else one with a word like it (`vew` for `view_count`)."""
     if len(asked) > QUOTE_CHARACTERS_MAX:
         return None  # No slip of the keyboard; and comparing takes time.
-    names = list(known)
+    names, asked = list(known), asked.lower()
     for parts_of in (lambda name: [name], lambda name: name.split("_")):
         likeness, name = max(((_likeness(asked, parts_of(name)), name) for name in names), default=(0.0, ""))
         if likeness >= _ALIKE:

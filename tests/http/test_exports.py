@@ -65,7 +65,7 @@ def test_a_part_that_there_is_not_is_a_416_with_the_size(published: Server, aske
     answer = published.get(PATH, key=key, headers={"range": asked})
     assert (answer.status_code, problem(answer)) == (416, "bad_range")
     assert answer.headers["content-range"] == f"bytes */{size}"
-    assert f"{size:,} bytes" in answer.json()["detail"]
+    assert f"holds none of the file's {size:,} bytes." in answer.json()["detail"]
     # Only GET has parts (RFC 9110, section 14.2).
     assert published.ask("HEAD", PATH, key=key, headers={"range": asked}).status_code == 200
 
@@ -120,6 +120,18 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
             published._runner.run(published.sink.snapshot_places.__aexit__())
     for _ in range(2 * SNAPSHOT_DOWNLOADS_MAX):
         assert published.get(PATH, key=key).status_code == 200
+
+
+def test_two_ranges_or_two_versions_are_none(published: Server) -> None:
+    key = published.key("read")
+    whole = published.get(PATH, key=key)
+    tag, size = whole.headers["etag"], len(whole.content)
+    for headers in (
+        [("range", "bytes=0-1"), ("range", "bytes=4-5")],
+        [("range", f"bytes={size}-"), ("range", "bytes=4-5")],
+        [("range", "bytes=0-1"), ("if-range", tag), ("if-range", '"other"')],
+    ):
+        assert published.get(PATH, key=key, headers=headers).status_code == 200, headers
 
 
 def test_it_is_for_keys_of_all_deployments(published: Server) -> None:

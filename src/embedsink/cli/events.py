@@ -90,8 +90,11 @@ def import_file(
         else:
             with or_through_a_server():
                 asyncio.run(_import_here(file, data, sums))
-    finally:
-        _tell(sums)
+    except BaseException:
+        if sums != Sums():
+            _tell(sums)
+        raise
+    _tell(sums)
     if sums.rejected or sums.unsent:
         raise typer.Exit(FAILED)
 

@@ -136,7 +136,8 @@ def invalid_body(request: Request, errors: list[tuple[str, str]]) -> Response:
 
 def unsatisfiable_range(request: Request, size: int) -> Response:
     """The 416 with the length that there is (RFC 9110, section 15.5.17)."""
-    detail = f"range: begins beyond the {size:,} bytes of the file. Ask for a part of these, or for all of it."
+    asked = quote(request.headers["range"])
+    detail = f"range: {asked} holds none of the file's {size:,} bytes. Ask for a part of these, or for all of it."
     return _problem(request, Reason.BAD_RANGE, detail, headers={"Content-Range": f"bytes */{size}"})
 
 

@@ -27,8 +27,8 @@ def is_part_asked(request: Request, *, tag: str, size: int) -> bool:
     Raises:
         Unsatisfiable: it has no such part.
     """
-    asked, version = request.headers.get("range"), request.headers.get("if-range", tag)
-    found = _RANGE.fullmatch(asked) if asked and request.method == "GET" and version == tag else None
+    asked, versions = ", ".join(request.headers.getlist("range")), request.headers.getlist("if-range")
+    found = _RANGE.fullmatch(asked) if request.method == "GET" and set(versions) <= {tag} else None
     if not found or not any(found.groups()):
         return False
     first, last = (int(number) if number else None for number in found.groups())

@@ -164,4 +164,6 @@ def _ago(name: str, text: str, now: datetime) -> datetime:
 
 def _no_instant(name: str, text: str) -> Refused:
     forms = f"{TIME_FORMS}, or like 7d, that long ago (s, m, h, d or w)"
-    return Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is no time. Write it like {forms}.")
+    # What an address makes of the plus that its writer did not escape.
+    lost = " In an address write + as %2B." if " " in text and _TIME.fullmatch(text.replace(" ", "+")) else ""
+    return Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is no time. Write it like {forms}.{lost}")

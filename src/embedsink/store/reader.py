@@ -264,6 +264,8 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     Raises:
         Misconfigured: there is none yet, or it can't be read.
     """
+    if not path.parent.is_dir():
+        raise Misconfigured(f"data folder {path.parent}: does not exist. Name the one that `embedsink serve` writes.")
     if not path.exists():
         raise Misconfigured(f"{path}: does not exist. A server publishes it some seconds after its start.")
     try:
