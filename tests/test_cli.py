@@ -1,8 +1,10 @@
 """The command line as its users meet it: real processes, their exit codes, and a stdout that holds the result alone."""
 
+import gzip
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -291,6 +293,9 @@ def test_the_scope_is_applied(data: Path, called: Call) -> None:
     done = called("report", "views", "--data", data, "--deployment", 2)
     assert (done.returncode, done.stdout) == (0, "")
     assert "has no rows for this" in done.stderr
+    assert " UTC, the last snapshot. Leave out --deployment to see what there is." in done.stderr
+    several = called("report", "views", "--data", data, "--until", "2025-11-01", "--surface", "app")
+    assert "Leave out --until or --surface to see" in several.stderr
     assert "10" in called("report", "views", "--data", data, "--deployment", 1, "--since", "2025-11-20").stdout
     assert called("report", "views", "--data", data, "--until", "2025-11-20").stdout == ""
 
@@ -324,6 +329,9 @@ def test_a_wrong_report_and_a_missing_snapshot_are_one_sentence(data: Path, tmp_
     wrong = embedsink("report", "view", "--data", data)
     assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?', code=2)
     assert_failed(embedsink("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
+    assert_failed(
+        embedsink("report", "views", "--data", tmp_path / "no"), f"data folder {tmp_path}/no: does not exist."
+    )
 
 
 def test_no_character_of_an_event_commands_the_terminal(data: Path) -> None:
@@ -346,18 +354,54 @@ def test_on_a_terminal_control_characters_are_shown_and_in_a_pipe_they_are_as_se
     assert "\\r" not in shown
 
 
-def on_a_terminal(*words: object) -> str:
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_bytes_for_programs_go_to_a_pipe_and_not_to_a_terminal(data: Path, format: str) -> None:
+    words = ("report", "views", "--format", format, "--data", data)
+    told = on_a_terminal(*words, code=2)
+    assert f"--format {format}: is not for a terminal. Add -o FILE." in told
+    assert "PAR1" not in told
+    piped = subprocess.run([sys.executable, "-m", "embedsink", *map(str, words)], capture_output=True, check=True)
+    assert len(piped.stdout) > 100
+
+
+def on_a_terminal(*words: object, code: int = 0) -> str:
     """What a command prints on a terminal of its own."""
     ours, its = pty.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "embedsink", *map(str, words)], stdout=its, timeout=60, check=False
+            [sys.executable, "-m", "embedsink", *map(str, words)], stdout=its, stderr=its, timeout=60, check=False
         )
-        assert done.returncode == 0
+        assert done.returncode == code
         return os.read(ours, 65_536).decode()
     finally:
         os.close(its)
         os.close(ours)
+
+
+def test_who_sees_no_rows_at_all_is_told_where_to_look(data: Path, called: Call) -> None:
+    done = called("report", "sync_impact", "--data", data)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert re.fullmatch(
+        r"sync_impact: has no rows as of [0-9 :-]+ UTC, the last snapshot\. What is sent shows in the next one\. "
+        rf"See whether it was rejected: `embedsink quarantine list --data {data}`\.\n",
+        done.stderr,
+    )
+
+
+def test_a_list_of_rejections_says_how_many_of_when_and_what_can_be_done(data: Path, called: Call) -> None:
+    done = called("quarantine", "list", "--data", data)
+    first, *further = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"1 rejected as of [0-9 :-]+ UTC, the last snapshot, the newest first\. "
+        r"What is rejected later shows in the next one\.",
+        first,
+    )
+    assert further == [
+        f"One of them whole: `embedsink quarantine show ID --data {data}`.",
+        f"Once settings or the program have changed, try all again: `embedsink quarantine replay --data {data}`.",
+    ]
+    cut = called("quarantine", "list", "--data", data, "--limit", 1)
+    assert "the newest 1, more with --limit" in cut.stderr
 
 
 def test_an_empty_quarantine_says_as_of_when(tmp_path: Path) -> None:
@@ -391,6 +435,22 @@ def test_an_export_imports_elsewhere(data: Path, tmp_path: Path) -> None:
         embedsink("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")
     ]
     assert views[0] == views[1]
+
+
+def test_a_compressed_file_is_imported_and_again_it_was_there_already(tmp_path: Path, called: Call) -> None:
+    file, at = tmp_path / "in.ndjson.gz", ("--data", tmp_path / "data")
+    file.write_bytes(gzip.compress(f"{json.dumps(VIEW)}\n{{oops\n".encode()))
+    first = called("import", file, *at)
+    assert (first.returncode, first.stderr.splitlines()[1]) == (1, "accepted 1, rejected 1.")
+    again = called("import", file, *at)
+    assert (again.returncode, again.stderr.splitlines()[1]) == (
+        1,
+        "accepted 1, rejected 1; 2 of them were there already.",
+    )
+    file.write_bytes(file.read_bytes()[:-9])
+    damaged = called("import", file, *at)
+    assert (damaged.returncode, "Traceback" in damaged.stderr) == (1, False)
+    assert "line 2: the file is compressed by gzip, and damaged or cut off there" in damaged.stderr
 
 
 def test_an_export_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:
@@ -467,7 +527,7 @@ def test_beside_a_server_the_folder_is_its_own(server: RunningServer, tmp_path: 
     assert_failed(embedsink("rebuild", "--data", server.data), taken)
     refused = embedsink("import", file, "--data", server.data)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert f"{taken} Ask that server with --url and a key, or stop it." in refused.stderr
+    assert_failed(refused, f"{taken} Ask that server with --url and a key, or stop it.")
     snapshot = embedsink("snapshot", "--data", server.data)
     assert snapshot.returncode == 0
     assert "publishes snapshots by itself, every 10 s." in snapshot.stderr
@@ -492,7 +552,10 @@ def test_through_a_server_it_imports_reports_and_replays(server: RunningServer, 
     assert (tmp_path / "all" / "views.csv").read_bytes().startswith(b"\xef\xbb\xbfperiod_start")
     wrong = embedsink("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
     assert_failed(wrong, 'Did you mean "Europe/Berlin"?', code=2)
-    assert "not_json" in embedsink("quarantine", "list", *at, EMBEDSINK_KEY=read).stdout
+    listed = embedsink("quarantine", "list", *at, EMBEDSINK_KEY=read)
+    assert "not_json" in listed.stdout
+    assert "rejected as of now, the newest first. What is rejected later shows about a second after" in listed.stderr
+    assert f"`embedsink quarantine show ID --url {server.url}`" in listed.stderr
     replay = embedsink("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
     assert (replay.returncode, replay.stderr) == (0, "replayed 0, still rejected 1.\n")
 

@@ -238,11 +238,29 @@ def test_sql_is_text(tmp_path: Path) -> None:
         embedsink.open(tmp_path).sql(5)  # type: ignore[arg-type]
 
 
+def test_own_sql_for_a_server_says_where_it_runs() -> None:
+    connected = embedsink.connect("https://sink.example.com/", key=KEY)
+    with pytest.raises(Refused, match=r"^sql: runs on this machine alone") as refused:
+        connected.sql("select 1")
+    assert "embedsink.open" in str(refused.value)
+    assert "GET https://sink.example.com/api/v1/analytics.duckdb, with a read key" in str(refused.value)
+
+
+@pytest.mark.server
+def test_a_downloaded_snapshot_opens_as_the_folder_that_it_lies_in(server: RunningServer, tmp_path: Path) -> None:
+    answer = server.get("/api/v1/analytics.duckdb", key=server.key("read"))
+    (tmp_path / "analytics.duckdb").write_bytes(answer.body)
+    assert len(embedsink.open(tmp_path).sql("select * from event")) >= 2 * len(EVENTS)
+
+
 def test_a_missing_folder_and_a_missing_snapshot_are_told(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"data folder .*elsewhere: does not exist"):
         embedsink.open(tmp_path / "elsewhere")
     with pytest.raises(Misconfigured, match=r"analytics\.duckdb: does not exist"):
         embedsink.open(tmp_path).report("views")
+    (tmp_path / "analytics.duckdb").touch()
+    with pytest.raises(Misconfigured, match=r"analytics\.duckdb: is a file\. Name the folder that it lies in\."):
+        embedsink.open(tmp_path / "analytics.duckdb")
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def test_a_taken_port_is_named(begin: Begin) -> None:
             [sys.executable, "-m", "embedsink", "demo", "--port", str(port)], capture_output=True, text=True, timeout=30
         )
     assert ran.returncode == 1
-    assert f"--port {port}: is in use." in ran.stderr
+    assert f"--port {port}: is in use. Choose another, or leave --port out for a free one." in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

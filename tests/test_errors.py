@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedsink.errors import Refused, Unavailable, quote, without_keys
+from embedsink.errors import Refused, Unavailable, nearest, quote, without_keys
 from embedsink.reasons import Reason
 
 KEY = "es_read_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
@@ -75,6 +75,26 @@ def test_two_keys_stay_two_when_they_are_cut() -> None:
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])
 def test_what_is_no_key_is_left_alone(text: str) -> None:
     assert without_keys(text) == text
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("view", "views"),
+        ("VIEWS", "views"),
+        ("Download-Audit", "download_audit"),
+        ("querys", "ai_query"),
+        ("ai_querie", "ai_queries"),
+        ("audit", "download_audit"),
+        ("download", "downloads"),
+        ("zzz", None),
+        ("", None),
+        ("views" * 20, None),
+    ],
+)
+def test_the_nearest_name_is_like_the_whole_or_one_of_its_words(asked: str, meant: str | None) -> None:
+    assert nearest(asked, ["ai_query", "ai_queries", "download_audit", "downloads", "views"]) == meant
+    assert nearest(asked, []) is None
 
 
 def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:

@@ -13,7 +13,7 @@ MODULES = sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__init__.py"})
 FLOORS: list[set[str]] = [
     {"reasons", "copying", "sqlfiles", "segment"},
     {"errors"},
-    {"envelope", "logs", "folder", "keys"},
+    {"envelope", "logs", "folder", "keys", "numbered_lines"},
     {"journal", "store", "snapshot", "settings"},
     {"loader", "reports", "syncs"},
     {"sink", "doctor", "remote"},

@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.errors import Refused
-from embedsink.reports import EVENTS, LIMIT_MAX, Cursor, RowsAsked, json_chunks, paging, report_names, visible_columns
+from embedsink.reports import (
+    EVENTS,
+    LIMIT_MAX,
+    Cursor,
+    Format,
+    RowsAsked,
+    Style,
+    json_chunks,
+    paging,
+    report_names,
+    visible_columns,
+    write_rows,
+)
+from embedsink.reports.catalog import is_windowed
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
 from tests.given import segment
@@ -75,6 +89,38 @@ def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, 
             rows, _ = page(reader, view, RowsAsked())
         assert seen == sorted(row["arrival"] for row in rows), view
         assert len(seen) == len(set(seen)) > 3
+
+
+@pytest.mark.parametrize("asked", [RowsAsked(limit="2"), RowsAsked(limit="2", columns="status,query")], ids=str)
+def test_a_page_whose_rows_depend_on_others_is_found_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: RowsAsked
+) -> None:
+    for number in (1, 2, 3):
+        load(store, tmp_path, number)
+    sent: list[str] = []
+    ask = Reader._ask
+
+    def noted(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
+        sent.append(sql)
+        return ask(self, sql, parameters)
+
+    monkeypatch.setattr(Reader, "_ask", noted)
+    for write in (Format.JSON, Format.PARQUET):
+        sent.clear()
+        with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:
+            selection, following = asked.select(reader, "ai_query")
+            write_rows(reader, selection, file, write, style=Style())
+        assert sum("ai_query" in sql for sql in sent) == 1
+    assert following is not None
+    with store.reader(EVERYTHING) as reader:
+        rest, last = page(reader, "ai_query", replace(asked, cursor=following.encode("")))
+        everything, _ = page(reader, "ai_query", replace(asked, limit=None))
+    assert (len(rest), len(everything), last) == (1, 3, None)
+
+
+def test_it_is_told_by_their_sql_whether_rows_depend_on_others(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader:
+        assert {view for view in paged_views(reader) if is_windowed(view)} == {"ai_query"}
 
 
 def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> None:
@@ -175,6 +221,8 @@ def test_a_limit_is_an_integer_within_its_bounds(store: Store, limit: str) -> No
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
+        ("vew", 'columns: column "vew" does not exist. Did you mean "view_count"?'),
+        ("sesion", 'columns: column "sesion" does not exist. Did you mean "session_count"?'),
         ("view_coun", 'columns: column "view_coun" does not exist. Did you mean "view_count"?'),
         ("surface,zzz", 'columns: column "zzz" does not exist. There are period_start, deployment, '),
         ("surface,surface", 'columns: column "surface" stands twice. Give it once.'),

@@ -1,6 +1,7 @@
 """A start that can't succeed ends with one sentence and exit code 1, before anything is opened."""
 
 import asyncio
+import errno
 import resource
 import socket
 import ssl
@@ -91,7 +92,13 @@ def assert_does_not_start(data: Path, *options: str, told: str) -> None:
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
     told = f"--port {taken_port}: is in use. Choose another, or stop what listens there."
+    told += f" For example: --port {taken_port + 1}."
     assert_does_not_start(tmp_path / "data", "--port", str(taken_port), told=told)
+
+
+def test_after_the_last_port_comes_the_one_before_it() -> None:
+    taken = OSError(errno.EADDRINUSE, "Address already in use")
+    assert Listening(port=65_535)._why_not(taken).endswith(" For example: --port 65534.")
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "203.0.113.9", "a" * 70 + ".example.com"])

@@ -1,11 +1,13 @@
 """Export and import: the same rows on the other side, each once, and every line meets one fate."""
 
 import asyncio
+import gzip
 import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas
 import pytest
@@ -13,7 +15,9 @@ from pandas.testing import assert_frame_equal
 
 from embedsink.client import open as open_folder
 from embedsink.envelope import Rules
+from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
+from embedsink.numbered_lines import opened_lines, read_lines
 from embedsink.remote import Remote, Unreachable
 from embedsink.settings import Settings
 from embedsink.sink import Sink
@@ -29,10 +33,9 @@ from embedsink.transfer import (
     import_here,
     import_there,
     read_deliveries,
-    read_lines,
 )
 from tests.envelope.cases import read_cases
-from tests.servers import free_port, running_server, wait_until
+from tests.servers import free_port, offending_rows, running_server, wait_until
 
 YEAR_AGO_MS = 1_763_596_800_000
 HOUR_MS = 3_600_000
@@ -59,10 +62,10 @@ def deliveries(values: Iterable[object], *, is_remote: bool = False) -> list[Del
     return list(read_deliveries(lines, Rules(), is_remote=is_remote))
 
 
-def import_into(data: Path, values: Iterable[object]) -> Sums:
+def import_into(data: Path, values: Iterable[object], **settings: Any) -> Sums:
     async def run() -> Sums:
         sums = Sums()
-        async with Sink(DataFolder(data), Settings()) as sink:
+        async with Sink(DataFolder(data), Settings(**settings)) as sink:
             await import_here(sink, deliveries(values), sums)
         return sums
 
@@ -132,6 +135,64 @@ def test_a_file_imported_twice_counts_once(tmp_path: Path) -> None:
     import_into(tmp_path / "data", given)
     import_into(tmp_path / "data", given)
     assert len(rows(tmp_path / "data", "event")) == 5
+
+
+def test_what_a_file_holds_that_is_wrong_is_kept_once(tmp_path: Path) -> None:
+    bad = view(surface="moon")
+    given: list[object] = [view(), b"{oops", [bad, bad, 7, 7], bad, bad, b'{"events": null}', [], 7, b"{oops"]
+    first = import_into(tmp_path / "data", given)
+    kept = ledger(tmp_path / "data")
+    assert first.rejected == kept["quarantined_count"] == 11
+    again = import_into(tmp_path / "data", given)
+    assert (again.accepted, again.rejected) == (first.accepted, first.rejected)
+    assert ledger(tmp_path / "data") == {**kept, "received_count": 24, "duplicate_count": 12}
+    # Another line is another rejection, and a third time within one load too.
+    import_into(tmp_path / "data", [*given, b"{oops"])
+    assert ledger(tmp_path / "data")["quarantined_count"] == 12
+    assert len(open_folder(tmp_path / "data").sql("select distinct quarantine_id from quarantine")) == 12
+    assert offending_rows(tmp_path / "data") == {}
+
+
+def test_halves_of_a_delivery_keep_their_rejections_apart(tmp_path: Path) -> None:
+    """Too many for one body, so each half is stored by itself: seven times the same content, and each is one."""
+    for _ in range(2):
+        import_into(tmp_path / "data", [[7] * 7], events_max=2)
+        assert ledger(tmp_path / "data")["quarantined_count"] == 7
+
+
+def ledger(data: Path) -> dict[str, int]:
+    counts = "sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count)"
+    names = ("received_count", "accepted_count", "duplicate_count", "quarantined_count")
+    [row] = open_folder(data).sql(f"select {counts} from loaded_segment").to_numpy().tolist()
+    return dict(zip(names, map(int, row), strict=True))
+
+
+def test_a_compressed_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
+    content = b"\n".join(map(as_line, [view(), b"{oops", view()]))
+    read: list[int] = []
+    for name, packed in (
+        ("in.ndjson.gz", gzip.compress(content)),
+        ("in.ndjson", gzip.compress(content)),
+        ("in", content),
+    ):
+        (tmp_path / name).write_bytes(packed)
+        with opened_lines(tmp_path / name, bytes_max=1_000, on_read=read.append) as lines:
+            assert [number for number, _ in lines] == [1, 2, 3]
+        assert sum(read) == len(packed)
+        read.clear()
+
+
+@pytest.mark.parametrize("cut", [-1, -9, 200, 5])
+def test_a_compressed_file_that_is_damaged_is_one_sentence(tmp_path: Path, cut: int) -> None:
+    lines = [as_line(view(id=str(uuid4()))) for _ in range(500)]
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"\n".join(lines))[:cut])
+    with (
+        pytest.raises(
+            EmbedsinkError, match=r"^line [\d,]+: the file is compressed by gzip, and damaged or cut off there"
+        ),
+        opened_lines(tmp_path / "in.gz", bytes_max=1_000, on_read=lambda count: None) as found,
+    ):
+        assert list(found) == []
 
 
 def test_a_bad_line_is_quarantined_with_its_number_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -1,5 +1,12 @@
--- Inputs that were rejected on arrival.
+-- Inputs that were rejected on arrival, each once: what a file holds has the same id whenever the file is imported. Ids are
+-- remembered as long as those of events; only the few that are seen again are held in memory.
 insert into rejected by name
+with seen_again as (
+    select quarantine_id
+    from quarantine
+    where received_at >= getvariable('dedup_since')::timestamp
+      and quarantine_id in (select quarantine_id::uuid from line where kind = 'quarantined')
+)
 select
     quarantine_id::uuid as quarantine_id,
     arrival,
@@ -17,4 +24,6 @@ select
     raw,
     raw_encoding
 from line
-where kind = 'quarantined';
+where kind = 'quarantined'
+  and quarantine_id::uuid not in (from seen_again)
+qualify row_number() over (partition by quarantine_id order by arrival) = 1;

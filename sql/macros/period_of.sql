@@ -8,8 +8,5 @@ case
     when getvariable('interval')::varchar = 'hour'
         then instant - (wall_clock(instant) - date_trunc('hour', wall_clock(instant)))
     else
-        make_timestamp(epoch_us(
-            date_trunc(coalesce(getvariable('interval')::varchar, 'day'), wall_clock(instant))
-            at time zone getvariable('timezone')::varchar
-        ))
+        midnight_of(date_trunc(coalesce(getvariable('interval')::varchar, 'day'), wall_clock(instant)))
 end;

@@ -17,13 +17,14 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TypedDict, Unpack
+from typing import Any, NoReturn, TypedDict, Unpack
 
 import orjson
 import pandas
 
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.folder import DataFolder
+from embedsink.reasons import Reason
 from embedsink.remote import Remote
 from embedsink.reports import EVENTS, RowsAsked, Scope, all_reports, find_report, known_name, parse_scope
 from embedsink.store import EVERYTHING, Reader, frame_of_parquet, open_snapshot
@@ -193,6 +194,19 @@ class ConnectedSink:
         """
         return _described(orjson.loads(self._remote.get("reports", _report_name(name), "schema")))
 
+    def sql(self, text: str) -> NoReturn:
+        """Own SQL runs where the data is, and never on a server.
+
+        Raises:
+            Refused: always; it says what to do.
+        """
+        address = f"{self._remote.url}/api/v1/analytics.duckdb"
+        raise Refused(
+            Reason.BAD_PARAMETER,
+            "sql: runs on this machine alone, and this is a server. Open its data folder with embedsink.open, or a "
+            f"folder with an analytics.duckdb that you downloaded: GET {address}, with a read key without a scope.",
+        )
+
     def _rows(self, asked: AskedRows, *path: str) -> pandas.DataFrame:
         text, deployments = _as_text(asked)
         with NamedTemporaryFile(suffix=".parquet") as file:
@@ -205,9 +219,11 @@ def open(data: str | Path = "data") -> OpenedSink:
     """The reports of a data folder on this machine, be a server running there or not.
 
     Raises:
-        Misconfigured: there is no such folder.
+        Misconfigured: there is no such folder, or it is a file.
     """
     folder = DataFolder(Path(data))
+    if folder.path.is_file():
+        raise Misconfigured(f"data folder {folder.path}: is a file. Name the folder that it lies in.")
     if not folder.path.is_dir():
         raise Misconfigured(f"data folder {folder.path}: does not exist. Name the one that `embedsink serve` writes.")
     return OpenedSink(folder)

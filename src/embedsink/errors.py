@@ -10,11 +10,15 @@ A message reads: where: what was seen, what is allowed. What to do.
 
 import json
 import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
 from hashlib import sha256
 
 from embedsink.reasons import Reason
 
 QUOTE_CHARACTERS_MAX = 64
+# How much of a name a slip of the keyboard leaves as it was.
+_ALIKE = 0.6
 # As long as a key, or almost: `sales_admin_total` is a measure, not a credential.
 _KEY = re.compile(r"es_(ingest|read|admin)_[0-9A-Za-z]{32,}")
 
@@ -57,6 +61,18 @@ def quote(value: object) -> str:
     return text[: QUOTE_CHARACTERS_MAX - len(end)] + end
 
 
+def nearest(asked: str, known: Iterable[str]) -> str | None:
+    """The name that was probably meant: one like it, or else one with a word like it (`vew` for `view_count`)."""
+    if len(asked) > QUOTE_CHARACTERS_MAX:
+        return None  # No slip of the keyboard; and comparing takes time.
+    names, asked = list(known), asked.lower()
+    for parts_of in (lambda name: [name], lambda name: name.split("_")):
+        likeness, name = max(((_likeness(asked, parts_of(name)), name) for name in names), default=(0.0, ""))
+        if likeness >= _ALIKE:
+            return name
+    return None
+
+
 def without_keys(text: str) -> str:
     """The text with each embedsink key in it cut down to its kind, and to the beginning of its SHA-256.
 
@@ -64,3 +80,7 @@ def without_keys(text: str) -> str:
     a key was. It opens nothing.
     """
     return _KEY.sub(lambda key: f"es_{key[1]}_…{sha256(key[0].encode()).hexdigest()[:8]}", text)
+
+
+def _likeness(asked: str, parts: list[str]) -> float:
+    return max(SequenceMatcher(None, asked, part).ratio() for part in parts)

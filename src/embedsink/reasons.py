@@ -44,6 +44,7 @@ class Reason(StrEnum):
     TOO_MANY_EVENTS = "too_many_events", 413, "The body holds too many envelopes."
     MEDIA_TYPE = "media_type", 415, "The content type is not one that is understood here."
     ENCODING = "encoding", 415, "The content encoding is not one that is understood here."
+    BAD_RANGE = "bad_range", 416, "The file has no such range of bytes."
     NOTHING_ACCEPTED = "nothing_accepted", 422, "None of the envelopes was accepted."
     INVALID_BODY = "invalid_body", 422, "The body is JSON, but not what is taken at this address."
     RATE_LIMITED = "rate_limited", 429, "The key sends more than it may."

@@ -29,6 +29,7 @@ from embedsink.settings import Settings
 log = logging.getLogger(__name__)
 
 CONNECTIONS_WAITING_MAX = 2_048
+PORT_MAX = 65_535
 # For journal, store, snapshots and reports.
 _DESCRIPTORS_RESERVED = 96
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -112,7 +113,8 @@ class Listening:
 
     def _why_not(self, error: Exception) -> str:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            return f"--port {self.port}: is in use. Choose another, or stop what listens there."
+            chosen = f"--port {self.port}: is in use. Choose another, or stop what listens there."
+            return f"{chosen} For example: --port {self.port + 1 if self.port < PORT_MAX else PORT_MAX - 1}."
         seen = (error.strerror if isinstance(error, OSError) else None) or "is no name of a host"
         return (
             f"--host {self.host} --port {self.port}: {seen}. Name an address of this machine, and a port that is free."

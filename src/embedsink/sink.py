@@ -9,7 +9,7 @@ from typing import Self
 
 from uuid_utils import uuid7
 
-from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
+from embedsink.envelope import NewId, Parsed, Rejection, body_rejection_line, journal_lines
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal, JournalLimits, Settled
@@ -22,10 +22,18 @@ from embedsink.syncs import Syncs
 
 log = logging.getLogger(__name__)
 
+_KEYS_GONE = (
+    "does not exist. Until it is back every key is refused with 401, senders and readers alike, and no open download "
+    "goes on; what was acknowledged is kept and loaded. Put the file back, and its keys hold again within a second; "
+    "without a copy make new ones with `embedsink keys create`."
+)
+
 # Who sent what was imported from a file.
 IMPORT_KEY_ID = "import"
 # Questions to the store about single syncs, at once. Each takes some milliseconds.
 SYNC_LOOKUPS_MAX = 2
+# Each may keep a snapshot on the disk that was replaced long ago.
+SNAPSHOT_DOWNLOADS_MAX = 4
 
 
 def now_ms() -> int:
@@ -36,18 +44,26 @@ def now_ms() -> int:
 class Slots:
     """So many at once, and so many who wait; whoever comes then is refused. An asynchronous context manager.
 
-    `what` is what they are, in the sentence that refuses.
+    `what` is what they are and `limit` how many may be there, in the sentence that refuses.
     """
 
-    def __init__(self, count: int, *, waiting_max: int, what: str = "reports") -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        waiting_max: int,
+        what: str = "reports",
+        limit: str = "as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX)",
+    ) -> None:
         self._semaphore = asyncio.Semaphore(count)
         self._waiting_max = waiting_max
         self._what = what
+        self._limit = limit
         self._waiting = 0
 
     async def __aenter__(self) -> None:
         if self._semaphore.locked() and self._waiting >= self._waiting_max:
-            busy = f"{self._what}: as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX). Ask again later."
+            busy = f"{self._what}: {self._limit}. Ask again later."
             raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
         self._waiting += 1
         try:
@@ -83,6 +99,12 @@ class Sink:
         self.counters: Counter[str] = Counter()
         self.replaying = asyncio.Lock()
         self.report_slots = Slots(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
+        self.snapshot_places = Slots(
+            SNAPSHOT_DOWNLOADS_MAX,
+            waiting_max=0,
+            what="analytics.duckdb",
+            limit=f"{SNAPSHOT_DOWNLOADS_MAX} are downloading it, as many as may at once",
+        )
         self._on_failed = on_failed
         self._closing_s_max = closing_s_max
         self._lock = FolderLock(folder)
@@ -162,34 +184,42 @@ class Sink:
             await asyncio.sleep(self.settings.keys_reload_s)
             try:
                 if self.keys.refresh() and not self.folder.keys.exists():
-                    log.warning(
-                        "keys_gone", extra={"detail": f"{self.folder.keys}: does not exist. Every key is refused."}
-                    )
+                    log.warning("keys_gone", extra={"detail": f"{self.folder.keys}: {_KEYS_GONE}"})
             except Misconfigured as error:
                 log.error("keys_trouble", extra={"detail": str(error)})
 
-    def keep(self, parsed: Parsed, settled: Settled, *, key_id: str) -> None:
+    def keep(self, parsed: Parsed, settled: Settled, *, key_id: str, new_id: NewId = uuid7) -> None:
         """Journal a delivery: its accepted envelopes, its rejections and what the forwarder lost.
 
         Args:
             parsed: the delivery.
             settled: told once it is durable, or why nothing of it is kept.
             key_id: who sent it.
+            new_id: makes an id for each envelope without one, then for each rejection.
 
         Raises:
             Unavailable: nothing of it is kept.
         """
-        lines = journal_lines(parsed, key_id=key_id, new_id=uuid7)
+        lines = journal_lines(parsed, key_id=key_id, new_id=new_id)
         self.submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
 
-    def keep_body(self, body: bytes, refusal: Refused, settled: Settled, *, received_at: int, key_id: str) -> None:
+    def keep_body(
+        self,
+        body: bytes,
+        refusal: Refused,
+        settled: Settled,
+        *,
+        received_at: int,
+        key_id: str,
+        new_id: NewId = uuid7,
+    ) -> None:
         """The same for a body that can't be read: it is quarantined, with the reason.
 
         Raises:
             Unavailable: it is not kept.
         """
         rejection = Rejection(None, refusal.reason, str(refusal), body)
-        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7)
+        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=new_id)
         self.submit(line, settled, accepted=0, quarantined=1)
 
     def submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:

@@ -2,7 +2,8 @@
 
     event table ─▶ export ─▶ NDJSON, a delivery a line ─▶ import ─▶ the same rows, under the same ids
 
-An envelope without an id gets one that depends on its line alone: importing a file again counts nothing twice.
+An envelope without an id gets one that depends on its line alone, and so does a rejection: importing a file again
+counts nothing twice. (Through a server a rejection has the server's id: it is kept each time that it is sent.)
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -79,6 +81,7 @@ class Delivery:
 
     Args:
         lines: for each event the number of its line, from 1.
+        names: for each what it is called by its place and the content of its line: the same whenever it is read.
         events: the envelopes.
         around: the other members of the body.
         received_at: when they first arrived, epoch milliseconds; None for now.
@@ -88,6 +91,7 @@ class Delivery:
     """
 
     lines: list[int]
+    names: list[str]
     events: list[Any]
     around: dict[str, Any] = field(default_factory=dict)
     received_at: int | None = None
@@ -106,10 +110,20 @@ class Delivery:
     def halves(self) -> tuple["Delivery", "Delivery"]:
         """The same in two deliveries. What was lost is told once."""
         middle = len(self.events) // 2
-        first = replace(self, lines=self.lines[:middle], events=self.events[:middle])
+        first = replace(self, lines=self.lines[:middle], names=self.names[:middle], events=self.events[:middle])
         without_loss = {name: part for name, part in self.around.items() if name != "lost"}
-        rest = replace(self, lines=self.lines[middle:], events=self.events[middle:], around=without_loss)
+        rest = replace(
+            self,
+            lines=self.lines[middle:],
+            names=self.names[middle:],
+            events=self.events[middle:],
+            around=without_loss,
+        )
         return first, rest
+
+    def rejection_id(self, index: int | None) -> UUID:
+        """The id of a rejection in quarantine, so that importing the file again keeps it once."""
+        return uuid5(_IDS, f"rejected:{self.names[index or 0]}")
 
     def reason(self, index: int | None, reason: str, detail: str) -> str:
         """A rejection as a sentence that names the line of the file."""
@@ -134,20 +148,6 @@ def export_parquet(reader: Reader, path: Path) -> None:
     reader.write_parquet(TABLE, path)
 
 
-def read_lines(file: BinaryIO, *, bytes_max: int, on_read: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers from 1; one beyond the limit is cut a byte beyond it."""
-    number = 0
-    while line := file.readline(bytes_max + 2):
-        number += 1
-        on_read(len(line))
-        content, is_whole = line, line.endswith(b"\n")
-        while not is_whole and (rest := file.readline(bytes_max)):
-            on_read(len(rest))
-            is_whole = rest.endswith(b"\n")
-        if content.strip():
-            yield number, content.strip() if len(content) <= bytes_max + 1 else content[: bytes_max + 1]
-
-
 def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remote: bool) -> Iterator[Delivery]:
     """What the lines hold, neighbours with the same context and clock in one delivery.
 
@@ -163,6 +163,7 @@ def read_deliveries(lines: Iterable[tuple[int, bytes]], rules: Rules, *, is_remo
         delivery = _by_the_clock_there(read) if is_remote else read
         if waiting and _belong_together(waiting, delivery, rules) and waiting_bytes + len(line) <= DELIVERY_BYTES_MAX:
             waiting.lines.extend(delivery.lines)
+            waiting.names.extend(delivery.names)
             waiting.events.extend(delivery.events)
             waiting_bytes += len(line)
             continue
@@ -211,10 +212,12 @@ def _sound(deliveries: Iterable[Delivery], sums: Sums) -> Iterator[Delivery]:
 
 
 def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
+    digest = sha256(line).hexdigest()
     try:
         value = decode(line, depth_max=rules.depth_max).value
     except Refused:
-        return Delivery([number], [None], raw=line)  # Whoever stores it says why, and quarantines it.
+        # Whoever stores it says why, and quarantines it.
+        return Delivery([number], [f"{number}:0:{digest}"], [None], raw=line)
     around: dict[str, Any] = {}
     received_at, wrong = None, None
     if isinstance(value, dict) and "events" in value and "source" not in value:
@@ -227,10 +230,10 @@ def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
     elif not isinstance(value, list):
         value = [value]
     if not isinstance(value, list) or not value:
-        return Delivery([number], [None], around, raw=line)
-    digest = sha256(line).hexdigest()
-    events = [_with_id(event, f"{number}:{index}:{digest}") for index, event in enumerate(value)]
-    return Delivery([number] * len(events), events, around, received_at, wrong=wrong)
+        return Delivery([number], [f"{number}:0:{digest}"], [None], around, raw=line)
+    names = [f"{number}:{index}:{digest}" for index in range(len(value))]
+    events = [_with_id(event, name) for event, name in zip(value, names, strict=True)]
+    return Delivery([number] * len(events), names, events, around, received_at, wrong=wrong)
 
 
 def _take_clock(around: dict[str, Any]) -> int | None:
@@ -286,7 +289,7 @@ async def _store(sink: Sink, delivery: Delivery, sums: Sums) -> None:
         await _quarantine(sink, delivery, refusal, received_at)
         sums.reject(1, delivery.reason(None, refusal.reason, str(refusal)))
         return
-    await _accept(sink, parsed)
+    await _accept(sink, delivery, parsed)
     sums.accepted += len(parsed.accepted)
     sums.reject(len(parsed.rejected), *(delivery.reason(one.index, one.reason, one.detail) for one in parsed.rejected))
 
@@ -300,14 +303,23 @@ def _with_room(rules: Rules) -> Rules:
     )
 
 
-async def _accept(sink: Sink, parsed: Parsed) -> None:
-    await _patiently(lambda settled: sink.keep(parsed, settled, key_id=IMPORT_KEY_ID))
+async def _accept(sink: Sink, delivery: Delivery, parsed: Parsed) -> None:
+    # Envelopes have ids by now, so that new ones are those of the rejections.
+    ids = [delivery.rejection_id(rejection.index) for rejection in parsed.rejected]
+    await _patiently(lambda settled: sink.keep(parsed, settled, key_id=IMPORT_KEY_ID, new_id=partial(next, iter(ids))))
 
 
 async def _quarantine(sink: Sink, delivery: Delivery, refusal: Refused, received_at: int) -> None:
     body = delivery.body
     await _patiently(
-        lambda settled: sink.keep_body(body, refusal, settled, received_at=received_at, key_id=IMPORT_KEY_ID)
+        lambda settled: sink.keep_body(
+            body,
+            refusal,
+            settled,
+            received_at=received_at,
+            key_id=IMPORT_KEY_ID,
+            new_id=lambda: delivery.rejection_id(None),
+        )
     )
 
 

@@ -12,7 +12,7 @@ import embedsink.http.events
 import embedsink.journal
 from embedsink.reasons import Reason
 from tests.envelope.sending import view
-from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
+from tests.http.asking import EVENTS, NEVER_S, PAGE, Server, open_server, problem
 
 ID = "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 MIB = 1_048_576
@@ -136,6 +136,13 @@ def conflict(_: Server, path: Path) -> httpx.Response:
         return record(result | {"durationMs": 2}, server)
 
 
+def bad_range(_: Server, path: Path) -> httpx.Response:
+    with open_server(path, snapshot_interval_s=NEVER_S) as server:
+        server.folder.snapshot.write_bytes(b"1234567")
+        headers = {"range": "bytes=999999999999-"}
+        return server.get("/api/v1/analytics.duckdb", key=server.key("read"), headers=headers)
+
+
 REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
     Reason.TWO_CREDENTIALS: two_credentials,
     Reason.BAD_PARAMETER: lambda server, _: server.get("/api/v1/reports/views?surface=moon", key=server.key("read")),
@@ -153,6 +160,7 @@ REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
     Reason.ENCODING: lambda server, _: server.post(view(), key=server.key(), content_encoding="br"),
     Reason.CONFLICT: conflict,
     Reason.INVALID_BODY: lambda server, _: record({"syncJobId": "job1"}, server),
+    Reason.BAD_RANGE: bad_range,
     Reason.NOTHING_ACCEPTED: lambda server, _: server.post([1], key=server.key()),
     Reason.RATE_LIMITED: rate_limited,
     Reason.OVERLOADED: overloaded,

@@ -1,7 +1,9 @@
 """The snapshot over HTTP: whole, in parts, and the same to the end when it is replaced."""
 
 import asyncio
+import itertools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from starlette.types import Message
 
 from embedsink.http.download import FileDownload
+from embedsink.sink import SNAPSHOT_DOWNLOADS_MAX
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
@@ -49,9 +52,86 @@ def test_a_part_of_it_can_be_had(published: Server) -> None:
         assert answer.headers["content-range"].endswith(f"/{len(whole)}")
 
 
-@pytest.mark.parametrize("asked", ["bytes=5-1", "bytes=0-1,3-4", "lines=0-1", "bytes=-0", f"bytes={10**17}-", "=", ""])
-def test_a_part_that_there_is_not_is_all_of_it(published: Server, asked: str) -> None:
+@pytest.mark.parametrize("asked", ["bytes=5-1", "bytes=0-1,3-4", "lines=0-1", "bytes=-", "=", ""])
+def test_what_is_no_single_part_is_all_of_it(published: Server, asked: str) -> None:
     assert published.get(PATH, key=published.key("read"), headers={"range": asked}).status_code == 200
+
+
+@pytest.mark.parametrize("asked", ["bytes=-0", f"bytes={10**17}-", f"bytes={10**400}-{10**401}", "bytes=SIZE-", "-"])
+def test_a_part_that_there_is_not_is_a_416_with_the_size(published: Server, asked: str) -> None:
+    key = published.key("read")
+    size = len(published.get(PATH, key=key).content)
+    asked = asked.replace("SIZE", str(size)) if asked != "-" else f"BYTES={size}-{size}"
+    answer = published.get(PATH, key=key, headers={"range": asked})
+    assert (answer.status_code, problem(answer)) == (416, "bad_range")
+    assert answer.headers["content-range"] == f"bytes */{size}"
+    assert f"holds none of the file's {size:,} bytes." in answer.json()["detail"]
+    # Only GET has parts (RFC 9110, section 14.2).
+    assert published.ask("HEAD", PATH, key=key, headers={"range": asked}).status_code == 200
+
+
+def test_who_has_the_snapshot_gets_304_until_there_is_another(published: Server) -> None:
+    key = published.key("read")
+    tag = published.get(PATH, key=key).headers["etag"]
+    assert re.fullmatch(r'"[0-9a-f-]+"', tag)
+    for known in (tag, f'"other", W/{tag}', "*"):
+        for part in ({}, {"range": "bytes=0-1"}, {"range": f"bytes={10**17}-"}):
+            again = published.get(PATH, key=key, headers={"if-none-match": known} | part)
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    status = published.folder.snapshot.stat()
+    os.utime(published.folder.snapshot, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    other = published.get(PATH, key=key, headers={"if-none-match": tag})
+    assert other.status_code == 200
+    assert other.headers["etag"] != tag
+
+
+def test_a_download_goes_on_only_with_the_same_snapshot(published: Server) -> None:
+    key = published.key("read")
+    first = published.get(PATH, key=key)
+    asked = {"range": "bytes=0-9"}
+    same = published.get(PATH, key=key, headers=asked | {"if-range": first.headers["etag"]})
+    assert (same.status_code, same.content) == (206, first.content[:10])
+    others = ('"other"', f"W/{first.headers['etag']}", first.headers["last-modified"])
+    for other, part in itertools.product(others, ("bytes=0-9", f"bytes={10**17}-")):
+        answer = published.get(PATH, key=key, headers={"range": part, "if-range": other})
+        assert (answer.status_code, answer.content) == (200, first.content), other
+
+
+def test_only_so_many_downloads_run_at_once(published: Server) -> None:
+    """Beyond them 503 with a time to wait; what is unchanged is told to everybody, and each end makes room."""
+    key = published.key("read")
+    tag = published.get(PATH, key=key).headers["etag"]
+
+    async def hold() -> None:
+        for _ in range(SNAPSHOT_DOWNLOADS_MAX):
+            await published.sink.snapshot_places.__aenter__()
+
+    published._runner.run(hold())
+    try:
+        refused = published.get(PATH, key=key)
+        assert (refused.status_code, problem(refused)) == (503, "overloaded")
+        assert refused.json()["detail"].startswith("analytics.duckdb: 4 are downloading it, as many as may at once. ")
+        assert published.get(PATH, key=key, headers={"if-none-match": tag}).status_code == 304
+        # What was refused holds no descriptor, and so no snapshot that is replaced meanwhile.
+        snapshot = published.folder.snapshot.resolve()
+        assert [one for one in Path("/dev/fd").iterdir() if one.resolve() == snapshot] == []
+    finally:
+        for _ in range(SNAPSHOT_DOWNLOADS_MAX):
+            published._runner.run(published.sink.snapshot_places.__aexit__())
+    for _ in range(2 * SNAPSHOT_DOWNLOADS_MAX):
+        assert published.get(PATH, key=key).status_code == 200
+
+
+def test_two_ranges_or_two_versions_are_none(published: Server) -> None:
+    key = published.key("read")
+    whole = published.get(PATH, key=key)
+    tag, size = whole.headers["etag"], len(whole.content)
+    for headers in (
+        [("range", "bytes=0-1"), ("range", "bytes=4-5")],
+        [("range", f"bytes={size}-"), ("range", "bytes=4-5")],
+        [("range", "bytes=0-1"), ("if-range", tag), ("if-range", '"other"')],
+    ):
+        assert published.get(PATH, key=key, headers=headers).status_code == 200, headers
 
 
 def test_it_is_for_keys_of_all_deployments(published: Server) -> None:

@@ -1,9 +1,12 @@
 """What stands in an address is known, valid and said once: a mistake is told, not read as something else."""
 
+import re
+
 import httpx
 import pytest
+from starlette.routing import Route
 
-from tests.http.asking import Server, problem
+from tests.http.asking import EVENTS, Server, problem
 
 PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
 
@@ -28,6 +31,33 @@ def detail(answer: httpx.Response) -> str:
 )
 def test_a_mistake_in_the_address_is_a_400_that_names_it(server: Server, path: str, query: str, told: str) -> None:
     assert told in detail(server.get(f"{path}?{query}", key=server.key("read")))
+
+
+def test_every_address_of_the_api_refuses_a_parameter_that_it_does_not_have(server: Server) -> None:
+    """Enumerated, so that a new address is looked at without being named here. Probes may say what they like."""
+    named = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "reason": "empty"}
+    admin, routes = server.key("admin"), [route for route in server.app.routes if isinstance(route, Route)]
+    asked = [
+        (method, re.sub(r"\{(\w+)[^}]*\}", lambda part: named[part[1]], route.path))
+        for route in routes
+        for method in (route.methods or set()) - {"HEAD", "OPTIONS"}
+        if route.path.startswith("/api/v1/") and route.path != EVENTS
+    ]
+    assert {("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")} <= set(asked)
+    assert server.get("/healthz?sinse=1").status_code == 200
+    for method, path in asked:
+        told = detail(server.ask(method, f"{path}?sinse=1", key=admin))
+        assert told.startswith('parameter "sinse" does not exist. '), path
+
+
+def test_a_wrong_parameter_is_told_and_not_called_unchanged(server: Server) -> None:
+    key = server.key("read")
+    for wrong in ("columns=zzz", "limit=0", "cursor=zzz", "guard=zzz", "since=zzz", "zzz=1", "timezone=zzz"):
+        answer = server.get(f"/api/v1/reports/ai_query?{wrong}", key=key, headers={"if-none-match": "*"})
+        assert detail(answer).startswith((wrong.partition("=")[0], 'parameter "zzz"')), wrong
+    for right in ("columns=status", "limit=1", "", "columns=status&limit=1&guard=off"):
+        answer = server.get(f"/api/v1/reports/ai_query?{right}", key=key, headers={"if-none-match": "*"})
+        assert answer.status_code == 304, right
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -23,6 +23,7 @@ EXPORT_EXAMPLES = examples(
 )
 IMPORT_EXAMPLES = examples(
     "embedsink import events.ndjson --data data",
+    "embedsink import events.ndjson.gz",
     "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://sink.example.com",
 )
 SUFFIXES = (".ndjson", ".csv", ".parquet")
@@ -65,7 +66,10 @@ def _export(reader: "Reader", part: Path, suffix: str) -> None:
 
 def import_file(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="NDJSON of envelopes or deliveries.", exists=True, dir_okay=False)
+        Path,
+        typer.Argument(
+            metavar="FILE", help="NDJSON of envelopes or deliveries, also in gzip.", exists=True, dir_okay=False
+        ),
     ],
     data: Data = DATA,
     url: Url = None,
@@ -74,8 +78,8 @@ def import_file(
     """Take in a file, into a data folder that no server has open, or through a server with --url.
 
     What is not valid is quarantined with its reason, as if a page had sent it. Every envelope counts once, however
-    often the file is imported. Locally each delivery's receivedAt is kept. Exit code 1 when anything in the file did
-    not get in: it was rejected, or could not be sent.
+    often the file is imported. Locally each delivery's receivedAt is kept, and what is rejected is quarantined once.
+    Exit code 1 when anything in the file did not get in: it was rejected, or could not be sent.
     """
     from embedsink.transfer import Sums
 
@@ -86,8 +90,11 @@ def import_file(
         else:
             with or_through_a_server():
                 asyncio.run(_import_here(file, data, sums))
-    finally:
-        _tell(sums)
+    except BaseException:
+        if sums != Sums():
+            _tell(sums)
+        raise
+    _tell(sums)
     if sums.rejected or sums.unsent:
         raise typer.Exit(FAILED)
 
@@ -118,9 +125,9 @@ def _import_there(file: Path, url: str, key: str | None, sums: "Sums") -> None:
 
 
 def _tell(sums: "Sums") -> None:
-    repeated = f" ({sums.repeated:,} were there already)" if sums.repeated else ""
+    repeated = f"; {sums.repeated:,} of them were there already" if sums.repeated else ""
     unsent = f"; {sums.unsent:,} could not be sent" if sums.unsent else ""
-    say(f"accepted {sums.accepted:,}{repeated}, rejected {sums.rejected:,}{unsent}.")
+    say(f"accepted {sums.accepted:,}, rejected {sums.rejected:,}{repeated}{unsent}.")
     for reason in sums.reasons:
         say(f"  {inert(reason)}")
     if sums.rejected + sums.unsent > len(sums.reasons):
@@ -129,11 +136,12 @@ def _tell(sums: "Sums") -> None:
 
 @contextmanager
 def _reading(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
-    from embedsink.transfer import read_lines
+    from embedsink.numbered_lines import opened_lines
 
-    with file.open("rb") as opened, _progress() as progress:
+    with _progress() as progress:
         task = progress.add_task("Importing", total=file.stat().st_size)
-        yield read_lines(opened, bytes_max=bytes_max, on_read=lambda count: progress.advance(task, count))
+        with opened_lines(file, bytes_max=bytes_max, on_read=lambda count: progress.advance(task, count)) as lines:
+            yield lines
 
 
 def _progress() -> "Progress":

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -97,6 +98,21 @@ def existing(data: Path) -> Path:
             f"data folder {data}: does not exist. Name the one that `embedsink serve` writes with --data."
         )
     return data
+
+
+def as_of(data: Path, url: str | None) -> tuple[str, str]:
+    """Of when an answer is, and when it shows more, in words: of a folder its last snapshot, of a server now."""
+    from embedsink.folder import DataFolder
+
+    if url is not None:
+        return "now", "about a second after it came in"
+    moment = datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC, the last snapshot", "in the next one"
+
+
+def same_place(data: Path, url: str | None) -> str:
+    """How the folder or the server of a command is named to another command."""
+    return f"--data {data}" if url is None else f"--url {url}"
 
 
 def server_at(url: str, key: str | None) -> "Remote":

@@ -2,13 +2,23 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, existing, or_through_a_server, server_at
+from embedsink.cli.options import (
+    DATA,
+    Data,
+    KeyOption,
+    Url,
+    as_of,
+    examples,
+    existing,
+    or_through_a_server,
+    same_place,
+    server_at,
+)
 from embedsink.cli.output import fail, inert, say, show_table
 
 app = typer.Typer(help="Look at what was rejected, and try it again.", no_args_is_help=True, rich_markup_mode=None)
@@ -32,9 +42,15 @@ def list_quarantine(
     rows = _rows(data, url, key, limit)
     if rows:
         show_table(LISTED, [[row[name] for name in LISTED] for row in rows])
-    as_of = "a second ago" if url is not None else _published_at(data)
-    seen = "That is the quarantine" if rows else "The quarantine is empty"
-    say(f"{seen} as of {as_of}. Later rejections are not in it yet.")
+    when, later = as_of(data, url)
+    if not rows:
+        say(f"The quarantine is empty as of {when}. What is rejected shows {later}.")
+        return
+    newest = f"the newest {limit:,}, more with --limit" if len(rows) == limit < LIMIT_MAX else "the newest first"
+    where = same_place(data, url)
+    say(f"{len(rows):,} rejected as of {when}, {newest}. What is rejected later shows {later}.")
+    say(f"One of them whole: `embedsink quarantine show ID {where}`.")
+    say(f"Once settings or the program have changed, try all again: `embedsink quarantine replay {where}`.")
 
 
 @app.command(epilog=examples("embedsink quarantine show 019ab9f0-6a00-7c4e-8000-000000000000 --data data"))
@@ -81,13 +97,6 @@ def _rows(
     content = _ask_here(data, limit, quarantine_id) if url is None else _ask_there(url, key, limit, quarantine_id)
     rows: list[dict[str, Any]] = json.loads(content)
     return rows
-
-
-def _published_at(data: Path) -> str:
-    from embedsink.folder import DataFolder
-
-    moment = datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC, the last snapshot"
 
 
 def _ask_there(url: str, key: str | None, limit: int, quarantine_id: str | None) -> bytes:

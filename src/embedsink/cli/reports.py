@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from embedsink.cli.options import DATA, Data, KeyOption, Url, checked, examples, server_at
+from embedsink.cli.options import DATA, Data, KeyOption, Url, as_of, checked, examples, same_place, server_at
 from embedsink.cli.output import fail, inert, say, show_table, written_whole
 from embedsink.keys import parse_deployment
 
@@ -30,6 +30,8 @@ LISTED = ("name", "title", "question")
 CHUNK_BYTES = 65_536
 # What asks for rows, and not for a scope.
 ROWS = ("columns", "limit")
+# What leaves events out.
+BOUNDS = ("since", "until", "surface", "deployment", "tenant")
 
 Asked = dict[str, Any]
 
@@ -95,7 +97,8 @@ def report(
     elif name is None:
         _list(source.listed(), wanted)
     elif wanted is Format.TABLE:
-        _show(source, name, asked)
+        if not _show(source, name, asked):
+            say(_nothing(name, asked, data, url))
     else:
         _write(source.chunks(name, asked, wanted), wanted, output)
 
@@ -227,12 +230,24 @@ def _list(listed: list[dict[str, Any]], wanted: Format) -> None:
         raise typer.BadParameter(f"--format {wanted}: the list of reports comes as table or json. Name a report.")
 
 
-def _show(source: _Source, name: str, asked: Asked) -> None:
+def _show(source: _Source, name: str, asked: Asked) -> bool:
+    """Whether there was anything to show."""
     rows = json.loads(b"".join(source.chunks(name, asked, Format.JSON)))
-    if not rows:
-        say(f"{name}: has no rows for this. Try an earlier --since, or leave out what bounds it.")
-        return
-    show_table(list(rows[0]), [list(row.values()) for row in rows])
+    if rows:
+        show_table(list(rows[0]), [list(row.values()) for row in rows])
+    return bool(rows)
+
+
+def _nothing(name: str, asked: Asked, data: Path, url: str | None) -> str:
+    """What a person does who sees no rows."""
+    (when, later), where = as_of(data, url), same_place(data, url)
+    bounds = [f"--{bound}" for bound in BOUNDS if asked[bound]]
+    if bounds:
+        return f"{name}: has no rows for this as of {when}. Leave out {' or '.join(bounds)} to see what there is."
+    return (
+        f"{name}: has no rows as of {when}. What is sent shows {later}. "
+        f"See whether it was rejected: `embedsink quarantine list {where}`."
+    )
 
 
 def _write(chunks: Iterable[bytes], wanted: Format, output: Path | None) -> None:

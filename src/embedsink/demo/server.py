@@ -152,7 +152,7 @@ def choose_port(wanted: int | None) -> int:
     if _is_free(wanted or PREFERRED_PORT):
         return wanted or PREFERRED_PORT
     if wanted:
-        raise Misconfigured(f"--port {wanted}: is in use. Choose another, or leave it out for any free one.")
+        raise Misconfigured(f"--port {wanted}: is in use. Choose another, or leave --port out for a free one.")
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]

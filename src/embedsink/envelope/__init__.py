@@ -1,6 +1,6 @@
 """Spec 6: what an envelope is, and whether this one is valid. Knows no clock, disk, network or environment."""
 
-from embedsink.envelope.lines import body_rejection_line, journal_lines, read_syncs, replayed_line, sync_line
+from embedsink.envelope.lines import NewId, body_rejection_line, journal_lines, read_syncs, replayed_line, sync_line
 from embedsink.envelope.parsing import REJECTIONS_LISTED_MAX, Accepted, Parsed, Rejection, Rules, parse
 from embedsink.envelope.sync import COUNT_FIELD, Sync, digest_of
 
@@ -8,6 +8,7 @@ __all__ = [
     "COUNT_FIELD",
     "REJECTIONS_LISTED_MAX",
     "Accepted",
+    "NewId",
     "Parsed",
     "Rejection",
     "Rules",

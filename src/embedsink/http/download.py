@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import errno
 import os
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar
@@ -28,7 +28,6 @@ LOOK_EVERY_S = 0.25
 _ALMOST_FULL = "is almost full"
 # What may be written between two looks, beside what the journal needs.
 ROOM_BYTES = 128 * 1_048_576
-_RANGE = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})")
 HEADERS = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
 
 T = TypeVar("T")
@@ -141,33 +140,35 @@ class Download(StreamingResponse):
 
 
 class FileDownload(FileResponse):
-    """The same of a file that may be replaced meanwhile: it goes on as it was. It closes `descriptor`."""
+    """The same of a file that may be replaced meanwhile: it goes on as it was. It closes `descriptor`.
 
-    def __init__(self, descriptor: int, may_go_on: Callable[[], bool], **options: Any) -> None:
+    While it runs it has one of `places`: the blocks of what was replaced are freed when nobody reads it any more.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        may_go_on: Callable[[], bool],
+        *,
+        places: AbstractAsyncContextManager[None] | None = None,
+        is_part: bool = True,
+        **options: Any,
+    ) -> None:
         # The name of an open file leads to it for as long as it is open, whatever becomes of its other names.
         super().__init__(f"/dev/fd/{descriptor}", stat_result=os.fstat(descriptor), **options)
         self._descriptor = descriptor
         self._may_go_on = may_go_on
+        self._places = places or contextlib.nullcontext()
+        self._is_part = is_part
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A server may ignore what it can't satisfy (RFC 9110, section 14.2), and every error here has one form.
-        size = os.fstat(self._descriptor).st_size
-        headers = [header for header in scope["headers"] if header[0] != b"range" or _is_one_part(header[1], size)]
+        headers = [header for header in scope["headers"] if header[0] != b"range" or self._is_part]
         try:
-            async with _cut_when_revoked(scope, self._may_go_on):
+            async with self._places, _cut_when_revoked(scope, self._may_go_on):
                 with contextlib.suppress(_Revoked):
                     await super().__call__({**scope, "headers": headers}, receive, _guarded(send, self._may_go_on))
         finally:
             os.close(self._descriptor)
-
-
-def _is_one_part(value: bytes, size: int) -> bool:
-    """Whether a `Range` is one part of a file of this size."""
-    found = _RANGE.fullmatch(value)
-    if not found or not any(found.groups()):
-        return False
-    first, last = (int(number) if number else None for number in found.groups())
-    return bool(last) if first is None else first < size and (last is None or first <= last)
 
 
 def _guarded(send: Send, may_go_on: Callable[[], bool]) -> Send:

@@ -1,6 +1,7 @@
 """What is taken away as files: raw events, the period in one ZIP, and the snapshot."""
 
 import os
+from contextlib import ExitStack
 from functools import partial
 from typing import IO
 
@@ -11,10 +12,12 @@ from starlette.responses import Response
 from embedsink.errors import Refused, Unavailable
 from embedsink.http.access import require_key
 from embedsink.http.download import HEADERS, FileDownload, download, spooled
-from embedsink.http.freshness import Freshness
+from embedsink.http.freshness import Freshness, is_known
 from embedsink.http.parameters import STYLE, check_parameters, scope_of, style_of
+from embedsink.http.problems import unsatisfiable_range
+from embedsink.http.ranges import Unsatisfiable, is_part_asked
 from embedsink.http.rows import Question, answer_rows, file_stem
-from embedsink.keys import KeyKind
+from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.reports import EVENTS, PARAMETERS, Format, write_summary
 from embedsink.sink import Sink
@@ -65,10 +68,29 @@ async def show_snapshot(request: Request) -> Response:
         raise Unavailable(
             Reason.NOT_READY, "analytics.duckdb: does not exist yet. Ask again in some seconds.", retry_after_s=5
         ) from None
+    return _snapshot_of(request, key, descriptor)
+
+
+def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
+    sink: Sink = request.state.sink
+    status = os.fstat(descriptor)
+    # Strong: a snapshot is a file of its own, written whole and then renamed.
+    headers = HEADERS | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
+    with ExitStack() as held:
+        held.callback(os.close, descriptor)
+        if is_known(request, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        try:
+            is_part = is_part_asked(request, tag=headers["ETag"], size=status.st_size)
+        except Unsatisfiable:
+            return unsatisfiable_range(request, status.st_size)
+        held.pop_all()  # The download closes it.
     return FileDownload(
         descriptor,
         partial(sink.keys.is_live, key),
+        places=sink.snapshot_places,
+        is_part=is_part,
         filename=sink.folder.snapshot.name,
         media_type=SNAPSHOT_MEDIA_TYPE,
-        headers=dict(HEADERS),
+        headers=headers,
     )

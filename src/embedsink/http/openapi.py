@@ -13,6 +13,7 @@ from embedsink import __version__
 from embedsink.envelope import REJECTIONS_LISTED_MAX
 from embedsink.envelope.catalog import Catalog, Delivery, catalog_for
 from embedsink.http import deployments, exports, problems, quarantine, reports, syncs
+from embedsink.http.parameters import check_parameters
 from embedsink.http.rows import MEDIA_TYPES
 from embedsink.keys import DEPLOYMENT_MAX, KeyKind
 from embedsink.reasons import Reason
@@ -23,6 +24,7 @@ from embedsink.sink import Sink
 Schema = dict[str, Any]
 
 _ANY_REQUEST = (Reason.INTERNAL_ERROR,)
+_OPEN = (Reason.BAD_PARAMETER, *_ANY_REQUEST)
 _ACCESS = (
     Reason.TWO_CREDENTIALS,
     Reason.NO_CREDENTIAL,
@@ -56,7 +58,7 @@ _INGEST = (
 _SCOPED = (*_ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
 # What is written whole before it is sent needs a place to run, and room on the disk.
 _SPOOLED = (*_SCOPED, Reason.OVERLOADED, Reason.STORAGE_LOW)
-_REPLAY = (*_ACCESS, Reason.OUT_OF_SCOPE, Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)
+_REPLAY = (*_SCOPED, Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)
 _SYNC = (*_ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.WRONG_ORIGIN)
 _RECORD = (
     *_SYNC,
@@ -97,7 +99,7 @@ class Operation:
     id: str
     summary: str
     success: tuple[int, str, dict[str, Schema]]
-    reasons: Sequence[Reason] = _ANY_REQUEST
+    reasons: Sequence[Reason] = _OPEN
     kinds: Sequence[KeyKind] = ()
     is_key_optional: bool = False
     parameters: Sequence[Schema] = ()
@@ -108,6 +110,7 @@ class Operation:
 
 async def describe(request: Request) -> Response:
     """The description of this server: its limits and service name are in it."""
+    check_parameters(request.query_params, ())
     sink: Sink = request.state.sink
     return JSONResponse(description(sink.settings))
 
@@ -160,7 +163,7 @@ def _operations(settings: Settings) -> list[Operation]:
             "listReports",
             "Every report with its question, its grain and its columns",
             (200, "The reports.", {"application/json": _array(_ref("Report"))}),
-            _ACCESS,
+            (*_ACCESS, Reason.BAD_PARAMETER),
             (KeyKind.READ, KeyKind.ADMIN),
         ),
         *_read_operations(),
@@ -231,7 +234,7 @@ def _operations(settings: Settings) -> list[Operation]:
             "readyz",
             "Whether an event would be kept now, proven by a write",
             (200, "It would.", {"application/json": _ref("Readiness")}),
-            (Reason.NOT_READY, *_ANY_REQUEST),
+            (Reason.NOT_READY, *_OPEN),
         ),
         Operation("get", "/metrics", "metrics", "What happened so far, for Prometheus", (200, "Counters.", _text())),
         Operation(
@@ -247,7 +250,7 @@ def _operations(settings: Settings) -> list[Operation]:
             "explainProblem",
             "What the type of a problem means",
             (200, "The reason.", {"application/json": _ref("Explanation")}),
-            (Reason.NOT_FOUND, *_ANY_REQUEST),
+            (Reason.NOT_FOUND, *_OPEN),
             parameters=[_parameter("reason", {"enum": [str(reason) for reason in Reason]}, place="path")],
         ),
     ]
@@ -278,7 +281,7 @@ def _read_operations() -> list[Operation]:
             "describeReport",
             "One report with its question, its grain and its columns, and a row of its JSON as JSON Schema",
             (200, "The report.", {"application/json": _ref("ReportSchema")}),
-            (*_ACCESS, Reason.NOT_FOUND),
+            (*_ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
             keys,
             parameters=[_report_name(())],
         ),
@@ -317,12 +320,17 @@ def _read_operations() -> list[Operation]:
             "readSnapshot",
             "The snapshot that notebooks open, every deployment in it; only for a key without a scope",
             (200, "A DuckDB database.", {exports.SNAPSHOT_MEDIA_TYPE: {}}),
-            _SCOPED,
+            (*_SCOPED, Reason.BAD_RANGE, Reason.OVERLOADED),
             keys,
             parameters=[
-                _parameter("Range", {"type": "string"}, "One part of it (RFC 9110, section 14.2).", place="header")
+                _parameter("Range", {"type": "string"}, "One part of it (RFC 9110, section 14.2).", place="header"),
+                _parameter(
+                    "If-Range", {"type": "string"}, "The ETag that the part is of, or else all.", place="header"
+                ),
+                _known_tag(),
             ],
-            others={206: "The part."},
+            headers={"ETag": "Strong; send it back in If-None-Match or If-Range."},
+            others={206: "The part.", 304: "No other snapshot was published since."},
         ),
     ]
 

@@ -1,11 +1,10 @@
 """The parameters of an address: each is known, and stands as often as it may."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from starlette.datastructures import QueryParams
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, nearest, quote
 from embedsink.keys import Key
 from embedsink.reasons import Reason
 from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_scope
@@ -20,9 +19,9 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
     """Raises Refused (`bad_parameter`) for a parameter that is not known, or that stands twice."""
     for name in query:
         if name not in known:
-            nearest = get_close_matches(name, known, n=1)
+            meant = nearest(name, known)
             others = f"There are {', '.join(known)}." if known else "There are none here."
-            instead = f'Did you mean "{nearest[0]}"?' if nearest else others
+            instead = f'Did you mean "{meant}"?' if meant else others
             raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)} does not exist. {instead}")
         if name not in REPEATABLE and len(query.getlist(name)) > 1:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")

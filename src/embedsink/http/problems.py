@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote, without_keys
 from embedsink.http.cors import cors_headers
+from embedsink.http.parameters import check_parameters
 from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ ADVICE: dict[int | None, str] = {
     409: "Use another name, or leave it: what is there stays. Nothing is stored.",
     413: "Split and resend.",
     415: "Send another content type or encoding. Nothing is stored.",
+    416: "Ask for a range within the length that `Content-Range` tells, or for the whole file.",
     422: "Fix them; don't resend these envelopes: they are quarantined.",
     429: "Wait as long as `Retry-After` says, then resend. Nothing is stored.",
     500: "Tell the operator the `X-Request-Id`. With ids in the envelopes, resending is safe.",
@@ -132,8 +134,16 @@ def invalid_body(request: Request, errors: list[tuple[str, str]]) -> Response:
     return _problem(request, Reason.INVALID_BODY, detail, members={"errors": listed})
 
 
+def unsatisfiable_range(request: Request, size: int) -> Response:
+    """The 416 with the length that there is (RFC 9110, section 15.5.17)."""
+    asked = quote(request.headers["range"])
+    detail = f"range: {asked} holds none of the file's {size:,} bytes. Ask for a part of these, or for all of it."
+    return _problem(request, Reason.BAD_RANGE, detail, headers={"Content-Range": f"bytes */{size}"})
+
+
 async def explain_problem(request: Request) -> Response:
     """What the `type` of a problem leads to: the reason's meaning, and what the sender does about it."""
+    check_parameters(request.query_params, ())
     name = request.path_params["reason"]
     reason = next((reason for reason in Reason if reason.value == name), None)
     if reason is None:

@@ -46,6 +46,7 @@ async def list_quarantine(request: Request) -> Response:
 async def replay(request: Request) -> Response:
     """Try everything in quarantine again; needs an admin key for all deployments."""
     key = require_key(request, KeyKind.ADMIN)
+    check_parameters(request.query_params, ())
     if key.deployments is not None:
         raise Refused(Reason.OUT_OF_SCOPE, "quarantine: is of all deployments. Use an admin key without a scope.")
     return JSONResponse(asdict(await replay_all(request.state.sink)))

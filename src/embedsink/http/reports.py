@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from embedsink.errors import Refused
 from embedsink.http.access import require_key
 from embedsink.http.download import HEADERS
+from embedsink.http.parameters import check_parameters
 from embedsink.http.rows import Question, answer_rows
 from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
@@ -23,6 +24,7 @@ FORMATS = (Format.JSON, Format.CSV, Format.PARQUET, Format.ARROW)
 async def list_reports(request: Request) -> Response:
     """Every report with its question, its grain and its columns."""
     require_key(request, KeyKind.READ)
+    check_parameters(request.query_params, ())
     return JSONResponse(await run_in_threadpool(_list, request.state.sink), headers=HEADERS)
 
 
@@ -30,6 +32,7 @@ async def show_schema(request: Request) -> Response:
     """One report with its question, its grain and its columns, and a row of it as JSON Schema."""
     require_key(request, KeyKind.READ)
     name = known_name(request.path_params["name"])
+    check_parameters(request.query_params, ())
     return JSONResponse(await run_in_threadpool(_schema, request.state.sink, name), headers=HEADERS)
 
 

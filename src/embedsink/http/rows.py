@@ -12,9 +12,9 @@ from embedsink.http.download import HEADERS, download, spooled
 from embedsink.http.freshness import Freshness
 from embedsink.http.parameters import ROWS, STYLE, check_parameters, rows_of, scope_of, style_of
 from embedsink.keys import Key
-from embedsink.reports import PARAMETERS, Cursor, Format, Scope, write_rows
+from embedsink.reports import PARAMETERS, Cursor, Format, RowsAsked, Scope, write_rows
 from embedsink.sink import Sink
-from embedsink.store import Reader
+from embedsink.store import EVERYTHING, Reader
 
 MEDIA_TYPES = {
     Format.JSON: "application/json",
@@ -42,9 +42,10 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
     scope = await run_in_threadpool(scope_of, query, key)
     style, asked = style_of(query), rows_of(query, question.name)
     freshness = Freshness.of(request, key, is_timed=question.is_timed or scope.is_relative)
-    if freshness.is_known:
-        return freshness.not_modified(HEADERS)
     sink: Sink = request.state.sink
+    if freshness.is_known:
+        await run_in_threadpool(_check, sink, asked, question.view)
+        return freshness.not_modified(HEADERS)
 
     def write(reader: Reader, file: IO[bytes]) -> Cursor | None:
         selection, following = asked.select(reader, question.view)
@@ -61,6 +62,13 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
         file_name=None if question.format is Format.JSON else f"{file_stem(question.name, scope)}.{question.format}",
         headers=_onward(request, following, asked.question),
     )
+
+
+def _check(sink: Sink, asked: RowsAsked, view: str) -> None:
+    # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
+    if asked.names_rows:
+        with sink.store.reader(EVERYTHING) as reader:
+            asked.check(reader, view)
 
 
 def file_stem(name: str, scope: Scope) -> str:

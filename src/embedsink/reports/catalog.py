@@ -1,13 +1,12 @@
 """Which reports there are, and what their views' comments say of them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, nearest, quote
 from embedsink.reasons import Reason
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Column, Reader
@@ -120,15 +119,24 @@ def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
 @cache
 def is_timed(name: str) -> bool:
     """Whether a report may change while nothing is loaded, because it looks at the clock: pending becomes abandoned."""
+    return any(re.search(r"getvariable\('now'\)|\bnow\(\)|\bcurrent_", sql) for sql in _all_sql_of(name))
+
+
+@cache
+def is_windowed(name: str) -> bool:
+    """Whether what a row of a view says depends on other rows: then a few of them take as long to find as all."""
+    return any(re.search(r"\)\s+over\s", sql) for sql in _all_sql_of(name))
+
+
+def _all_sql_of(name: str) -> Iterator[str]:
+    """A view's file, and those of all views and macros that it builds on."""
     views = {**read_sql("views/base"), **read_sql("views/reports"), **read_sql("macros")}
     waiting, seen = [name], set()
     while waiting:
         one = waiting.pop()
         seen.add(one)
-        if re.search(r"getvariable\('now'\)|\bnow\(\)|\bcurrent_", views[one]):
-            return True
+        yield views[one]
         waiting += (set(re.findall(r"\w+", views[one])) & views.keys()) - seen
-    return False
 
 
 def row_schema(report: Report) -> dict[str, Any]:
@@ -168,5 +176,5 @@ def _described(column: ReportColumn) -> str:
 
 def _instead(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    nearest = get_close_matches(name, names, n=1)
-    return f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(names)}."
+    meant = nearest(name, names)
+    return f'Did you mean "{meant}"?' if meant else f"There are {', '.join(names)}."

@@ -12,7 +12,7 @@ from hashlib import blake2s
 
 from embedsink.errors import Refused, quote
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import known_columns, visible_columns
+from embedsink.reports.catalog import is_windowed, known_columns, visible_columns
 from embedsink.store import Reader, Selection
 
 LIMIT_MAX = 100_000
@@ -76,6 +76,11 @@ class RowsAsked:
     cursor: str | None = None
     question: str = ""
 
+    @property
+    def names_rows(self) -> bool:
+        """Whether anything is asked for but all of them, whole."""
+        return not (self.columns is None and self.limit is None and self.cursor is None)
+
     def select(self, reader: Reader, view: str) -> tuple[Selection, Cursor | None]:
         """What to read, and where the page after it begins; None when nothing comes after it.
 
@@ -84,18 +89,28 @@ class RowsAsked:
         Raises:
             Refused: `bad_parameter`.
         """
-        visible = visible_columns(reader, view)
-        limit, columns = _limit(self.limit), known_columns(self.columns, visible) or visible
-        is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
-        begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
-        selection = Selection(view, columns, limit or (LIMIT_MAX if is_page else None), is_page=is_page)
-        if not is_page:
+        selection, begun = self.check(reader, view)
+        if not selection.is_page:
             return selection, None
         if begun:
             reader.narrowed(after=begun.after, since=begun.since, until=begun.until)
         last = reader.page(selection)
         since, until = reader.variable("since"), reader.variable("until")
         return selection, None if last is None else Cursor(last, since, until)
+
+    def check(self, reader: Reader, view: str) -> tuple[Selection, Cursor | None]:
+        """The same as far as it can be told without reading rows: what to read, and the cursor that was sent.
+
+        Raises:
+            Refused: `bad_parameter`.
+        """
+        visible = visible_columns(reader, view)
+        limit, columns = _limit(self.limit), known_columns(self.columns, visible) or visible
+        is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
+        begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
+        if not is_page:
+            return Selection(view, columns, limit), begun
+        return Selection(view, columns, limit or LIMIT_MAX, is_page=True, is_dear=is_windowed(view)), begun
 
     def _begun(self, cursor: str, *, is_page: bool) -> Cursor:
         if not is_page:

@@ -1,5 +1,6 @@
 """Through which scope reports are seen: from what a person typed to the session variables that the views read."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,16 @@ from embedsink.store import timezone_names, utc_of
 
 SURFACES = ("dashboard", "app", "chat")
 INTERVALS = ("hour", "day", "week", "month")
+TIME_FORMS = "2026-11-01, 2026-11-01T09:30, 2026-11-01T09:30:00Z, 2026-11-01T09:30+02:00"
 PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "timezone")
+# The placeholder of the IANA database, for machines that were told none.
+_NO_ZONE = "Factory"
+# Of ISO 8601 what RFC 3339 has, and a date alone: weeks, ordinal days and times without colons are read differently by
+# different programs. Seconds and the zone may be missing.
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +107,17 @@ def parse_scope(
 def timezones() -> frozenset[str]:
     """The time zones that a reader may name: of the IANA database, and known to the engine."""
     pinned = files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
-    return timezone_names() & frozenset(pinned)
+    return (timezone_names() & frozenset(pinned)) - {_NO_ZONE}
 
 
 def _timezone(name: str | None) -> str | None:
     if name is None or name in timezones():
         return name
-    nearest = get_close_matches(name, sorted(timezones()), n=1, cutoff=0.5)
-    instead = f'Did you mean "{nearest[0]}"?' if nearest else "Write it like Europe/Berlin."
+    alike = get_close_matches(name, sorted(timezones()), n=1, cutoff=0.5)
+    if name == _NO_ZONE:
+        instead = "It says that nobody chose one. Write it like Europe/Berlin."
+        raise Refused(Reason.BAD_PARAMETER, f"timezone: {quote(name)} is no place's time zone. {instead}")
+    instead = f'Did you mean "{alike[0]}"?' if alike else "Write it like Europe/Berlin."
     raise Refused(Reason.BAD_PARAMETER, f"timezone: {quote(name)} is no time zone of the IANA database. {instead}")
 
 
@@ -122,7 +135,7 @@ def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> str | Non
 
 
 def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]) -> datetime | None:
-    """ISO 8601, by the clocks of `timezone` where it names no zone; or a span such as `7d`: that long ago."""
+    """RFC 3339, by the clocks of `timezone` where it names no zone; or a span such as `7d`: that long ago."""
     if text is None:
         return None
     moment = _moment(text) or _ago(name, text, now())
@@ -137,9 +150,9 @@ def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[]
 
 def _moment(text: str | None) -> datetime | None:
     try:
-        return datetime.fromisoformat(text or "")
+        return datetime.fromisoformat(text) if text and _TIME.fullmatch(text) else None
     except ValueError:
-        return None
+        return None  # such as the 30th of February
 
 
 def _ago(name: str, text: str, now: datetime) -> datetime:
@@ -150,5 +163,7 @@ def _ago(name: str, text: str, now: datetime) -> datetime:
 
 
 def _no_instant(name: str, text: str) -> Refused:
-    forms = "2026-11-01, 2026-11-01T09:30Z or 7d"
-    return Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is no time. Write it like {forms}.")
+    forms = f"{TIME_FORMS}, or like 7d, that long ago (s, m, h, d or w)"
+    # What an address makes of the plus that its writer did not escape.
+    lost = " In an address write + as %2B." if " " in text and _TIME.fullmatch(text.replace(" ", "+")) else ""
+    return Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is no time. Write it like {forms}.{lost}")

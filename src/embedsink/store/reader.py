@@ -38,6 +38,8 @@ SCOPE_VARIABLES = (
     "sync_job_ids",
     "key_deployments",
 )
+# Where a page lies that was dear to find.
+_KEPT = "kept_page"
 # What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
 _PORTABLE = {
     "TIMESTAMP": "timezone('UTC', {})",
@@ -79,12 +81,14 @@ class Selection:
         columns: these of its columns, in this order; None for all.
         limit: the first so many rows; None for all.
         is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
+        is_dear: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
     """
 
     view: str
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     is_page: bool = False
+    is_dear: bool = False
 
 
 class Reader:
@@ -146,9 +150,15 @@ class Reader:
 
         A row that arrives later has a later arrival: so pages neither repeat rows nor skip any.
         """
+        limit = selection.limit or 1
+        if selection.is_dear:
+            names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
+            page = f"select {', '.join(names)} from {_page_of(selection.view)} limit $1"  # noqa: S608
+            # Of this connection alone, and gone with it.
+            self._ask(f"create or replace temp table {_KEPT} as {page}", [limit + 1])
         ends = self._ask(
-            f"select arrival from {_page_of(selection.view)} limit 2 offset $1",  # noqa: S608
-            [(selection.limit or 1) - 1],
+            f"select arrival from {_page_of(_source_of(selection))} limit 2 offset $1",  # noqa: S608
+            [limit - 1],
         ).fetchall()
         self.narrowed(up_to=ends[0][0] if ends else None)
         return ends[0][0] if len(ends) == 2 else None
@@ -239,7 +249,7 @@ class Reader:
         # Identifiers can't be parameters. These are the view's own, by way of the catalog.
         columns = ", ".join(_column(column, expressions) for column in self.selected(selection))
         if selection.is_page:
-            return f"select {columns} from {_page_of(selection.view)}", []  # noqa: S608
+            return f"select {columns} from {_page_of(_source_of(selection))}", []  # noqa: S608
         limit, parameters = ("", []) if selection.limit is None else (" limit $1", [selection.limit])
         return f'select {columns} from "{selection.view}"{limit}', list(parameters)  # noqa: S608
 
@@ -254,6 +264,8 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     Raises:
         Misconfigured: there is none yet, or it can't be read.
     """
+    if not path.parent.is_dir():
+        raise Misconfigured(f"data folder {path.parent}: does not exist. Name the one that `embedsink serve` writes.")
     if not path.exists():
         raise Misconfigured(f"{path}: does not exist. A server publishes it some seconds after its start.")
     try:
@@ -321,6 +333,10 @@ def _column(column: Column, expressions: Mapping[str, str]) -> str:
     name = '"' + column.name.replace('"', '""') + '"'
     expression = expressions.get(column.type)
     return f"{expression.format(name)} as {name}" if expression else name
+
+
+def _source_of(selection: Selection) -> str:
+    return _KEPT if selection.is_dear else selection.view
 
 
 def _page_of(view: str) -> str:
