@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedsink import keys as keys_module
 from embedsink.errors import Misconfigured
 from embedsink.keys import (
     DEPLOYMENT_MAX,
@@ -29,6 +28,7 @@ from embedsink.keys import (
     parse_deployment,
     parse_duration,
 )
+from embedsink.keys.token import new_token
 from tests.envelope.sending import fate, view
 from tests.programs import require
 
@@ -108,7 +108,7 @@ def test_a_token_names_its_kind_and_passes_its_own_check(file: KeyFile, kind: Ke
 
 
 def make_token(kind: KeyKind) -> str:
-    return keys_module._new_token(kind)
+    return new_token(kind)
 
 
 @given(kind=st.sampled_from(KeyKind), at=st.integers(0, 200), other=st.characters())
