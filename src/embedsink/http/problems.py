@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote, without_keys
 from embedsink.http.cors import cors_headers
-from embedsink.http.parameters import check_parameters
 from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)
@@ -143,7 +142,6 @@ def unsatisfiable_range(request: Request, size: int) -> Response:
 
 async def explain_problem(request: Request) -> Response:
     """What the `type` of a problem leads to: the reason's meaning, and what the sender does about it."""
-    check_parameters(request.query_params, ())
     name = request.path_params["reason"]
     reason = next((reason for reason in Reason if reason.value == name), None)
     if reason is None:

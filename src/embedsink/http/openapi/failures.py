@@ -1,0 +1,29 @@
+"""Why operations fail: the reasons that several of them share."""
+
+from embedsink.reasons import Reason
+
+ANY_REQUEST = (Reason.INTERNAL_ERROR,)
+ACCESS = (
+    Reason.TWO_CREDENTIALS,
+    Reason.NO_CREDENTIAL,
+    Reason.BAD_CREDENTIAL,
+    Reason.WRONG_KIND,
+    Reason.PLAIN_HTTP,
+    Reason.NOT_READY,
+    *ANY_REQUEST,
+)
+SCOPED = (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
+# What is written whole before it is sent needs a place to run, and room on the disk.
+SPOOLED = (*SCOPED, Reason.OVERLOADED, Reason.STORAGE_LOW)
+BODY = (
+    Reason.NOT_JSON,
+    Reason.NOT_UTF8,
+    Reason.TOO_DEEP,
+    Reason.DUPLICATE_KEY,
+    Reason.NOT_FINITE,
+    Reason.BODY_TOO_SLOW,
+    Reason.BODY_TOO_LARGE,
+    Reason.MEDIA_TYPE,
+    Reason.ENCODING,
+)
+JOURNAL = (Reason.OVERLOADED, Reason.STORAGE_LOW, Reason.STORAGE_FAILED)

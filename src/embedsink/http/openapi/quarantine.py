@@ -1,0 +1,37 @@
+"""What was rejected, and its replay."""
+
+from collections.abc import Sequence
+
+from embedsink.http import quarantine
+from embedsink.http.openapi.failures import JOURNAL, SCOPED
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
+from embedsink.http.openapi.parts import array, ref
+from embedsink.keys import KeyKind
+
+
+def operations() -> Sequence[Operation]:
+    """The list for readers, the replay for whoever runs the server."""
+    one = parameter("id", {"type": "string", "format": "uuid"}, "One rejection alone, with all of its `raw`.")
+    limit = limit_parameter("Most rejections in the answer.", quarantine.LIMIT_DEFAULT, quarantine.LIMIT_MAX)
+    return [
+        Operation(
+            "get",
+            "/api/v1/quarantine",
+            "listQuarantine",
+            "The newest kept rejections in the reader's scope",
+            (200, "The rejections.", {"application/json": array({"type": "object"})}),
+            SCOPED,
+            (KeyKind.READ, KeyKind.ADMIN),
+            parameters=[*scope_parameters(), limit, one],
+        ),
+        Operation(
+            "post",
+            "/api/v1/quarantine/replay",
+            "replayQuarantine",
+            "Try everything in quarantine again",
+            (200, "How many were accepted, and how many are still wrong.", {"application/json": ref("Replay")}),
+            (*SCOPED, *JOURNAL),
+            (KeyKind.ADMIN,),
+        ),
+    ]
