@@ -327,7 +327,7 @@ def _lines_before(segments: Sequence[Segment]) -> list[int]:
 
 
 class _Raised:
-    """A setting of all of DuckDB: more while at least one needs it, such as a step that has to hold 2,048 huge strings."""
+    """A setting of all of DuckDB: more while anybody needs it, such as a step that has to hold 2,048 huge strings."""
 
     def __init__(self, name: str, usual: str, most: str) -> None:
         self._name = name
@@ -344,7 +344,7 @@ class _Raised:
         try:
             yield
         finally:
-            # Also where it is what it was: memory_limit makes DuckDB give the system back what it holds for nothing, 40 MiB.
+            # Also where it is what it was: a memory_limit makes DuckDB give back what it holds for nothing, 40 MiB.
             with self._lock, contextlib.suppress(duckdb.Error):  # It keeps what it still needs.
                 self._needing_count -= only_if
                 self._set(connection)
