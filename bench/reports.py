@@ -1,20 +1,25 @@
 """How long each report takes over millions of events, beside the same SELECT typed by hand without any scope.
 
-By hand, one would read the table `event` and write the period into the WHERE. So each report is made once more, on base
-views that do just that. Both are asked by turns, in one program that has a server's memory and threads.
+By hand, one would read the table `event`, and write the period into the WHERE. So each report is made once more, with
+base views that do just that, and literals for variables. Both are asked by turns, in one program that has a server's
+memory and threads.
 """
 
 import multiprocessing
 import re
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
 
+from rich.console import Console
+from rich.table import Table
+
 from bench.child import BenchError
 from bench.finding import Finding, Goal
+from bench.finding import show as show_all
 from bench.server import fresh_folder
 from embedsink.errors import Refused
 from embedsink.reports import report_names
@@ -51,7 +56,29 @@ def measure(*, event_count: int, only: list[str], root: Path) -> list[Finding]:
         finally:
             store.close()
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
-    return [*findings, Finding("reports, memory at its peak", peak_mib, "MiB")]
+    limit_mib = StoreLimits().memory_bytes_max / 1_048_576
+    return [*findings, Finding("reports, memory at its peak", peak_mib, "MiB", goal=Goal(at_most=limit_mib))]
+
+
+def show(findings: list[Finding], console: Console) -> None:
+    """Print one row a report, with its milliseconds and its ratio to the SELECT by hand; then what is of none."""
+    found = {finding.what: finding for finding in findings}
+    table = Table(caption=f"ms, and × the same SELECT by hand (goal ≤ {BY_HAND_MAX}); in red what misses its goal")
+    table.add_column("report", no_wrap=True)
+    for period in reversed(PERIOD_DAYS):
+        table.add_column(period, justify="right", no_wrap=True)
+        table.add_column("by hand", justify="right", no_wrap=True)
+    for name in report_names():
+        if f"{name}, 1 day" in found:
+            cells = [found.pop(f"{name}, {period}{of}") for period in reversed(PERIOD_DAYS) for of in ("", ", by hand")]
+            table.add_row(name, *map(_cell, cells))
+    console.print(table)
+    show_all(list(found.values()), console)
+
+
+def _cell(finding: Finding) -> str:
+    text = f"{finding.value:,.0f}" if finding.unit == "ms" else f"{finding.value:.2f} ×"
+    return f"[red]{text} missed[/]" if finding.is_met is False else text
 
 
 def _measure(store: Store, name: str, period: str, since: datetime | None) -> Iterator[Finding]:
@@ -97,18 +124,15 @@ def _fill(path: Path, event_count: int) -> None:
 
 
 def _make_by_hand(store: Store, since: datetime | None) -> None:
-    """Every view once more under the name `…_by_hand`, reading what one would read without scope variables."""
+    """Every view and macro once more under the name `…_by_hand`, as one would write it without scope variables."""
     period = f"occurred_at >= timestamp '{since}'" if since else "true"
-    waiting = read_sql("views/base") | read_sql("views/reports")
+    waiting = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
     for name in ("event_on_any_surface", "event_at_any_time"):
         waiting[name] = f"create or replace view {name} as select * from event"
     waiting["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
-    made = re.compile(rf"(?i)\b(view)\s+({'|'.join(waiting)})\b")
-    read = re.compile(rf"(?i)\b(from|join)\s+({'|'.join(waiting)})\b(?!\s+as\b)")
-    waiting = {
-        name: read.sub(r"\1 \2_by_hand as \2", made.sub(r"\1 \2_by_hand", _without_comments(sql)))
-        for name, sql in waiting.items()
-    }
+    for name in ("event_between", "session_context_between", "session_context"):
+        del waiting[name]
+    waiting = {name: _by_hand(sql, waiting, since) for name, sql in waiting.items()}
     with store.reader(EVERYTHING) as writer:
         # Views that build on others wait for them.
         while waiting:
@@ -118,8 +142,15 @@ def _make_by_hand(store: Store, since: datetime | None) -> None:
             waiting = left
 
 
-def _without_comments(sql: str) -> str:
-    return re.split(r"(?m)^comment on", sql)[0]
+def _by_hand(sql: str, names: Collection[str], since: datetime | None) -> str:
+    sql = re.split(r"(?m)^comment on", sql)[0]
+    any_name = "|".join(names)
+    sql = re.sub(rf"(?i)\b(view|macro)\s+({any_name})\b", r"\1 \2_by_hand", sql)
+    sql = re.sub(rf"(?i)\b(from|join)\s+({any_name})\b(?!\s+as\b)", r"\1 \2_by_hand as \2", sql)
+    sql = re.sub(rf"\b({any_name})\(", r"\1_by_hand(", sql)
+    sql = sql.replace("getvariable('since')", f"timestamp '{since}'" if since else "null")
+    # The server's clock is what it is, for both.
+    return re.sub(r"getvariable\('(?!now')\w+'\)", "null", sql)
 
 
 def _is_made(writer: Reader, sql: str) -> bool:
