@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
 )
 # Tables into a file or a pipe need not fit 80 columns.
-console = Console() if sys.stdout.isatty() else Console(width=120)
+console = Console() if sys.stdout.isatty() else Console(width=140)
 
 Seconds = Annotated[float, typer.Option(min=1, help="Length of each burst of load.")]
 Rounds = Annotated[int, typer.Option(min=1, help="How many bursts; of which the median counts.")]
