@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
 )
 # Tables into a file or a pipe need not fit 80 columns.
-console = Console() if sys.stdout.isatty() else Console(width=120)
+console = Console() if sys.stdout.isatty() else Console(width=140)
 
 Seconds = Annotated[float, typer.Option(min=1, help="Length of each burst of load.")]
 Rounds = Annotated[int, typer.Option(min=1, help="How many bursts; of which the median counts.")]
@@ -69,7 +69,7 @@ def run_reports(
     json: Json = None,
 ) -> None:
     """Every report over 10 million events, by turns with the same SELECT typed by hand."""
-    _run([lambda: reports.measure(event_count=events, only=names or [], root=data_root)], json)
+    _run([lambda: reports.measure(event_count=events, only=names or [], root=data_root)], json, shown_by=reports.show)
 
 
 @app.command("all")
@@ -86,14 +86,19 @@ def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPO
     _run(measurements, json)
 
 
-def _run(measurements: list[Callable[[], list[Finding]]], path: Path | None) -> None:
+def _run(
+    measurements: list[Callable[[], list[Finding]]],
+    path: Path | None,
+    *,
+    shown_by: Callable[[list[Finding], Console], None] = show,
+) -> None:
     findings: list[Finding] = []
     try:
         require_wrk()
         for measure in measurements:
             with console.status("measuring"):
                 found = measure()
-            show(found, console)
+            shown_by(found, console)
             findings += found
     except BenchError as error:
         console.print(f"[red]bench:[/] {error}", highlight=False)

@@ -27,7 +27,7 @@ from embedsink.errors import Misconfigured
 from embedsink.reasons import Reason
 from embedsink.segment import inspect, trailer
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, database, schema
+from embedsink.store import EVERYTHING, Ledger, SqlUnfit, Store, StoreBroken, database, schema
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 
 DAY_MS = 86_400_000
@@ -407,3 +407,15 @@ def test_its_revision_changes_with_every_load_and_never_comes_back(loading: Load
     loading.store.open()
     revisions.append(loading.store.revision)
     assert len(set(revisions)) == len(revisions)
+
+
+def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loading) -> None:
+    def thread_count() -> object:
+        return loading.ask("select current_setting('threads')")[0][0]
+
+    assert thread_count() == 1
+    with loading.store.reader(EVERYTHING):
+        with loading.store.reader(EVERYTHING):
+            assert thread_count() == 2
+        assert thread_count() == 2
+    assert thread_count() == 1

@@ -72,7 +72,8 @@ class Settings(BaseSettings):
     store_memory_bytes_max: int = Field(
         768 * MIB, ge=64 * MIB, description="DuckDB's memory where one step needs more: for rows of huge strings."
     )
-    store_threads: int = Field(1, ge=1, description="DuckDB's threads.")
+    store_threads: int = Field(1, ge=1, description="DuckDB's threads as a rule.")
+    store_threads_max: int = Field(2, ge=1, description="DuckDB's threads while a report is read.")
 
     report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
     report_waiting_max: int = Field(64, ge=0, description="Reports that may wait; beyond it readers get 503.")

@@ -135,6 +135,7 @@ class Sink:
                 memory_bytes=settings.store_memory_bytes,
                 memory_bytes_max=settings.store_memory_bytes_max,
                 threads=settings.store_threads,
+                threads_max=settings.store_threads_max,
                 dedup_days=settings.dedup_days,
             ),
         )

@@ -2,25 +2,31 @@
 -- chat and text, each closing stage (completed, error) closes the oldest open `submitted`. A closing stage that finds
 -- none open is a row of its own, without submitted_at.
 -- Pairing looks at all times, and only then at the period: a question asked before midnight and answered after it is
--- one row, on the day before. Sessions without any stage in the period are left out first, for speed alone.
+-- one row, on the day before.
 create or replace view ai_lifecycle as
 with counted as (
     select
         *,
         count(*) filter (status = 'submitted') over so_far as submitted_so_far,
         count(*) filter (status <> 'submitted') over so_far as closed_so_far,
-        lead(status) over queue as next_status
-    from event_at_any_time
-    where type = 'ai-query'
-      and coalesce(session, '') in (select coalesce(session, '') from event_in_scope where type = 'ai-query')
-    window
-        queue as (partition by deployment, session, chat_id, query order by occurred_at, seq, arrival),
-        so_far as (queue rows between unbounded preceding and current row)
+        lead(status) over so_far as next_status
+    from ai_stage
+    window so_far as (
+        partition by deployment, session, chat_id, query order by occurred_at, seq, arrival
+        rows between unbounded preceding and current row
+    )
+),
+-- Sessions in which any closing stage finds none open. They are few, so the others are spared a second sort.
+orphaned as (
+    select distinct coalesce(session, '') as session from counted where closed_so_far > submitted_so_far
 ),
 -- submitted minus closed falls to a new low each time that a closing stage finds none open.
 reflected as (
+    select *, 0 as orphaned_before from counted where coalesce(session, '') not in (from orphaned)
+    union all
     select *, greatest(0, -min(submitted_so_far - closed_so_far) over before) as orphaned_before
     from counted
+    where coalesce(session, '') in (from orphaned)
     window before as (
         partition by deployment, session, chat_id, query order by occurred_at, seq, arrival
         rows between unbounded preceding and 1 preceding

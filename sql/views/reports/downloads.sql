@@ -1,18 +1,32 @@
 -- One row per period, deployment, surface, format and target in which something was exported.
 -- A row count is a claim of the sender: below zero or beyond a hundred billion it is not summed, and the sum is null
 -- where no export told one (images have none).
+-- Viewers are told apart by a step of their own: a count of distinct ones would keep them a second time.
 create or replace view downloads as
+with exported as (
+    select
+        period_of(occurred_at) as period_start,
+        deployment,
+        surface,
+        format,
+        target,
+        viewer,
+        count(*) as download_count,
+        sum(case when row_count between 0 and 1e11 then row_count end) as exported_row_count
+    from event_in_scope
+    where type = 'download'
+    group by all
+)
 select
-    period_of(occurred_at) as period_start,
+    period_start,
     deployment,
     surface,
     format,
     target,
-    count(*) as download_count,
-    sum(case when row_count between 0 and 1e11 then row_count end)::bigint as exported_row_count,
-    count(distinct viewer) as viewer_count
-from event_in_scope
-where type = 'download'
+    sum(download_count)::bigint as download_count,
+    sum(exported_row_count)::bigint as exported_row_count,
+    count(viewer) as viewer_count
+from exported
 group by all
 order by period_start, deployment, surface, format, target;
 

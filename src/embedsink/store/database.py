@@ -70,14 +70,16 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """DuckDB's memory (as a rule, and for reports and steps that need more) and threads, and how long ids are known.
+    """DuckDB's memory (as a rule, and for reports and steps that need more), its threads, and how long ids are known.
 
+    `threads_max` is while a report is read: two of them halve its time, and loading alone leaves a core to receiving.
     `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
     """
 
     memory_bytes: int = 64 * 1_048_576
     memory_bytes_max: int = 768 * 1_048_576
     threads: int = 1
+    threads_max: int = 2
     checkpoint_bytes: int = 20 * 1_048_576
     dedup_days: int = 7
 
@@ -93,7 +95,8 @@ class Store:
         self._revision = ("", 0)
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._has_wide_rows = False
-        self._memory = _Memory(self._limits)
+        self._memory = _Raised("memory_limit", f"{limits.memory_bytes}B", f"{limits.memory_bytes_max}B")
+        self._threads = _Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
 
@@ -170,6 +173,7 @@ class Store:
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
                 stack.enter_context(self._memory.more(cursor))
+                stack.enter_context(self._threads.more(cursor))
                 reader = Reader(cursor, scope, held=stack)
             self._readers.add(reader)
             return reader
@@ -322,11 +326,13 @@ def _lines_before(segments: Sequence[Segment]) -> list[int]:
     return list(itertools.accumulate((segment.count_lines() for segment in segments[:-1]), initial=0))
 
 
-class _Memory:
-    """What DuckDB may take: more while at least one needs it, such as a step that has to hold 2,048 huge strings."""
+class _Raised:
+    """A setting of all of DuckDB: more while anybody needs it, such as a step that has to hold 2,048 huge strings."""
 
-    def __init__(self, limits: StoreLimits) -> None:
-        self._limits = limits
+    def __init__(self, name: str, usual: str, most: str) -> None:
+        self._name = name
+        self._usual = usual
+        self._most = most
         self._needing_count = 0
         self._lock = threading.Lock()
 
@@ -334,18 +340,17 @@ class _Memory:
     def more(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
         with self._lock:
             self._needing_count += only_if
-            self._set_limit(connection)
+            self._set(connection)
         try:
             yield
         finally:
-            # Also where it is what it was: it makes DuckDB give the system back what it holds for nothing, 40 MiB.
+            # Also where it is what it was: a memory_limit makes DuckDB give back what it holds for nothing, 40 MiB.
             with self._lock, contextlib.suppress(duckdb.Error):  # It keeps what it still needs.
                 self._needing_count -= only_if
-                self._set_limit(connection)
+                self._set(connection)
 
-    def _set_limit(self, connection: duckdb.DuckDBPyConnection) -> None:
-        memory_bytes = self._limits.memory_bytes_max if self._needing_count else self._limits.memory_bytes
-        connection.execute(f"set global memory_limit = '{memory_bytes}B'")
+    def _set(self, connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute(f"set global {self._name} = '{self._most if self._needing_count else self._usual}'")
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:

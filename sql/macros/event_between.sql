@@ -1,0 +1,20 @@
+-- One row per event in scope from first_at on and before end_at (null bounds nothing), on any surface, with its deployment and
+-- tenant resolved: its own, or else what the session's `ready` said, whenever it did. This is the one place where the scope
+-- on deployments is enforced: an event without any is seen only where no deployments are asked for, and an empty list sees
+-- nothing. A variable that nobody set is null, and bounds nothing.
+create or replace macro event_between(first_at, end_at) as table
+with resolved as (
+    select
+        event.* replace (
+            coalesce(event.deployment, context.deployment) as deployment,
+            coalesce(event.tenant, context.tenant) as tenant
+        )
+    from event
+    left join session_context_between(first_at, end_at) as context using (key_id, session)
+)
+select *
+from resolved
+where (first_at is null or occurred_at >= first_at)
+  and (end_at is null or occurred_at < end_at)
+  and (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+  and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar);
