@@ -70,7 +70,10 @@ class Settings(BaseSettings):
     snapshot_interval_s: float = Field(10.0, gt=0, description="Least time between two snapshots for notebooks.")
     store_memory_bytes: int = Field(64 * MIB, ge=64 * MIB, description="DuckDB's memory as a rule.")
     store_memory_bytes_max: int = Field(
-        768 * MIB, ge=64 * MIB, description="DuckDB's memory where one step needs more: for rows of huge strings."
+        768 * MIB,
+        ge=64 * MIB,
+        description="DuckDB's memory where more is needed, by reports and rows of huge strings. By its own count: "
+        "the program takes up to 1.4 times that.",
     )
     store_threads: int = Field(1, ge=1, description="DuckDB's threads as a rule.")
     store_threads_max: int = Field(2, ge=1, description="DuckDB's threads while a report is read.")
