@@ -1,13 +1,13 @@
 """The application: its routes, and what is opened when it starts."""
 
 import gc
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
@@ -42,6 +42,7 @@ def create_app(
     *,
     transport: Transport = Transport.ANYTHING,
     on_failed: Callable[[], None] = lambda: None,
+    pages: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The ASGI application on a data folder.
 
@@ -50,6 +51,7 @@ def create_app(
         settings: the limits.
         transport: what keys may travel over.
         on_failed: called, in another thread, once the disk has failed and the program should end.
+        pages: further routes; those of the demo's page.
     """
 
     @asynccontextmanager
@@ -77,6 +79,7 @@ def create_app(
             Route("/metrics", operations.metrics),
             Route("/openapi.json", describe),
             Route("/problems/{reason}", explain_problem),
+            *pages,
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,

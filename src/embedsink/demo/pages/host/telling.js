@@ -1,0 +1,30 @@
+// What a newcomer takes away: the tag for their own page, and the reports that come with it.
+
+import { make } from "./dom.js";
+
+const SAVED_AFTER_MS = 10_000;
+
+/** The script tag, with this demo's own values where theirs would stand. */
+export function showTag(element, known) {
+  element.textContent = `<script type="module"
+  src="${location.origin}/forwarder.js"
+  data-key="${known.ingestKey.slice(0, 13)}…"
+  data-origin="${known.embed}"
+  data-viewer="${known.viewer}"></script>`;
+}
+
+/** The reports, each with its question, as the server describes them. */
+export async function listReports(list, reading) {
+  const reports = await reading.reports();
+  for (const { name, title, question } of reports) {
+    const save = make("button", { type: "button", onclick: () => saveCsv(name, reading) }, make("b", {}, title, make("span", {}, "CSV ↓")), make("small", {}, question));
+    list.append(make("li", { "data-report": name }, save));
+  }
+}
+
+async function saveCsv(name, reading) {
+  const rows = await reading.get(`/api/v1/reports/${name}.csv`);
+  const address = URL.createObjectURL(await rows.blob());
+  make("a", { href: address, download: `${name}.csv` }).click();
+  setTimeout(() => URL.revokeObjectURL(address), SAVED_AFTER_MS);
+}
