@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import deployments, exports, operations, quarantine, reports, syncs
+from embedsink.http import browser, deployments, exports, operations, quarantine, reports, syncs
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.events import Events
@@ -79,6 +79,8 @@ def create_app(
             Route("/metrics", operations.metrics),
             Route("/openapi.json", describe),
             Route("/problems/{reason}", explain_problem),
+            Route("/{module}.js", browser.show_file),
+            Route("/{module}.d.ts", browser.show_file),
             *pages,
         ],
         exception_handlers=HANDLERS,

@@ -19,6 +19,7 @@ from embedsink.reasons import Reason
 from embedsink.reports import INTERVALS, LIMIT_MAX, SURFACES, Format, report_names
 from embedsink.settings import Settings
 from embedsink.sink import Sink
+from embedsink.web import BrowserFile, browser_files
 
 Schema = dict[str, Any]
 
@@ -250,7 +251,29 @@ def _operations(settings: Settings) -> list[Operation]:
             (Reason.NOT_FOUND, *_ANY_REQUEST),
             parameters=[_parameter("reason", {"enum": [str(reason) for reason in Reason]}, place="path")],
         ),
+        _browser_operation("/{module}.js", "readModule", "A module for pages: the forwarder, or the actions", ".js"),
+        _browser_operation("/{module}.d.ts", "readTypes", "The types of a module, for TypeScript", ".d.ts"),
     ]
+
+
+def _browser_operation(path: str, id_: str, summary: str, suffix: str) -> Operation:
+    files = [file for name, file in browser_files().items() if name.endswith(suffix)]
+    names = [name.removesuffix(suffix) for file in files for name in (file.name, file.versioned_name)]
+    return Operation(
+        "get",
+        path,
+        id_,
+        summary,
+        (200, "The file. Under its plain name it may change; with its version it never does.", _files(files)),
+        (Reason.NOT_FOUND, *_ANY_REQUEST),
+        parameters=[_parameter("module", {"enum": names}, place="path"), _known_tag()],
+        others={304: "It has not changed."},
+        headers={"ETag": "Weak; send it back in If-None-Match."},
+    )
+
+
+def _files(files: Sequence[BrowserFile]) -> dict[str, Schema]:
+    return {file.media_type: {} for file in files}
 
 
 def _read_operations() -> list[Operation]:
@@ -488,7 +511,8 @@ def _rows_parameters() -> list[Schema]:
 
 
 def _known_tag() -> Schema:
-    return _parameter("If-None-Match", {"type": "string"}, "The ETag of the answer that you have.", place="header")
+    tag = {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'}
+    return _parameter("If-None-Match", tag, "The ETag of the answer that you have.", place="header")
 
 
 def _media_types(formats: Sequence[Format]) -> dict[str, Schema]:
