@@ -4,7 +4,7 @@ import { areaChart, barChart, table } from "./charts.js";
 import { make } from "./dom.js";
 import { DIMENSIONS, MEASURES, sumBy, total } from "./figures.js";
 
-const LOAD_MS = [450, 950];
+const LOAD_MS = [350, 850];
 const CHART_PX = 160;
 // What a mark opens: the same measure, by another dimension.
 const DEEPER = { "orders.month": "orders.region", "orders.region": "orders.product", "orders.product": "orders.region" };
@@ -53,7 +53,8 @@ export class DashboardView {
     this.isPublished = isPublished;
     this.drilled = new Map();
     this.element = make("div", { class: "dashboard" });
-    this.watching = new ResizeObserver(() => this.redraw());
+    // Only another width changes the charts. To draw anew takes the focus away.
+    this.watching = new ResizeObserver(() => this.element.clientWidth === this.drawnWidth || this.redraw());
     this.watching.observe(this.element);
   }
 
@@ -79,6 +80,7 @@ export class DashboardView {
   redraw() {
     const { embed, dashboard } = this;
     const words = embed.words();
+    this.drawnWidth = this.element.clientWidth;
     this.element.classList.toggle("loading", !this.isLoaded);
     this.element.ariaBusy = String(!this.isLoaded);
     this.element.replaceChildren(figures(dashboard, words, this.isLoaded ? embed.filters : null), ...dashboard.widgets.map((widget) => this.widget(widget, words)));
