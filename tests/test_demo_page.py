@@ -308,7 +308,7 @@ class TestActions:
         acting.choose("set-theme", "plum")
         expect(acting.embed.locator(".questions form button")).to_have_css("background-color", "rgb(156, 54, 181)")
         assert acting.style(".widget", "borderRadius") == "2px"
-        assert "Verdana" in acting.style("html", "fontFamily")
+        assert "Georgia" in acting.style("html", "fontFamily")
 
     def test_locale(self, acting: Shown) -> None:
         acting.choose("set-locale", "de-AT")

@@ -5,9 +5,9 @@ import { make } from "./dom.js";
 
 const SCHEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 const THEMES = {
-  marl: { title: "Marl", embedTheme: { primaryColor: "#3b5bdb", borderRadius: 8, font: "system-ui, sans-serif" } },
-  fernway: { title: "Fernway", embedTheme: { primaryColor: "#1d6b52", borderRadius: 14, font: "Georgia, serif" } },
-  plum: { title: "Plum", embedTheme: { primaryColor: "#9c36b5", borderRadius: 2, font: "Verdana, sans-serif" } },
+  marl: { title: "Marl", embedTheme: { primaryColor: "#3b5bdb", borderRadius: 8, font: "Inter, system-ui, sans-serif" } },
+  fernway: { title: "Fernway", embedTheme: { primaryColor: "#1d6b52", borderRadius: 14, font: "Inter, system-ui, sans-serif" } },
+  plum: { title: "Plum", embedTheme: { primaryColor: "#9c36b5", borderRadius: 2, font: "Georgia, serif" } },
 };
 const LOCALES = { en: "English", "de-AT": "Deutsch", fr: "Français" };
 const REGIONS = ["North", "East", "South", "West"];

@@ -5,7 +5,7 @@ import { Frame } from "./frame.js";
 import { Journeys } from "./journeys.js";
 import { Panel } from "./panel.js";
 import { Reading } from "./reading.js";
-import { listReports, showTag } from "./telling.js";
+import { listReports, showNotebook, showTag } from "./telling.js";
 import { Tiles } from "./tiles.js";
 import { startForwarding } from "./forwarding.js";
 
@@ -26,5 +26,6 @@ frame.offer(find("surfaces"), find("allow-export"), (surface) => actions.offerPa
 
 find("embed-origin").textContent = new URL(known.embed).host;
 showTag(find("tag"), known);
+showNotebook(find("notebook"), known);
 tiles.begin();
 listReports(find("reports"), reading);

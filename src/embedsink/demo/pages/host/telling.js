@@ -13,6 +13,13 @@ export function showTag(element, known) {
   data-viewer="${known.viewer}"></script>`;
 }
 
+/** The same for whoever reads. */
+export function showNotebook(element, known) {
+  element.textContent = `import embedsink
+sink = embedsink.connect("${location.origin}", key="${known.readKey.slice(0, 11)}…")
+sink.report("ai_queries", since="7d")  # a DataFrame`;
+}
+
 /** The reports, each with its question, as the server describes them. */
 export async function listReports(list, reading) {
   const reports = await reading.reports();

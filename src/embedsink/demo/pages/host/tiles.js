@@ -44,7 +44,7 @@ export class Tiles {
   draw(tile, rows, ours) {
     const number = new Intl.NumberFormat("en-GB");
     const here = sum(ours, tile.count);
-    const of = tile.of ? make("small", {}, ` of ${number.format(sum(ours, tile.of))}`) : null;
+    const of = tile.of && sum(ours, tile.of) ? make("small", {}, ` of ${number.format(sum(ours, tile.of))}`) : null;
     tile.element.replaceChildren(
       make("dt", {}, tile.title),
       make("dd", { class: "here" }, make("b", {}, number.format(here)), of, make("span", {}, "by you")),
