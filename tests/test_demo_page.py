@@ -26,7 +26,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from embedsink.demo import host
+from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.embed import EmbedServer
 from embedsink.demo.server import DemoServer
 from embedsink.demo.stopping import Stop
@@ -55,7 +55,7 @@ class Demo(NamedTuple):
 
     @property
     def page(self) -> str:
-        return self.server.url + host.PATH
+        return self.server.url + PAGE_PATH
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     _, read_key = KeyFile(DataFolder(folder).keys).create(KeyKind.READ, now=time.time())
     with (
         Stop() as stop,
-        EmbedServer(port + 1, hosts=host.origins(port)) as embed,
+        EmbedServer(port + 1, hosts=origins(port)) as embed,
         DemoServer(folder, port, embed=embed.origin, read_key=read_key, stop=stop) as server,
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"]) as browser,
@@ -245,6 +245,15 @@ class TestEvents:
         assert [one for one in shown.complaints if "422" not in one] == []
         shown.complaints.clear()
 
+    def test_a_line_opens_to_the_whole_envelope(self, shown: Shown) -> None:
+        line = shown.lines("ready")
+        line.get_by_role("button").click()
+        envelope = json.loads(line.locator(".envelope").inner_text())
+        assert envelope["type"] == "svc:event:ready"
+        assert envelope["id"] == line.get_attribute("data-id")
+        line.get_by_role("button").press("Enter")
+        expect(line.locator(".envelope")).to_have_count(0)
+
     def test_marks_can_be_used_with_the_keyboard(self, shown: Shown) -> None:
         shown.embed.locator("[data-widget=w_regions] .mark").first.focus()
         shown.page.keyboard.press("Tab")
@@ -388,7 +397,7 @@ class TestServers:
         assert page["frame-ancestors"] == "'none'"
         assert page["frame-src"] == demo.embed
         embed = policy(f"{demo.embed}/embed/dashboard/d_orders")
-        assert embed["frame-ancestors"] == " ".join(host.origins(demo.server.port))
+        assert embed["frame-ancestors"] == " ".join(origins(demo.server.port))
         for rules in (page, embed):
             assert rules["default-src"] == "'none'"
             assert rules["script-src"] == rules["style-src"] == "'self'"

@@ -61,6 +61,14 @@ def test_nothing_else_is_there(folder: Path, path: str) -> None:
     assert ask(folder, path).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/demo/", "/demo/host.json", "/demo/main.js"])
+@pytest.mark.parametrize("path", ["/", "/demo"])
+def test_a_shortened_address_leads_there(folder: Path, path: str) -> None:
+    answer = ask(folder, path)
+
+    assert answer.status_code == 307
+    assert answer.headers["location"] == "/demo/"
+
+
+@pytest.mark.parametrize("path", ["/", "/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
 def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
     assert server.get(path).status_code == 404

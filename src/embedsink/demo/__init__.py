@@ -15,7 +15,7 @@ from random import Random
 
 from rich.text import Text
 
-from embedsink.demo import host
+from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.embed import EmbedServer
 from embedsink.demo.further import Keys, snippets
 from embedsink.demo.screen import LiveLine, Screen
@@ -57,8 +57,8 @@ def run(port: int | None = None, *, stay: bool = True) -> int:
 
 
 def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) -> None:
-    page = f"http://{HOST}:{port}{host.PATH}"
-    with EmbedServer(port + 1, hosts=host.origins(port)) as embed:
+    page = f"http://{HOST}:{port}{PAGE_PATH}"
+    with EmbedServer(port + 1, hosts=origins(port)) as embed:
         _invite(page, screen)
         keys = _create_keys(path)
         screen.done("keys", "one to send, one to read, one for everything")

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.words import CUSTOMER
 from embedsink.folder import DataFolder
 from embedsink.http.pages import Page, page_headers, page_routes, read_pages
@@ -16,13 +17,7 @@ from embedsink.logs import log_as_json
 from embedsink.serving import Listening, serve
 from embedsink.settings import read_settings
 
-PATH = "/demo/"
 _PAGES = Path(__file__).with_name("pages")
-
-
-def origins(port: int) -> tuple[str, ...]:
-    """The origins by which the page may be opened."""
-    return (f"http://127.0.0.1:{port}", f"http://localhost:{port}")
 
 
 def main(data: Path, port: int, embed: str) -> int:
@@ -30,7 +25,7 @@ def main(data: Path, port: int, embed: str) -> int:
     log_as_json()
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _knowledge(folder, port, embed)}
-    routes = page_routes(PATH, pages, page_headers(frames=embed, framed_by="'none'"))
+    routes = page_routes(PAGE_PATH, pages, page_headers(frames=embed, framed_by="'none'"))
     return serve(folder, read_settings(), Listening(port=port), pages=routes)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 _MEDIA_TYPES = {
@@ -67,8 +67,12 @@ def page_headers(*, frames: str, framed_by: str) -> dict[str, str]:
 
 
 def page_routes(at: str, pages: Mapping[str, Page], headers: Mapping[str, str]) -> list[BaseRoute]:
-    """A route for each page below `at`, which ends with a slash; `index.html` is `at` itself."""
-    return [_route(at if name == "index.html" else f"{at}{name}", page, headers) for name, page in pages.items()]
+    """A route for each page below `at`, which ends with a slash; `index.html` is `at` itself.
+
+    Whoever leaves out the slash, or all of the path, is sent there.
+    """
+    shown = [_route(at if name == "index.html" else f"{at}{name}", page, headers) for name, page in pages.items()]
+    return [*shown, *(_redirect(path, at) for path in ("/", at.removesuffix("/")))]
 
 
 def _route(path: str, page: Page, headers: Mapping[str, str]) -> BaseRoute:
@@ -76,3 +80,10 @@ def _route(path: str, page: Page, headers: Mapping[str, str]) -> BaseRoute:
         return Response(page.content, media_type=page.media_type, headers=headers)
 
     return Route(path, show)
+
+
+def _redirect(path: str, to: str) -> BaseRoute:
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(to)
+
+    return Route(path, redirect)

@@ -52,10 +52,13 @@ class Line {
     this.stages = isAction ? STAGES.slice(0, -1) : STAGES;
     this.steps = this.stages.map((stage) => make("li", { "data-stage": stage }, make("span", { class: "unseen" }, stage)));
     this.note = make("span", { class: "note" });
+    this.envelope = envelope;
+    const onclick = () => this.toggle();
+    this.what = make("button", { type: "button", class: "what", "aria-expanded": "false", onclick }, make("b", {}, name), " ", make("span", {}, describe(name, envelope)));
     this.element = make(
       "li",
       { class: `event ${isAction ? "action" : name}`, "data-id": id, "data-type": name },
-      make("p", { class: "what" }, make("b", {}, name), " ", make("span", {}, describe(name, envelope))),
+      this.what,
       this.note,
       make("ol", { class: "way" }, this.steps),
       make(
@@ -66,6 +69,14 @@ class Line {
         make("time", {}, clock.format(new Date(envelope.timestamp))),
       ),
     );
+  }
+
+  /** Shows the whole envelope below, as it was sent, or hides it. */
+  toggle() {
+    const isOpen = this.what.ariaExpanded === "true";
+    this.what.ariaExpanded = String(!isOpen);
+    if (isOpen) this.element.lastElementChild.remove();
+    else this.element.append(make("pre", { class: "envelope" }, JSON.stringify(this.envelope, null, 2)));
   }
 
   /** Draws the way so far; its end, when it has just come to it: visible, kept (an action), rejected or lost. */
