@@ -50,6 +50,7 @@ class Demo(NamedTuple):
     """The two servers, and the browser that looks at them."""
 
     server: DemoServer
+    read_key: str
     embed: str
     browser: Browser
 
@@ -70,7 +71,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"]) as browser,
     ):
-        yield Demo(server, embed.origin, browser)
+        yield Demo(server, read_key, embed.origin, browser)
 
 
 class Shown:
@@ -166,7 +167,7 @@ def shown(window: Shown) -> Iterator[Shown]:
 
 def stored(demo: Demo) -> list[dict[str, Any]]:
     """Every event of the page's deployment, as the server has it."""
-    lines = demo.server.get(f"/api/v1/events.ndjson?deployment={CUSTOMER.deployment}", demo.server._read_key)
+    lines = demo.server.get(f"/api/v1/events.ndjson?deployment={CUSTOMER.deployment}", demo.read_key)
     return [json.loads(line) for line in lines.splitlines()]
 
 
@@ -232,8 +233,11 @@ class TestEvents:
     def test_an_expired_session_is_fatal_until_one_signs_in_again(self, shown: Shown) -> None:
         shown.embed.get_by_role("button", name="The session expires").click()
         expect(shown.wait_for("error", reached=None)).to_contain_text("fatal")
+        shown.choose("navigate", "/dashboards/d_deliveries")
         shown.embed.get_by_role("button", name="Sign in again").click()
         shown.wait_for("ready", reached=None, count=2)
+        # The one before is the action itself, which was not obeyed.
+        assert shown.lines("navigate").count() == 1
 
     def test_an_unknown_event_is_kept_in_quarantine_and_said_to_be(self, shown: Shown) -> None:
         shown.wait_for("dashboard-loaded", reached="durable")

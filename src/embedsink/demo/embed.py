@@ -1,5 +1,6 @@
 """The pretend embed: static pages on a port of their own, hence on another origin than the page around them."""
 
+import sys
 import threading
 from contextlib import suppress
 from functools import partial
@@ -7,7 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from embedsink.demo.server import HOST
@@ -51,6 +52,11 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     allow_reuse_port = False
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that leaves in the middle is no error, and the terminal belongs to the demo."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 def _listen(port: int, answering: "partial[_Answering]") -> ThreadingHTTPServer:
     with suppress(OSError, OverflowError):
@@ -63,6 +69,8 @@ class _Answering(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = READ_TIMEOUT_S
+    server_version = "embedsink-demo"
+    sys_version = ""
 
     def __init__(self, pages: dict[str, Page], headers: dict[str, str], *connection: object) -> None:
         self._pages = pages

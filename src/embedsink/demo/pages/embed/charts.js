@@ -11,7 +11,10 @@ const POINT_PX = 3.5;
 /** An area over time. `marks` are `{label, title, sum}`; `onpick(mark)` is called for the one that was picked. */
 export function areaChart(marks, { width, height, short, onpick }) {
   const most = niceMost(Math.max(1, ...marks.map((mark) => mark.sum)));
-  const left = AXIS_PX, right = 12, top = 10, bottom = 24;
+  const left = AXIS_PX,
+    right = 12,
+    top = 10,
+    bottom = 24;
   const x = (place) => left + ((width - left - right) * place) / Math.max(1, marks.length - 1);
   const y = (sum) => height - bottom - ((height - top - bottom) * sum) / most;
   const line = marks.map((mark, place) => `${x(place).toFixed(1)} ${y(mark.sum).toFixed(1)}`).join("L");
@@ -26,8 +29,15 @@ export function areaChart(marks, { width, height, short, onpick }) {
     draw("path", { class: "area", d: `M${line}L${x(marks.length - 1)} ${y(0)}L${x(0)} ${y(0)}z` }),
     draw("path", { class: "line", d: `M${line}` }),
     marks.map((mark, place) => [
-      (marks.length - 1 - place) % every === 0 && draw("text", { class: "tick middle", x: x(place), y: height - 5 }, mark.label),
-      point(mark, { x: x(place), y: y(mark.sum), reach: (width - left - right) / marks.length / 2, height: height - bottom, onpick }),
+      (marks.length - 1 - place) % every === 0 &&
+        draw("text", { class: "tick middle", x: x(place), y: height - 5 }, mark.label),
+      point(mark, {
+        x: x(place),
+        y: y(mark.sum),
+        reach: (width - left - right) / marks.length / 2,
+        height: height - bottom,
+        onpick,
+      }),
     ]),
   );
 }
@@ -68,12 +78,20 @@ export function barChart(marks, { width, format, onpick }) {
   );
 }
 
-/** A table with a bar of type in its second column: the sum, which can be picked. */
+/** A table of labels and sums; the sums can be picked. */
 export function table(marks, { heads, format, onpick }) {
   return make(
     "table",
     {},
-    make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        heads.map((head) => make("th", { scope: "col" }, head)),
+      ),
+    ),
     make(
       "tbody",
       {},
@@ -82,7 +100,17 @@ export function table(marks, { heads, format, onpick }) {
           "tr",
           {},
           make("th", { scope: "row" }, mark.label),
-          make("td", {}, onpick ? make("button", { type: "button", class: "cell", "aria-label": mark.title, onclick: () => onpick(mark) }, format(mark.sum)) : format(mark.sum)),
+          make(
+            "td",
+            {},
+            onpick
+              ? make(
+                  "button",
+                  { type: "button", class: "cell", "aria-label": mark.title, onclick: () => onpick(mark) },
+                  format(mark.sum),
+                )
+              : format(mark.sum),
+          ),
         ),
       ),
     ),

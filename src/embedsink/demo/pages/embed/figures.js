@@ -7,8 +7,22 @@ const LATEST = new Date(Date.UTC(2026, 10, 1));
 
 const REGION_SIZES = { North: 1.3, East: 0.8, South: 1.05, West: 0.6 };
 // A case of each, and how much of it is bought.
-const PRODUCT_PRICES = { "Green tea": 62, "Espresso beans": 145, "Oat milk": 21, Honey: 78, "Rye flour": 34, "Olive oil": 112 };
-const PRODUCT_SIZES = { "Green tea": 0.9, "Espresso beans": 1.7, "Oat milk": 0.75, Honey: 0.5, "Rye flour": 0.65, "Olive oil": 1.25 };
+const PRODUCT_PRICES = {
+  "Green tea": 62,
+  "Espresso beans": 145,
+  "Oat milk": 21,
+  Honey: 78,
+  "Rye flour": 34,
+  "Olive oil": 112,
+};
+const PRODUCT_SIZES = {
+  "Green tea": 0.9,
+  "Espresso beans": 1.7,
+  "Oat milk": 0.75,
+  Honey: 0.5,
+  "Rye flour": 0.65,
+  "Olive oil": 1.25,
+};
 
 /** The values of a dimension, in their order. Months are ISO dates. */
 export const DIMENSIONS = {
@@ -33,7 +47,9 @@ export function sumBy(member, dimension, filters) {
     sums.set(row[dimension], sums.get(row[dimension]) + MEASURES[member].of(row));
   }
   const kept = filters[dimension];
-  return [...sums].filter(([value]) => !kept?.length || kept.includes(value)).map(([value, sum]) => ({ value, sum: Math.round(sum) }));
+  return [...sums]
+    .filter(([value]) => !kept?.length || kept.includes(value))
+    .map(([value, sum]) => ({ value, sum: Math.round(sum) }));
 }
 
 /** A measure over all rows within the filters. */
@@ -52,10 +68,18 @@ function makeRows() {
     for (const region of REGIONS) {
       for (const product of PRODUCTS) {
         const season = 0.82 + 0.2 * Math.sin(turn / 1.7 + 2.4) + turn * 0.045;
-        const size = REGION_SIZES[region] * PRODUCT_SIZES[product] * season * (0.75 + 0.5 * chance(month + region + product));
+        const size =
+          REGION_SIZES[region] * PRODUCT_SIZES[product] * season * (0.75 + 0.5 * chance(month + region + product));
         const count = Math.round((5_200 * size) / PRODUCT_PRICES[product]);
         const lateCount = Math.round(count * (0.015 + 0.07 * chance(product + month + region) ** 2));
-        rows.push({ "orders.month": month, "orders.region": region, "orders.product": product, count, lateCount, price: PRODUCT_PRICES[product] });
+        rows.push({
+          "orders.month": month,
+          "orders.region": region,
+          "orders.product": product,
+          count,
+          lateCount,
+          price: PRODUCT_PRICES[product],
+        });
       }
     }
   }

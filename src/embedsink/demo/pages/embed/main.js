@@ -31,7 +31,13 @@ class Embed {
   begin() {
     if (!this.address.session) return this.stop("SessionMissingError", "The address names no session.");
     const { surface, publicId } = this.address;
-    this.tell("ready", { embedTenant: TENANT, deploymentId: DEPLOYMENT, mode: "signed", surface, ...(publicId && { publicId }) });
+    this.tell("ready", {
+      embedTenant: TENANT,
+      deploymentId: DEPLOYMENT,
+      mode: "signed",
+      surface,
+      ...(publicId && { publicId }),
+    });
     this.open(this.places[0]);
   }
 
@@ -49,13 +55,19 @@ class Embed {
     this.place = place;
     this.trouble = null;
     const { surface } = this.address;
-    this.tell("view", { surface, path: place.path, title: place.title(this.words()), ...(place.publicId && { publicId: place.publicId }) });
+    this.tell("view", {
+      surface,
+      path: place.path,
+      title: place.title(this.words()),
+      ...(place.publicId && { publicId: place.publicId }),
+    });
     this.view = place.open(this);
     this.redraw();
     this.view.load?.();
   }
 
   obey(name, payload) {
+    if (this.isStopped) return;
     const root = document.documentElement;
     switch (name) {
       case "set-color-scheme":
@@ -93,9 +105,12 @@ class Embed {
 
   /** An error that takes the whole surface down. */
   stop(name, message) {
+    this.isStopped = true;
     this.tell("error", { message, name, context: "auth", fatal: true });
     const again = make("button", { type: "button", onclick: () => location.reload() }, this.words().reload);
-    this.root.replaceChildren(make("div", { class: "stopped", role: "alert" }, make("p", {}, message), this.address.session && again));
+    this.root.replaceChildren(
+      make("div", { class: "stopped", role: "alert" }, make("p", {}, message), this.address.session && again),
+    );
   }
 
   redraw() {
@@ -108,7 +123,11 @@ class Embed {
   top() {
     const words = this.words();
     const link = (place) =>
-      make("button", { type: "button", "aria-current": place === this.place ? "page" : null, onclick: () => this.go(place.path) }, place.title(words));
+      make(
+        "button",
+        { type: "button", "aria-current": place === this.place ? "page" : null, onclick: () => this.go(place.path) },
+        place.title(words),
+      );
     const chips = filterWords(this.filters, words).map((text) => make("span", { class: "chip" }, text));
     const nav = this.places.length > 1 && make("nav", { "aria-label": "Marl" }, this.places.map(link));
     return make("header", { class: "top" }, nav, make("div", { class: "chips" }, chips));
@@ -116,7 +135,12 @@ class Embed {
 
   notice() {
     const words = this.words();
-    return make("div", { class: "notice", role: "alert" }, make("span", {}, this.trouble), make("button", { type: "button", onclick: () => this.obey("refresh") }, words.retry));
+    return make(
+      "div",
+      { class: "notice", role: "alert" },
+      make("span", {}, this.trouble),
+      make("button", { type: "button", onclick: () => this.obey("refresh") }, words.retry),
+    );
   }
 
   bottom() {

@@ -11,7 +11,14 @@ export function hostOrigin() {
 /** Sends an event of spec 6.3. */
 export function teller(surface, host) {
   return (type, payload) => {
-    const envelope = { source: SOURCE, direction: "event", type: `svc:event:${type}`, payload, timestamp: Date.now(), surface };
+    const envelope = {
+      source: SOURCE,
+      direction: "event",
+      type: `svc:event:${type}`,
+      payload,
+      timestamp: Date.now(),
+      surface,
+    };
     window.parent.postMessage(envelope, host);
   };
 }

@@ -20,7 +20,14 @@ export class Questions {
 
   redraw() {
     const words = this.embed.words();
-    const field = make("input", { name: "question", autocomplete: "off", maxlength: "300", required: true, placeholder: words.ask, "aria-label": words.ask });
+    const field = make("input", {
+      name: "question",
+      autocomplete: "off",
+      maxlength: "300",
+      required: true,
+      placeholder: words.ask,
+      "aria-label": words.ask,
+    });
     const onsubmit = (event) => {
       event.preventDefault();
       this.ask(field.value.trim(), "answers");
@@ -41,8 +48,23 @@ export class Questions {
 
   suggestions(words) {
     const one = (question, end) =>
-      make("li", {}, make("button", { type: "button", class: `suggestion ${end}`, onclick: () => this.ask(question, end) }, make("span", {}, question), make("small", {}, words[end])));
-    return make("ul", { class: "suggestions" }, one(words.best, "answers"), one(words.forecast, "fails"), one(words.every, "hangs"));
+      make(
+        "li",
+        {},
+        make(
+          "button",
+          { type: "button", class: `suggestion ${end}`, onclick: () => this.ask(question, end) },
+          make("span", {}, question),
+          make("small", {}, words[end]),
+        ),
+      );
+    return make(
+      "ul",
+      { class: "suggestions" },
+      one(words.best, "answers"),
+      one(words.forecast, "fails"),
+      one(words.every, "hangs"),
+    );
   }
 
   async ask(query, end) {
@@ -81,5 +103,10 @@ function growth() {
 
 function turn(one, words) {
   const answer = one.answer ?? make("span", { class: "thinking" }, words.thinking, make("i"), make("i"), make("i"));
-  return make("li", {}, make("p", { class: "asked" }, one.query), make("p", { class: one.isFailed ? "answer failed" : "answer" }, answer));
+  return make(
+    "li",
+    {},
+    make("p", { class: "asked" }, one.query),
+    make("p", { class: one.isFailed ? "answer failed" : "answer" }, answer),
+  );
 }

@@ -1,13 +1,15 @@
 // The three surfaces of spec 6.6: which paths each has, and what stands there.
 
+import { DashboardView } from "./dashboard-view.js";
+import { DASHBOARDS, figures } from "./dashboards.js";
 import { make } from "./dom.js";
-import { DASHBOARDS, DashboardView, figures } from "./dashboards.js";
 import { sumBy } from "./figures.js";
 import { Questions } from "./questions.js";
 
 /** The places of a surface, the first one first: `{path, title(words), publicId, open(embed) → view}`. */
 export function placesOf(surface, publicId) {
-  if (surface === "chat") return [{ path: "/chat", title: (words) => words.chat, open: (embed) => new Questions(embed, { isWhole: true }) }];
+  if (surface === "chat")
+    return [{ path: "/chat", title: (words) => words.chat, open: (embed) => new Questions(embed, { isWhole: true }) }];
   if (surface === "app") return appPlaces();
   const places = DASHBOARDS.map((dashboard) => published(dashboard, { isPublished: true }));
   return places.sort((one, other) => (other.publicId === publicId) - (one.publicId === publicId));
@@ -49,18 +51,40 @@ class Sheet {
 function home(embed) {
   const words = embed.words();
   const recent = embed.places.slice(1).map((place, turn) => card(embed, place, turn ? words.sharedBy : words.edited));
-  return [make("h1", {}, words.greeting), figures(DASHBOARDS[0], words, embed.filters), make("h2", {}, words.recent), make("ul", { class: "cards" }, recent)];
+  return [
+    make("h1", {}, words.greeting),
+    figures(DASHBOARDS[0], words, embed.filters),
+    make("h2", {}, words.recent),
+    make("ul", { class: "cards" }, recent),
+  ];
 }
 
 function shared(embed) {
   const words = embed.words();
   const [, workbookPlace, , dashboardPlace] = embed.places;
-  return [make("h1", {}, words.shared), make("ul", { class: "cards" }, card(embed, dashboardPlace, words.sharedBy), card(embed, workbookPlace, words.edited))];
+  return [
+    make("h1", {}, words.shared),
+    make(
+      "ul",
+      { class: "cards" },
+      card(embed, dashboardPlace, words.sharedBy),
+      card(embed, workbookPlace, words.edited),
+    ),
+  ];
 }
 
 function card(embed, place, remark) {
   const title = place.title(embed.words());
-  return make("li", {}, make("button", { type: "button", onclick: () => embed.go(place.path) }, make("b", {}, title), make("small", {}, remark)));
+  return make(
+    "li",
+    {},
+    make(
+      "button",
+      { type: "button", onclick: () => embed.go(place.path) },
+      make("b", {}, title),
+      make("small", {}, remark),
+    ),
+  );
 }
 
 function workbook(embed) {
@@ -69,8 +93,18 @@ function workbook(embed) {
   const rows = [0, 1, 2, 3].map((quarter) => {
     const actual = months.slice(quarter * 3, quarter * 3 + 3).reduce((one, other) => one + other, 0);
     const plan = Math.round(actual / (0.94 + quarter * 0.03) / 1000) * 1000;
-    return make("tr", {}, make("th", { scope: "row" }, `Q${quarter + 1}`), make("td", {}, words.money(plan)), make("td", {}, words.money(actual)), make("td", {}, words.share(actual / plan)));
+    return make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, `Q${quarter + 1}`),
+      make("td", {}, words.money(plan)),
+      make("td", {}, words.money(actual)),
+      make("td", {}, words.share(actual / plan)),
+    );
   });
   const heads = [words.quarter, words.plan, words.actual, "%"].map((head) => make("th", { scope: "col" }, head));
-  return [make("h1", {}, words.workbook), make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, rows))];
+  return [
+    make("h1", {}, words.workbook),
+    make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, rows)),
+  ];
 }

@@ -5,8 +5,14 @@ import { make } from "./dom.js";
 
 const SCHEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 const THEMES = {
-  marl: { title: "Marl", embedTheme: { primaryColor: "#3b5bdb", borderRadius: 8, font: "Inter, system-ui, sans-serif" } },
-  fernway: { title: "Fernway", embedTheme: { primaryColor: "#1d6b52", borderRadius: 14, font: "Inter, system-ui, sans-serif" } },
+  marl: {
+    title: "Marl",
+    embedTheme: { primaryColor: "#3b5bdb", borderRadius: 8, font: "Inter, system-ui, sans-serif" },
+  },
+  fernway: {
+    title: "Fernway",
+    embedTheme: { primaryColor: "#1d6b52", borderRadius: 14, font: "Inter, system-ui, sans-serif" },
+  },
   plum: { title: "Plum", embedTheme: { primaryColor: "#9c36b5", borderRadius: 2, font: "Georgia, serif" } },
 };
 const LOCALES = { en: "English", "de-AT": "Deutsch", fr: "Français" };
@@ -23,12 +29,28 @@ export class Actions {
     form.addEventListener("submit", (event) => event.preventDefault());
     this.paths = make("div", { class: "choices" });
     form.append(
-      choice("set-color-scheme", "Colours", radios("scheme", SCHEMES, (scheme) => this.tell("set-color-scheme", { scheme }))),
-      choice("set-theme", "Brand", radios("theme", titles(THEMES), (name) => this.tell("set-theme", { embedTheme: THEMES[name].embedTheme }))),
-      choice("set-locale", "Language", radios("locale", LOCALES, (locale) => this.tell("set-locale", { locale }))),
+      choice(
+        "set-color-scheme",
+        "Colours",
+        radios("scheme", SCHEMES, (scheme) => this.tell("set-color-scheme", { scheme })),
+      ),
+      choice(
+        "set-theme",
+        "Brand",
+        radios("theme", titles(THEMES), (name) => this.tell("set-theme", { embedTheme: THEMES[name].embedTheme })),
+      ),
+      choice(
+        "set-locale",
+        "Language",
+        radios("locale", LOCALES, (locale) => this.tell("set-locale", { locale })),
+      ),
       choice("set-filter", "Region", this.regions()),
       choice("navigate", "Go to", this.paths),
-      choice("refresh", "Figures", buttons({ refresh: "Refresh" }, () => this.tell("refresh", {}))),
+      choice(
+        "refresh",
+        "Figures",
+        buttons({ refresh: "Refresh" }, () => this.tell("refresh", {})),
+      ),
     );
   }
 
@@ -53,7 +75,12 @@ function titles(themes) {
 }
 
 function choice(action, title, controls) {
-  return make("fieldset", { "data-action": action }, make("legend", {}, title, " ", make("code", {}, action)), controls);
+  return make(
+    "fieldset",
+    { "data-action": action },
+    make("legend", {}, title, " ", make("code", {}, action)),
+    controls,
+  );
 }
 
 /** One of several; the first is chosen. */
@@ -62,7 +89,12 @@ function radios(name, named, onchoose) {
     "div",
     { class: "choices" },
     Object.entries(named).map(([value, title], place) =>
-      make("label", {}, make("input", { type: "radio", name, value, checked: place === 0, onchange: () => onchoose(value) }), make("span", { "data-value": value }, title)),
+      make(
+        "label",
+        {},
+        make("input", { type: "radio", name, value, checked: place === 0, onchange: () => onchoose(value) }),
+        make("span", { "data-value": value }, title),
+      ),
     ),
   );
 }
@@ -71,6 +103,8 @@ function buttons(named, onpress) {
   return make(
     "div",
     { class: "choices" },
-    Object.entries(named).map(([value, title]) => make("button", { type: "button", value, onclick: () => onpress(value) }, title)),
+    Object.entries(named).map(([value, title]) =>
+      make("button", { type: "button", value, onclick: () => onpress(value) }, title),
+    ),
   );
 }

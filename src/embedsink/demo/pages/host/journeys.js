@@ -63,6 +63,8 @@ export class Journeys {
 
   // Actions are kept as well, but the raw events do not list them.
   waiting() {
-    return [...this.byId.values()].filter(({ at, envelope, reason }) => at.durable && !at.visible && !reason && envelope.direction === "event");
+    return [...this.byId.values()].filter(
+      ({ at, envelope, reason }) => at.durable && !at.visible && !reason && envelope.direction === "event",
+    );
   }
 }

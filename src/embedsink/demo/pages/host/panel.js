@@ -40,7 +40,13 @@ export class Panel {
 
   tell() {
     const { seen, visible, kept, rejected, lost } = this.ends;
-    const parts = [`${seen} seen`, `${visible} visible`, kept && `${kept} ${kept === 1 ? "action" : "actions"}`, rejected && `${rejected} quarantined`, `${lost} lost`];
+    const parts = [
+      `${seen} seen`,
+      `${visible} visible`,
+      kept && `${kept} ${kept === 1 ? "action" : "actions"}`,
+      rejected && `${rejected} quarantined`,
+      `${lost} lost`,
+    ];
     this.summary.textContent = seen ? parts.filter(Boolean).join(" · ") : "Waiting for the embed";
   }
 }
@@ -50,11 +56,19 @@ class Line {
     const isAction = envelope.direction === "action";
     const name = envelope.type.split(":").at(-1);
     this.stages = isAction ? STAGES.slice(0, -1) : STAGES;
-    this.steps = this.stages.map((stage) => make("li", { "data-stage": stage }, make("span", { class: "unseen" }, stage)));
+    this.steps = this.stages.map((stage) =>
+      make("li", { "data-stage": stage }, make("span", { class: "unseen" }, stage)),
+    );
     this.note = make("span", { class: "note" });
     this.envelope = envelope;
     const onclick = () => this.toggle();
-    this.what = make("button", { type: "button", class: "what", "aria-expanded": "false", onclick }, make("b", {}, name), " ", make("span", {}, describe(name, envelope)));
+    this.what = make(
+      "button",
+      { type: "button", class: "what", "aria-expanded": "false", onclick },
+      make("b", {}, name),
+      " ",
+      make("span", {}, describe(name, envelope)),
+    );
     this.element = make(
       "li",
       { class: `event ${isAction ? "action" : name}`, "data-id": id, "data-type": name },

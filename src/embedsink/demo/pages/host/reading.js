@@ -19,7 +19,10 @@ export class Reading {
   async visibleIds(deployment, since) {
     const parameters = new URLSearchParams({ deployment, since: since.toISOString(), columns: "event_id" });
     const lines = await (await this.get(`/api/v1/events.ndjson?${parameters}`)).text();
-    return lines.split("\n").filter(Boolean).map((line) => JSON.parse(line).event_id);
+    return lines
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line).event_id);
   }
 
   async get(address) {

@@ -1,8 +1,7 @@
 // What a newcomer takes away: the tag for their own page, and the reports that come with it.
 
 import { make } from "./dom.js";
-
-const SAVED_AFTER_MS = 10_000;
+import { saveFile } from "./saving.js";
 
 /** The script tag, with this demo's own values where theirs would stand. */
 export function showTag(element, known) {
@@ -24,14 +23,17 @@ sink.report("ai_queries", since="7d")  # a DataFrame`;
 export async function listReports(list, reading) {
   const reports = await reading.reports();
   for (const { name, title, question } of reports) {
-    const save = make("button", { type: "button", onclick: () => saveCsv(name, reading) }, make("b", {}, title, make("span", {}, "CSV ↓")), make("small", {}, question));
+    const save = make(
+      "button",
+      { type: "button", onclick: () => saveCsv(name, reading) },
+      make("b", {}, title, make("span", {}, "CSV ↓")),
+      make("small", {}, question),
+    );
     list.append(make("li", { "data-report": name }, save));
   }
 }
 
 async function saveCsv(name, reading) {
   const rows = await reading.get(`/api/v1/reports/${name}.csv`);
-  const address = URL.createObjectURL(await rows.blob());
-  make("a", { href: address, download: `${name}.csv` }).click();
-  setTimeout(() => URL.revokeObjectURL(address), SAVED_AFTER_MS);
+  saveFile(await rows.blob(), `${name}.csv`);
 }

@@ -15,7 +15,10 @@ const TILES = [
 export class Tiles {
   constructor(list, reading, deployment) {
     Object.assign(this, { list, reading, deployment });
-    this.tiles = TILES.map((tile) => ({ ...tile, element: make("div", { class: "tile", "data-report": tile.report }) }));
+    this.tiles = TILES.map((tile) => ({
+      ...tile,
+      element: make("div", { class: "tile", "data-report": tile.report }),
+    }));
     list.append(...this.tiles.map((tile) => tile.element));
   }
 
@@ -26,9 +29,13 @@ export class Tiles {
 
   /** Asks all three reports anew. */
   async look() {
-    await Promise.all(this.tiles.map((tile) => this.lookAt(tile).catch(() => {
-      // The server is away or busy: the last number stands until the next look.
-    })));
+    await Promise.all(
+      this.tiles.map((tile) =>
+        this.lookAt(tile).catch(() => {
+          // The server is away or busy: the last number stands until the next look.
+        }),
+      ),
+    );
   }
 
   async lookAt(tile) {
@@ -48,7 +55,12 @@ export class Tiles {
     tile.element.replaceChildren(
       make("dt", {}, tile.title),
       make("dd", { class: "here" }, make("b", {}, number.format(here)), of, make("span", {}, "by you")),
-      make("dd", { class: "all" }, sparkline(byDay(rows, tile.count)), make("span", {}, make("b", {}, number.format(sum(rows, tile.count))), ` all, ${DAYS} days`)),
+      make(
+        "dd",
+        { class: "all" },
+        sparkline(byDay(rows, tile.count)),
+        make("span", {}, make("b", {}, number.format(sum(rows, tile.count))), ` all, ${DAYS} days`),
+      ),
     );
   }
 }
@@ -60,7 +72,10 @@ function sum(rows, column) {
 function byDay(rows, column) {
   const days = new Map();
   for (const row of rows) days.set(row.period_start, (days.get(row.period_start) ?? 0) + row[column]);
-  return [...days].sort().slice(-DAYS).map(([, count]) => count);
+  return [...days]
+    .sort()
+    .slice(-DAYS)
+    .map(([, count]) => count);
 }
 
 function sparkline(counts) {
@@ -68,10 +83,22 @@ function sparkline(counts) {
   const step = SPARK.width / DAYS;
   return draw(
     "svg",
-    { class: "spark", viewBox: `0 0 ${SPARK.width} ${SPARK.height}`, width: SPARK.width, height: SPARK.height, "aria-hidden": "true" },
+    {
+      class: "spark",
+      viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
+      width: SPARK.width,
+      height: SPARK.height,
+      "aria-hidden": "true",
+    },
     counts.map((count, turn) => {
       const height = Math.max(2, (SPARK.height * count) / most);
-      return draw("rect", { x: (turn + DAYS - counts.length) * step, y: SPARK.height - height, width: step - SPARK.gap, height, rx: 1.5 });
+      return draw("rect", {
+        x: (turn + DAYS - counts.length) * step,
+        y: SPARK.height - height,
+        width: step - SPARK.gap,
+        height,
+        rx: 1.5,
+      });
     }),
   );
 }
