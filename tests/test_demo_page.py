@@ -249,6 +249,18 @@ class TestEvents:
         assert [one for one in shown.complaints if "422" not in one] == []
         shown.complaints.clear()
 
+    def test_what_happens_while_the_line_is_cut_arrives_when_it_is_mended(self, shown: Shown) -> None:
+        shown.wait_for("dashboard-loaded", reached="durable")
+        shown.page.locator("#cut").check()
+        shown.embed.locator("[data-widget=w_regions] .mark").first.click()
+        line = shown.wait_for("drilldown", reached="sent")
+        expect(shown.page.locator("#summary")).to_contain_text("4 seen · 1 waiting")
+        shown.page.wait_for_timeout(1_500)
+        assert "reached" not in (line.locator("[data-stage=durable]").get_attribute("class") or "")
+        shown.page.locator("#cut").uncheck()
+        shown.wait_for("drilldown")
+        expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 visible · 0 lost")
+
     def test_a_line_opens_to_the_whole_envelope(self, shown: Shown) -> None:
         line = shown.lines("ready")
         line.get_by_role("button").click()

@@ -3,6 +3,7 @@
 import { Actions } from "./actions-form.js";
 import { Frame } from "./frame.js";
 import { Journeys } from "./journeys.js";
+import { Line } from "./line.js";
 import { Panel } from "./panel.js";
 import { Reading } from "./reading.js";
 import { listReports, showNotebook, showTag } from "./telling.js";
@@ -19,6 +20,8 @@ const journeys = new Journeys(reading, known.deployment, {
   onchange: (journey) => panel.show(journey),
   onvisible: () => tiles.look(),
 });
+const line = new Line();
+find("cut").addEventListener("change", ({ target }) => (target.checked ? line.cut() : line.mend()));
 const frame = new Frame(find("embed"), known.embed);
 startForwarding({ known, iframe: frame.iframe, journeys });
 const actions = new Actions(find("actions"), { iframe: frame.iframe, origin: known.embed });

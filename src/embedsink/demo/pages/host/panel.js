@@ -40,8 +40,10 @@ export class Panel {
 
   tell() {
     const { seen, visible, kept, rejected, lost } = this.ends;
+    const waiting = this.list.querySelectorAll("[data-reached=seen], [data-reached=sent]").length;
     const parts = [
       `${seen} seen`,
+      waiting && `${waiting} waiting`,
       `${visible} visible`,
       kept && `${kept} ${kept === 1 ? "action" : "actions"}`,
       rejected && `${rejected} quarantined`,
