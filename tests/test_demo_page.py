@@ -249,6 +249,18 @@ class TestEvents:
         assert [one for one in shown.complaints if "422" not in one] == []
         shown.complaints.clear()
 
+    def test_nothing_is_called_visible_before_the_server_shows_it(self, shown: Shown) -> None:
+        raw_events = re.compile(r"/api/v1/events\.ndjson")
+        shown.page.route(raw_events, lambda route: route.fulfill(body=""))
+        shown.embed.locator("[data-widget=w_regions] .mark").first.click()
+        line = shown.wait_for("drilldown", reached="durable")
+        with shown.page.expect_response(raw_events), shown.page.expect_response(raw_events):
+            pass
+        shown.page.wait_for_timeout(100)
+        assert line.get_attribute("data-reached") == "durable"
+        shown.page.unroute(raw_events)
+        shown.wait_for("drilldown")
+
     def test_what_happens_while_the_line_is_cut_arrives_when_it_is_mended(self, shown: Shown) -> None:
         shown.wait_for("dashboard-loaded", reached="durable")
         shown.page.locator("#cut").check()
