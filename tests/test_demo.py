@@ -141,6 +141,14 @@ class TestLedger:
         assert mark in said
         assert ("sent by others" in said) == (others_count > 0)
 
+    @pytest.mark.parametrize(("others_count", "reason"), [(0, "id_conflict"), (1, "other reasons")])
+    def test_claims_no_reason_for_what_others_sent(self, others_count: int, reason: str) -> None:
+        loaded = {"accepted": 9, "duplicate": 0, "quarantined": 1 + others_count}
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(ledger_table(Account(sent_count=10, accepted_count=9), loaded, 10 + others_count))
+        said = console.export_text()
+        assert re.search(rf"^ +{reason} +{1 + others_count} ", said, re.M), said
+
 
 class Demo(NamedTuple):
     """A demo whose stdout and stderr go to files."""

@@ -13,8 +13,6 @@ from http.client import HTTPException
 from pathlib import Path
 from random import Random
 
-from rich.text import Text
-
 from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.embed import EmbedServer
 from embedsink.demo.further import Keys, snippets
@@ -70,7 +68,7 @@ def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) 
 
 
 def _invite(page: str, screen: Screen) -> None:
-    screen.console.print(Text.assemble("  Open ", (page, "bold underline")), soft_wrap=True)
+    screen.address("Open", page)
     screen.say("  A customer's page around a pretend embed: use it, and see events arrive.", "dim")
     screen.say("  Here, meanwhile: a week of made-up traffic, sent to the same real server.", "dim")
     screen.say()
@@ -127,10 +125,9 @@ def _send_week(browsers: Browsers, account: Account, screen: Screen, stop: Stop)
 
 def _wait_until_loaded(server: DemoServer, path: Path, screen: Screen, stop: Stop) -> tuple[dict[str, int], int]:
     """Until everything that was answered is in the store, and in the snapshot for notebooks; fates, and how many."""
-    started_at = time.monotonic()
-    with screen.bar("loading", server.received_count()) as bar:
-        # Somebody may be using the page: nothing is on its way when what was loaded is all that there is just after.
-        while (count := sum((loaded := server.loaded()).values())) < (received_count := server.received_count()):
+    started_at, received_count = time.monotonic(), server.received_count()
+    with screen.bar("loading", received_count) as bar:
+        while (count := sum((loaded := server.loaded()).values())) < received_count:
             bar.show(count)
             _look_again(server, started_at, stop)
         bar.show(count)
@@ -138,7 +135,8 @@ def _wait_until_loaded(server: DemoServer, path: Path, screen: Screen, stop: Sto
             _look_again(server, started_at, stop)
     duration = time.monotonic() - started_at
     screen.done("loaded", f"all of it, and in a snapshot for notebooks, {duration:.1f} s later")
-    return loaded, received_count
+    # Somebody may be using the page: what came since the first look is loaded or on its way, and never counted twice.
+    return loaded, min(count, server.received_count())
 
 
 def _look_again(server: DemoServer, started_at: float, stop: Stop) -> None:

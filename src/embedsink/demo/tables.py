@@ -135,7 +135,7 @@ def ledger_table(account: Account, loaded: dict[str, int], received_count: int) 
     ]
     for label, count, remark, style in rows:
         table.add_row(Text(f"  {label}", style), Text(f"{count:,}", style), _cut(remark))
-    for reason, count, example in _why(account, loaded["quarantined"]):
+    for reason, count, example in _why(account, loaded["quarantined"], is_alone=received_count == account.sent_count):
         table.add_row(Text(f"    {reason}", "yellow"), Text(f"{count:,}"), _cut(example))
     table.add_row()
     if adds_up:
@@ -151,10 +151,12 @@ def _of_others(count: int) -> list[tuple[str, int, str, str]]:
     return [("sent by others", count, "from the demo's page, or with curl", "bold")] if count else []
 
 
-def _why(account: Account, quarantined_count: int) -> list[tuple[str, int, str]]:
+def _why(account: Account, quarantined_count: int, *, is_alone: bool) -> list[tuple[str, int, str]]:
     """Reasons, how often and an example. The answers told them, but for the one that only loading finds."""
-    reasons = account.rejected + Counter({str(Reason.ID_CONFLICT): quarantined_count - account.rejected.total()})
-    examples = {str(Reason.ID_CONFLICT): Reason.ID_CONFLICT.sentence} | account.examples
+    rest = str(Reason.ID_CONFLICT) if is_alone else "other reasons"
+    sentence = Reason.ID_CONFLICT.sentence if is_alone else "found only when it was loaded, or sent by others"
+    reasons = account.rejected + Counter({rest: quarantined_count - account.rejected.total()})
+    examples = {rest: sentence} | account.examples
     return [(reason, count, examples[reason]) for reason, count in sorted(reasons.items(), key=_most_first)]
 
 
