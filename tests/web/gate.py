@@ -15,11 +15,15 @@ _NOT_PASSED = {"connection", "transfer-encoding", "content-length", "date", "ser
 class Gate:
     """A proxy on a port of its own, so that servers behind it may come and go.
 
-    `passed` has each delivery that a server has answered, with its status; `refused` counts what was not let through.
+    `passed` has each delivery that a server has answered, with its status; `refused` counts what was not let through. A
+    closed gate drops deliveries; the modules come through, as they do from a browser's cache. One with `events_max`
+    answers 413 to larger ones.
     """
 
-    def __init__(self) -> None:
-        self.target: str | None = None
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.is_closed = False
+        self.events_max: int | None = None
         self.answers: list[tuple[int, dict[str, str]]] = []
         self.passed: list[tuple[int, dict[str, Any]]] = []
         self.refused = 0
@@ -62,16 +66,17 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
                 gate.refused += 1
                 status, headers = gate.answers.pop(0)
                 self._answer(status, {"Access-Control-Allow-Origin": "*", **headers}, b"{}")
-                return
-            self._pass_on(body)
+            elif gate.is_closed:
+                self._drop()
+            elif gate.events_max is not None and len(json.loads(body)["events"]) > gate.events_max:
+                gate.refused += 1
+                self._answer(413, {"Access-Control-Allow-Origin": "*"}, b"{}")
+            else:
+                self._pass_on(body)
 
         def _pass_on(self, body: bytes | None) -> None:
-            target = gate.target
-            if target is None:
-                self._drop()
-                return
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _NOT_PASSED}
-            request = urllib.request.Request(target + self.path, data=body, headers=headers, method=self.command)
+            request = urllib.request.Request(gate.target + self.path, data=body, headers=headers, method=self.command)
             try:
                 with urllib.request.urlopen(request, timeout=30) as response:
                     status, told, content = response.status, response.headers, response.read()

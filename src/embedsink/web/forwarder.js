@@ -153,7 +153,8 @@ export const forward = (options) => {
   };
 
   const post = async (batch, bytes, isLeaving) => {
-    const reported = flyingBytes ? {} : { ...lost };
+    // Not by a page that leaves: it hears no answer, and the next one would report them again.
+    const reported = flyingBytes || isLeaving ? {} : { ...lost };
     let status, wait, answer;
     flyingBytes += bytes;
     for (const entry of batch) {
