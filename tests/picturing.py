@@ -10,6 +10,7 @@ from typing import Literal
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.servers import free_port
+from tests.web.stage import ARGUMENTS, PROGRAM
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -54,7 +55,7 @@ def use(page: Page) -> None:
 def main() -> None:
     """Write both, and tell their sizes."""
     with running_demo(free_port()) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1400, "height": 820}, reduced_motion="reduce")
         page.goto(address)
         use(page)

@@ -35,6 +35,7 @@ from embedsink.folder import DataFolder
 from embedsink.keys import KeyFile, KeyKind
 from tests.programs import require
 from tests.servers import fetch, free_port
+from tests.web.stage import ARGUMENTS, PROGRAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -69,7 +70,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         EmbedServer(port + 1, hosts=origins(port)) as embed,
         DemoServer(folder, port, embed=embed.origin, read_key=read_key, stop=stop) as server,
         sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"]) as browser,
+        playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS) as browser,
     ):
         yield Demo(server, read_key, embed.origin, browser)
 
