@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Frame, Page, Playwright
 
-from tests.servers import RunningServer, running_server, wait_until
+from tests.servers import RunningServer, wait_until
 from tests.web.gate import Gate
 from tests.web.sites import Site
 
@@ -19,7 +19,7 @@ PROGRAM = shutil.which("chromium")
 DELIVERED_TIMEOUT_S = 15.0
 
 FRAME = '<iframe src="{embed}/embed?session=credential-{session}"></iframe>'
-# What a host page notes of its forwarder: `f` is the forwarder, `stages` what onEvent said, `problems` what onError did.
+# What a host page notes of its forwarder `f`: in `stages` what onEvent was told, in `problems` what onError was.
 HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{frames}
 <script type="module">
   import {{ forward }} from "{gate}/forwarder.js";

@@ -1,6 +1,8 @@
 """The modules as they are served: what scripts/minify makes, and small."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,14 @@ def test_types_stand_beside_each_module(module: str) -> None:
     assert names
     assert set(exported) <= set(names)
     assert set(re.findall(r"^export function (\w+)", types, re.MULTILINE)) == set(names)
+
+
+def test_a_new_key_for_a_page_comes_with_the_element_that_loads_the_forwarder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
+    page = ["--origin", "https://app.example.com"]
+    made = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
+    file = browser_files()["forwarder.js"]
+    assert f'/{file.versioned_name}" integrity="{file.integrity}"' in made.stderr
+    assert re.fullmatch(r"es_ingest_\w+\n", made.stdout)
+    elsewhere = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "script" not in elsewhere.stderr

@@ -1,4 +1,4 @@
-"""Twenty thousand events over page loads, reloads, killed tabs and killed servers: each is stored once, or counted as lost."""
+"""Twenty thousand events over page loads, killed tabs and killed servers: each is stored once, or counted as lost."""
 
 import contextlib
 import json
