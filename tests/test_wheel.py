@@ -133,7 +133,13 @@ def test_the_installed_command_shows_its_help(outside: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "source"), [("sql", "sql"), ("dashboards", "dashboards"), ("web", "src/embedsink/web")]
+    ("folder", "source"),
+    [
+        ("sql", "sql"),
+        ("dashboards", "dashboards"),
+        ("web", "src/embedsink/web"),
+        ("demo/pages", "src/embedsink/demo/pages"),
+    ],
 )
 def test_what_is_installed_beside_the_code_is_the_checkouts(outside: Path, folder: str, source: str) -> None:
     where = ["python", "-c", "import embedsink; print(embedsink.__path__[0])"]
