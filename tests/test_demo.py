@@ -9,20 +9,23 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from io import StringIO
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from rich.console import Console
 
-from embedsink.demo.tables import SHOWN
+from embedsink.demo.sending import Account
+from embedsink.demo.tables import SHOWN, ledger_table
 from embedsink.demo.traffic import DAY_MS, SEED, Delivery, at, make_live, make_week
 from embedsink.envelope import Parsed, parse
 from embedsink.envelope.catalog import ACTIONS, EVENTS
 from embedsink.errors import Refused
 from embedsink.reasons import Reason
 from tests.programs import require
-from tests.servers import free_port, wait_until
+from tests.servers import fetch, free_port, wait_until
 
 NOW_MS = 1_763_596_800_000  # a Thursday morning in November 2025
 START_SECONDS_MAX = 60.0
@@ -123,6 +126,28 @@ class TestTraffic:
             now = parsed(at(delivery, NOW_MS))
             assert [one.reason for one in now.rejected] == list(delivery.planted)
             assert {one.envelope["timestamp"] for one in now.accepted} <= {NOW_MS}
+
+
+class TestLedger:
+    @pytest.mark.parametrize(
+        ("loaded_count", "others_count", "mark"),
+        [(10, 0, "✓ sum"), (12, 2, "✓ sum"), (11, 2, "✗ sum"), (13, 2, "✗ sum")],
+    )
+    def test_counts_what_others_sent_too(self, loaded_count: int, others_count: int, mark: str) -> None:
+        loaded = {"accepted": loaded_count, "duplicate": 0, "quarantined": 0}
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(ledger_table(Account(sent_count=10, accepted_count=10), loaded, 10 + others_count))
+        said = console.export_text()
+        assert mark in said
+        assert ("sent by others" in said) == (others_count > 0)
+
+    @pytest.mark.parametrize(("others_count", "reason"), [(0, "id_conflict"), (1, "other reasons")])
+    def test_claims_no_reason_for_what_others_sent(self, others_count: int, reason: str) -> None:
+        loaded = {"accepted": 9, "duplicate": 0, "quarantined": 1 + others_count}
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(ledger_table(Account(sent_count=10, accepted_count=9), loaded, 10 + others_count))
+        said = console.export_text()
+        assert re.search(rf"^ +{reason} +{1 + others_count} ", said, re.M), said
 
 
 class Demo(NamedTuple):
@@ -250,11 +275,20 @@ class TestRun:
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         assert ran.returncode == 0, ran.stderr
 
+    def test_the_page_is_named_first_and_is_there(self, demo: Demo) -> None:
+        address = re.findall(r"http://\S+", demo.said())[0]
+        assert address == f"http://127.0.0.1:{demo.port}/demo/"
+        assert b"<h1>" in fetch(address).body
+        assert fetch(f"{embed_of(demo)}/embed/dashboard/d_orders").status == 200
+
     def test_ctrl_c_ends_everything(self, demo: Demo) -> None:
         folder = demo.data_folder
+        embed_port = int(embed_of(demo).rpartition(":")[2])
         assert is_listening(demo.port)
+        assert is_listening(embed_port)
         assert demo.end(signal.SIGINT) == 0
         assert_ended_cleanly(demo, folder)
+        assert not is_listening(embed_port)
 
 
 @pytest.mark.slow
@@ -291,6 +325,12 @@ def test_a_taken_port_is_named(begin: Begin) -> None:
     assert ran.returncode == 1
     assert f"--port {port}: is in use. Choose another, or leave --port out for a free one." in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def embed_of(demo: Demo) -> str:
+    """The origin of the pretend embed in the demo's page."""
+    origin: str = fetch(f"http://127.0.0.1:{demo.port}/demo/host.json").json()["embed"]
+    return origin
 
 
 def printed(demo: Demo, title: str) -> str:

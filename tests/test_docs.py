@@ -156,3 +156,9 @@ def test_the_notebook_lines_in_readme_work(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     [lines] = re.findall(r"```python\n(.*?)```", page("README.md"), re.DOTALL)
     exec(lines, {})
+
+
+def test_pictures_of_the_demo_are_there_and_load_fast() -> None:
+    for picture in ("docs/demo-light.png", "docs/demo-dark.png"):
+        assert picture in page("README.md")
+        assert 50_000 < (ROOT / picture).stat().st_size <= 200_000, f"{picture}: make it anew with scripts/picture"

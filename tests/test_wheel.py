@@ -19,6 +19,7 @@ from tests.servers import fetch
 ROOT = Path(__file__).parents[1]
 INSTALLED_IN_IMAGE = "/opt/embedsink"
 START_SECONDS_MAX = 20
+UNSEEN = {".ipynb_checkpoints", "__pycache__"}
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +118,7 @@ def is_healthy(port: int) -> bool:
 
 def files_below(folder: Path) -> dict[str, bytes]:
     below = {file.relative_to(folder): file for file in folder.rglob("*") if file.is_file()}
-    return {str(name): file.read_bytes() for name, file in below.items() if ".ipynb_checkpoints" not in name.parts}
+    return {str(name): file.read_bytes() for name, file in below.items() if not UNSEEN.intersection(name.parts)}
 
 
 def test_docker_sees_every_file_it_copies() -> None:
@@ -133,22 +134,22 @@ def test_the_installed_command_shows_its_help(outside: Path) -> None:
     assert "serve" in shown.stdout
 
 
-def installed_package() -> Path:
-    """Where the code of the environment that is first in PATH lies."""
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("sql", "sql"),
+        ("dashboards", "dashboards"),
+        ("web", "src/embedsink/web"),
+        ("demo/pages", "src/embedsink/demo/pages"),
+        ("http/pages/templates", "src/embedsink/http/pages/templates"),
+        ("http/pages/static", "src/embedsink/http/pages/static"),
+    ],
+)
+def test_what_is_installed_beside_the_code_is_the_checkouts(outside: Path, folder: str, source: str) -> None:
     where = ["python", "-c", "import embedsink; print(embedsink.__path__[0])"]
     package = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
     assert not package.is_relative_to(ROOT)
-    return package
-
-
-@pytest.mark.parametrize("folder", ["sql", "dashboards"])
-def test_what_is_installed_beside_the_code_is_the_checkouts(outside: Path, folder: str) -> None:
-    assert files_below(installed_package() / folder) == files_below(ROOT / folder) != {}
-
-
-@pytest.mark.parametrize("folder", ["http/pages/templates", "http/pages/static"])
-def test_what_pages_are_made_of_is_installed(outside: Path, folder: str) -> None:
-    assert files_below(installed_package() / folder) == files_below(ROOT / "src" / "embedsink" / folder) != {}
+    assert files_below(package / folder) == files_below(ROOT / source) != {}
 
 
 def test_the_image_has_no_development_tools(installed: Path) -> None:

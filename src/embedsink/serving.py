@@ -9,7 +9,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,8 +121,11 @@ class Listening:
         )
 
 
-def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
+def serve(folder: DataFolder, settings: Settings, listening: Listening, *, pages: Sequence[Any] = ()) -> int:
     """Serve until SIGTERM or SIGINT; the exit code: 0, or 1 when the disk failed or the start did.
+
+    Args:
+        pages: further routes; those of the demo's page.
 
     Raises:
         Misconfigured: the address, the certificate, the keys, the folder, or another server that has it open.
@@ -135,10 +138,12 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
         KeyFile(folder.keys).keys()
     with listening.bound(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(one.getsockname()[:2]) for one in sockets]})
-        return _serve_on(sockets, folder, settings, listening)
+        return _serve_on(sockets, folder, settings, listening, pages)
 
 
-def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening) -> int:
+def _serve_on(
+    sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening, pages: Sequence[Any]
+) -> int:
     failures: list[str] = []
     server = uvicorn.Server(uvicorn.Config(lambda: None, log_config=None))
 
@@ -151,6 +156,7 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         settings,
         transport=listening.transport,
         on_failed=end_after_failure,
+        pages=pages,
     )
     server.config = uvicorn.Config(
         app,

@@ -58,6 +58,8 @@ def create(
         now=now,
     )
     say(f"{key.key_id}: a key to {_purpose(key)}. Keep it safe: it is not shown again.")
+    if key.kind is KeyKind.INGEST and key.origins:
+        say(_element())
     typer.echo(token)
 
 
@@ -84,6 +86,17 @@ def revoke(
 def _purpose(key: Key) -> str:
     verb = {KeyKind.INGEST: "send events", KeyKind.READ: "read reports", KeyKind.ADMIN: "administrate"}[key.kind]
     return verb if key.deployments is None else f"{verb} of deployment {_listed(sorted(key.deployments))}"
+
+
+def _element() -> str:
+    """How a page loads the forwarder of this version, and no other content (docs/browser.md)."""
+    from embedsink.web import browser_files  # here, since no other command wants files for browsers
+
+    file = browser_files()["forwarder.js"]
+    return (
+        f'For the page: <script type="module" crossorigin src="https://…/{file.versioned_name}" '
+        f'integrity="{file.integrity}" data-key="…" data-origin="https://…"></script>'
+    )
 
 
 def _row(key: Key, now: float) -> tuple[object, ...]:

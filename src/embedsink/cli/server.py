@@ -53,7 +53,7 @@ def demo(
         int | None, typer.Option(help="The port to listen on; a free one when not told.", min=1, max=65_535)
     ] = None,
 ) -> None:
-    """Show it at work: a server in a temporary folder, realistic traffic, and the reports on it."""
+    """Show it at work: a page to use, realistic traffic and the reports on it, in a temporary folder."""
     from embedsink import demo
 
     raise typer.Exit(demo.run(port))

@@ -1,6 +1,7 @@
 """`embedsink demo`: a real server in a temporary data folder, a week of made-up traffic, the reports, live traffic.
 
-keys ─▶ server (a child) ─▶ traffic over HTTP ─▶ all loaded ─▶ ledger, reports ─▶ live, until Ctrl-C
+keys ─▶ server with a host page (a child) ─▶ traffic over HTTP ─▶ all loaded ─▶ ledger, reports ─▶ live, until Ctrl-C
+           └─ frames the pretend embed, which a thread serves on another port
 """
 
 import shutil
@@ -12,10 +13,12 @@ from http.client import HTTPException
 from pathlib import Path
 from random import Random
 
+from embedsink.demo.addresses import PAGE_PATH, origins
+from embedsink.demo.embed import EmbedServer
 from embedsink.demo.further import Keys, snippets
 from embedsink.demo.screen import LiveLine, Screen
 from embedsink.demo.sending import Account, Browsers
-from embedsink.demo.server import DemoServer, choose_port, published_count
+from embedsink.demo.server import HOST, DemoServer, choose_port, published_count
 from embedsink.demo.stopping import Stop, Stopped
 from embedsink.demo.tables import SHOWN, ledger_table, report_table
 from embedsink.demo.traffic import DAYS, SEED, at, make_live, make_week
@@ -42,8 +45,6 @@ def run(port: int | None = None, *, stay: bool = True) -> int:
     """
     screen = Screen()
     screen.headline("embedsink demo")
-    screen.say("  A week of made-up traffic, sent to a real server on this machine.", "dim")
-    screen.say()
     with Stop() as stop, _temporary_folder() as path:
         try:
             _show_all(path, choose_port(port), screen, stop, stay=stay)
@@ -54,25 +55,43 @@ def run(port: int | None = None, *, stay: bool = True) -> int:
 
 
 def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) -> None:
-    keys = _create_keys(path)
-    screen.done("keys", "one to send, one to read, one for everything")
-    screen.done("data folder", str(path))
-    started_at = time.monotonic()
-    with DemoServer(path, port, keys.read, stop) as server:
-        screen.done("server", f"{server.url}, ready after {time.monotonic() - started_at:.1f} s")
-        account = Account()
-        browsers = Browsers(port, keys.ingest, account)
-        try:
-            _send_week(browsers, account, screen, stop)
-            _wait_until_loaded(server, path, account, screen, stop)
-            _show_tables(server, account, screen)
-            _show_further(server, path, keys, screen)
-            if stay:
-                _send_live(server, browsers, account, screen, stop)
-        except (OSError, HTTPException) as error:
-            # Its connections go before it does.
-            server.check(within_s=1.0)
-            raise EmbedsinkError(f"{server.url}: {type(error).__name__} {error}. Is the machine very busy?") from error
+    page = f"http://{HOST}:{port}{PAGE_PATH}"
+    with EmbedServer(port + 1, hosts=origins(port)) as embed:
+        _invite(page, screen)
+        keys = _create_keys(path)
+        screen.done("keys", "one to send, one to read, one for everything")
+        screen.done("data folder", str(path))
+        started_at = time.monotonic()
+        with DemoServer(path, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
+            screen.done("server", f"{server.url}, ready after {time.monotonic() - started_at:.1f} s")
+            _show_traffic(server, path, keys, screen, stop, page=page, stay=stay)
+
+
+def _invite(page: str, screen: Screen) -> None:
+    screen.address("Open", page)
+    screen.say("  A customer's page around a pretend embed: use it, and see events arrive.", "dim")
+    screen.say("  Here, meanwhile: a week of made-up traffic, sent to the same real server.", "dim")
+    screen.say()
+
+
+def _show_traffic(
+    server: DemoServer, path: Path, keys: Keys, screen: Screen, stop: Stop, *, page: str, stay: bool
+) -> None:
+    account = Account()
+    browsers = Browsers(server.port, keys.ingest, account)
+    try:
+        _send_week(browsers, account, screen, stop)
+        loaded, received_count = _wait_until_loaded(server, path, screen, stop)
+        screen.headline("The ledger: every envelope meets one fate")
+        screen.show(ledger_table(account, loaded, received_count))
+        _show_tables(server, screen)
+        _show_further(page, server, path, keys, screen)
+        if stay:
+            _send_live(server, browsers, account, screen, stop)
+    except (OSError, HTTPException) as error:
+        # Its connections go before it does.
+        server.check(within_s=1.0)
+        raise EmbedsinkError(f"{server.url}: {type(error).__name__} {error}. Is the machine very busy?") from error
 
 
 @contextmanager
@@ -104,18 +123,20 @@ def _send_week(browsers: Browsers, account: Account, screen: Screen, stop: Stop)
     )
 
 
-def _wait_until_loaded(server: DemoServer, path: Path, account: Account, screen: Screen, stop: Stop) -> None:
-    """Until everything that was answered is in the store, and in the snapshot that notebooks open."""
-    started_at = time.monotonic()
-    with screen.bar("loading", account.sent_count) as bar:
-        while (count := sum(server.loaded().values())) < account.sent_count:
+def _wait_until_loaded(server: DemoServer, path: Path, screen: Screen, stop: Stop) -> tuple[dict[str, int], int]:
+    """Until everything that was answered is in the store, and in the snapshot for notebooks; fates, and how many."""
+    started_at, received_count = time.monotonic(), server.received_count()
+    with screen.bar("loading", received_count) as bar:
+        while (count := sum((loaded := server.loaded()).values())) < received_count:
             bar.show(count)
             _look_again(server, started_at, stop)
         bar.show(count)
-        while published_count(path) < account.sent_count:
+        while published_count(path) < count:
             _look_again(server, started_at, stop)
     duration = time.monotonic() - started_at
     screen.done("loaded", f"all of it, and in a snapshot for notebooks, {duration:.1f} s later")
+    # Somebody may be using the page: what came since the first look is loaded or on its way, and never counted twice.
+    return loaded, min(count, server.received_count())
 
 
 def _look_again(server: DemoServer, started_at: float, stop: Stop) -> None:
@@ -125,9 +146,7 @@ def _look_again(server: DemoServer, started_at: float, stop: Stop) -> None:
     stop.pause(1 / LOAD_LOOKS_PER_S)
 
 
-def _show_tables(server: DemoServer, account: Account, screen: Screen) -> None:
-    screen.headline("The ledger: every envelope meets one fate")
-    screen.show(ledger_table(account, server.loaded()))
+def _show_tables(server: DemoServer, screen: Screen) -> None:
     screen.headline("Five reports on it")
     described = {one["name"]: one for one in server.get_json("/api/v1/reports")}
     for shown in SHOWN:
@@ -135,9 +154,9 @@ def _show_tables(server: DemoServer, account: Account, screen: Screen) -> None:
         screen.show(report_table(described[shown.name], rows, shown))
 
 
-def _show_further(server: DemoServer, path: Path, keys: Keys, screen: Screen) -> None:
+def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen: Screen) -> None:
     screen.headline("Look further, in another terminal while this runs")
-    for label, value in {"server": server.url, "data folder": path, "admin key": keys.admin}.items():
+    for label, value in {"page": page, "server": server.url, "data folder": path, "admin key": keys.admin}.items():
         screen.point(label, str(value))
     for snippet in snippets(server.url, path, keys):
         screen.say()

@@ -47,6 +47,10 @@ class Screen:
         """Something to know, with its name."""
         self.console.print(Text.assemble("  ", (label.ljust(_LABEL_CELLS), "bold"), text), soft_wrap=True)
 
+    def address(self, label: str, url: str) -> None:
+        """Where to go next."""
+        self.console.print(Text.assemble(f"  {label} ", (url, "bold underline")), soft_wrap=True)
+
     @contextmanager
     def bar(self, label: str, total: int) -> Iterator["Bar"]:
         """A bar while something takes long; nothing where there is no terminal."""

@@ -29,31 +29,34 @@ _LOG_LINES_SHOWN = 5
 # So that a notebook opened at once sees everything; otherwise the server runs with its defaults.
 _SETTINGS = {"EMBEDSINK_SNAPSHOT_INTERVAL_S": "2"}
 _LOADED = re.compile(r'^embedsink_loaded_envelopes_total\{fate="(\w+)"\} (\S+)$', re.MULTILINE)
+_RECEIVED = re.compile(r'^embedsink_envelopes_total\{fate="\w+"\} (\S+)$', re.MULTILINE)
 
 
 class DemoServer:
-    """`embedsink serve` on a data folder. Use it as a context manager: it is ready inside, and gone afterwards.
+    """`embedsink serve` on a data folder, with the demo's page. Use it as a context manager: inside, it is ready.
 
     Args:
         data_folder: with its keys.
         port: where it listens, on loopback.
+        embed: the origin of the pretend embed, for the page around it.
         read_key: one of the keys. Only our server knows it, not one that took the port just before.
         stop: looked at while waiting.
     """
 
-    def __init__(self, data_folder: Path, port: int, read_key: str, stop: Stop) -> None:
+    def __init__(self, data_folder: Path, port: int, *, embed: str, read_key: str, stop: Stop) -> None:
         self.port = port
         self.url = f"http://{HOST}:{port}"
         self._data_folder = data_folder
+        self._embed = embed
         self._read_key = read_key
         self._stop = stop
 
     def __enter__(self) -> Self:
         self._log = tempfile.TemporaryFile()
         settings = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")} | _SETTINGS
-        options = ("--data", str(self._data_folder), "--host", HOST, "--port", str(self.port))
+        told = (str(self._data_folder), str(self.port), self._embed)
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "embedsink", "serve", *options],
+            [sys.executable, "-m", "embedsink.demo.host", *told],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -118,6 +121,10 @@ class DemoServer:
     def loaded(self) -> dict[str, int]:
         """How many envelopes the loader has seen, by fate: accepted, duplicate, quarantined."""
         return {fate: int(float(count)) for fate, count in _LOADED.findall(self.get("/metrics").decode())}
+
+    def received_count(self) -> int:
+        """How many envelopes are durable, from whoever sent them: the demo, its page, or somebody with curl."""
+        return sum(int(float(count)) for count in _RECEIVED.findall(self.get("/metrics").decode()))
 
     def _wait_until_ready(self) -> None:
         end = time.monotonic() + READY_TIMEOUT_S

@@ -117,28 +117,29 @@ def report_table(description: dict[str, Any], rows: list[dict[str, Any]], shown:
     return Group(Text(), title, question, Padding(table, (0, 0, 0, 2)))
 
 
-def ledger_table(account: Account, loaded: dict[str, int]) -> Table:
-    """Every envelope that was sent, and its one fate; below, why some were quarantined."""
+def ledger_table(account: Account, loaded: dict[str, int], received_count: int) -> Table:
+    """Every envelope that was received, and its one fate; below, why some were quarantined."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(width=_LABEL_CELLS, no_wrap=True)
     table.add_column(width=_COUNT_CELLS, no_wrap=True, justify="right")
     # Only a column that may wrap gives way when the table is too wide; its cells are cut instead.
     table.add_column(style="dim")
-    adds_up = sum(loaded.values()) == account.sent_count
+    adds_up = sum(loaded.values()) == received_count
     sum_of = "accepted + duplicate + quarantined"
     rows = [
         ("sent", account.sent_count, f"envelopes, in {account.delivery_count:,} deliveries", "bold"),
+        *_of_others(received_count - account.sent_count),
         ("accepted", loaded["accepted"], "durable, loaded, and counted once", "bold green"),
         ("duplicate", loaded["duplicate"], f"the same id again: {account.retry_count:,} deliveries came twice", "bold"),
         ("quarantined", loaded["quarantined"], "kept, each with its reason:", "bold yellow"),
     ]
     for label, count, remark, style in rows:
         table.add_row(Text(f"  {label}", style), Text(f"{count:,}", style), _cut(remark))
-    for reason, count, example in _why(account, loaded["quarantined"]):
+    for reason, count, example in _why(account, loaded["quarantined"], is_alone=received_count == account.sent_count):
         table.add_row(Text(f"    {reason}", "yellow"), Text(f"{count:,}"), _cut(example))
     table.add_row()
     if adds_up:
-        table.add_row(Text("  ✓ sum", "bold green"), Text(f"{account.sent_count:,}", "bold green"), f"sent = {sum_of}")
+        table.add_row(Text("  ✓ sum", "bold green"), Text(f"{received_count:,}", "bold green"), f"sent = {sum_of}")
     else:
         table.add_row(
             Text("  ✗ sum", "bold red"), Text(f"{sum(loaded.values()):,}", "bold red"), f"{sum_of} is not sent"
@@ -146,10 +147,16 @@ def ledger_table(account: Account, loaded: dict[str, int]) -> Table:
     return table
 
 
-def _why(account: Account, quarantined_count: int) -> list[tuple[str, int, str]]:
+def _of_others(count: int) -> list[tuple[str, int, str, str]]:
+    return [("sent by others", count, "from the demo's page, or with curl", "bold")] if count else []
+
+
+def _why(account: Account, quarantined_count: int, *, is_alone: bool) -> list[tuple[str, int, str]]:
     """Reasons, how often and an example. The answers told them, but for the one that only loading finds."""
-    reasons = account.rejected + Counter({str(Reason.ID_CONFLICT): quarantined_count - account.rejected.total()})
-    examples = {str(Reason.ID_CONFLICT): Reason.ID_CONFLICT.sentence} | account.examples
+    rest = str(Reason.ID_CONFLICT) if is_alone else "other reasons"
+    sentence = Reason.ID_CONFLICT.sentence if is_alone else "found only when it was loaded, or sent by others"
+    reasons = account.rejected + Counter({rest: quarantined_count - account.rejected.total()})
+    examples = {rest: sentence} | account.examples
     return [(reason, count, examples[reason]) for reason, count in sorted(reasons.items(), key=_most_first)]
 
 

@@ -14,6 +14,15 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True)
+class Customer:
+    """Whose page the demo shows: the number of its deployment, its tenant and who is looking."""
+
+    deployment: int
+    tenant: str
+    viewer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dashboard:
     """A published dashboard, its widgets, and the measures that can be drilled into."""
 
@@ -46,6 +55,9 @@ DEPLOYMENTS = (
     Deployment(31, "https://my.initech.example", ("initech",), 2),
     Deployment(44, "https://insights.umbra.example", ("umbra-eu", "umbra-us"), 1),
 )
+
+# The customer of the demo's own page. Nobody else's traffic is about it, so its reports count what is done there.
+CUSTOMER = Customer(7, "fernway", "u_marta")
 
 DASHBOARDS = (
     Dashboard(

@@ -1,17 +1,17 @@
 """The application: its routes, and what is opened when it starts."""
 
 import gc
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import deployments, exports, operations, quarantine, reports, syncs
+from embedsink.http import browser, deployments, exports, operations, quarantine, reports, syncs
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.events import Events
@@ -44,6 +44,7 @@ def create_app(
     *,
     transport: Transport = Transport.ANYTHING,
     on_failed: Callable[[], None] = lambda: None,
+    pages: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The ASGI application on a data folder.
 
@@ -52,6 +53,7 @@ def create_app(
         settings: the limits.
         transport: what keys may travel over.
         on_failed: called, in another thread, once the disk has failed and the program should end.
+        pages: further routes; those of the demo's page.
     """
 
     @asynccontextmanager
@@ -81,6 +83,9 @@ def create_app(
             Route("/docs", Docs(settings).show),
             Route("/pages/{name}", show_stylesheet),
             Route("/problems/{reason}", explain_problem),
+            Route("/{module}.js", browser.show_file),
+            Route("/{module}.d.ts", browser.show_file),
+            *pages,
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink import __version__
-from embedsink.http.openapi import deployments, ingestion, quarantine, reading, upkeep
+from embedsink.http.openapi import browser, deployments, ingestion, quarantine, reading, upkeep
 from embedsink.http.openapi.operation import Group
 from embedsink.http.openapi.parts import Schema
 from embedsink.http.openapi.schemas import schemas, security_schemes
@@ -55,4 +55,5 @@ def _groups(settings: Settings) -> list[Group]:
         Group("Quarantine", "What was rejected, kept with its reason, and tried again.", quarantine.operations()),
         Group("Deployments", "Which there are, and what their dbt syncs came to.", deployments.operations()),
         Group("Upkeep", "Whether the server does what it should, and what it says about itself.", upkeep.operations()),
+        Group("Browser", "What pages of any origin load.", browser.operations()),
     ]

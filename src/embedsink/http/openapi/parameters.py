@@ -22,7 +22,8 @@ def limit_parameter(description: str, default: int, most: int) -> Schema:
 
 def known_tag() -> Schema:
     """The tag of what the reader has."""
-    return parameter("If-None-Match", {"type": "string"}, "The ETag of the answer that you have.", place="header")
+    tag = {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'}
+    return parameter("If-None-Match", tag, "The ETag of the answer that you have.", place="header")
 
 
 def content_encoding() -> Schema:

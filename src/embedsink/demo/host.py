@@ -1,0 +1,51 @@
+"""The demo's server: `embedsink serve`, and beside its own addresses a pretend customer's page at `/demo/`.
+
+`python -m embedsink.demo.host DATA PORT EMBED`, where EMBED is the origin of the pretend embed.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from embedsink.demo.addresses import PAGE_PATH, origins
+from embedsink.demo.words import CUSTOMER
+from embedsink.folder import DataFolder
+from embedsink.http.static_pages import Page, page_headers, page_routes, read_pages
+from embedsink.keys import KeyFile, KeyKind
+from embedsink.logs import log_as_json
+from embedsink.serving import Listening, serve
+from embedsink.settings import read_settings
+
+_PAGES = Path(__file__).with_name("pages")
+
+
+def main(data: Path, port: int, embed: str) -> int:
+    """Serve until SIGTERM; the exit code of `serve`."""
+    log_as_json()
+    folder = DataFolder(data)
+    pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _knowledge(folder, port, embed)}
+    routes = page_routes(PAGE_PATH, pages, page_headers(frames=embed, framed_by="'none'"))
+    return serve(folder, read_settings(), Listening(port=port), pages=routes)
+
+
+def _knowledge(folder: DataFolder, port: int, embed: str) -> Page:
+    """What the page is told: two keys of its own, which can do no more than it needs, and where the embed is."""
+    file, now = KeyFile(folder.keys), time.time()
+    _, ingest = file.create(
+        KeyKind.INGEST, deployments=[CUSTOMER.deployment], origins=origins(port), label="demo page: sends", now=now
+    )
+    _, read = file.create(KeyKind.READ, origins=origins(port), label="demo page: reads reports", now=now)
+    told = {
+        "embed": embed,
+        "ingestKey": ingest,
+        "readKey": read,
+        "deployment": CUSTOMER.deployment,
+        "tenant": CUSTOMER.tenant,
+        "viewer": CUSTOMER.viewer,
+    }
+    return Page(json.dumps(told).encode(), "application/json")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

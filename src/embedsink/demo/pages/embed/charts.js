@@ -1,0 +1,128 @@
+// Charts, drawn by hand: an area over time, bars, a table. Every mark can be picked, by mouse and by keyboard.
+
+import { asButton, draw, make } from "./dom.js";
+
+const LABEL_PX = 106;
+const VALUE_PX = 78;
+const BAR_PX = 30;
+const AXIS_PX = 40;
+const POINT_PX = 3.5;
+
+/** An area over time. `marks` are `{label, title, sum}`; `onpick(mark)` is called for the one that was picked. */
+export function areaChart(marks, { width, height, short, onpick }) {
+  const most = niceMost(Math.max(1, ...marks.map((mark) => mark.sum)));
+  const left = AXIS_PX,
+    right = 12,
+    top = 10,
+    bottom = 24;
+  const x = (place) => left + ((width - left - right) * place) / Math.max(1, marks.length - 1);
+  const y = (sum) => height - bottom - ((height - top - bottom) * sum) / most;
+  const line = marks.map((mark, place) => `${x(place).toFixed(1)} ${y(mark.sum).toFixed(1)}`).join("L");
+  const every = width < 420 ? 3 : width < 620 ? 2 : 1;
+  return draw(
+    "svg",
+    { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height },
+    [0, 0.5, 1].map((part) => [
+      draw("line", { class: "grid", x1: left, x2: width - right, y1: y(most * part), y2: y(most * part) }),
+      draw("text", { class: "tick end", x: left - 8, y: y(most * part) + 4 }, short(most * part)),
+    ]),
+    draw("path", { class: "area", d: `M${line}L${x(marks.length - 1)} ${y(0)}L${x(0)} ${y(0)}z` }),
+    draw("path", { class: "line", d: `M${line}` }),
+    marks.map((mark, place) => [
+      (marks.length - 1 - place) % every === 0 &&
+        draw("text", { class: "tick middle", x: x(place), y: height - 5 }, mark.label),
+      point(mark, {
+        x: x(place),
+        y: y(mark.sum),
+        reach: (width - left - right) / marks.length / 2,
+        height: height - bottom,
+        onpick,
+      }),
+    ]),
+  );
+}
+
+function point(mark, { x, y, reach, height, onpick }) {
+  return draw(
+    "g",
+    { class: "mark", ...picked(mark, onpick) },
+    draw("title", {}, mark.title),
+    draw("rect", { class: "reach", x: x - reach, y: 0, width: reach * 2, height }),
+    draw("line", { class: "plumb", x1: x, x2: x, y1: y, y2: height }),
+    draw("circle", { class: "point", cx: x, cy: y, r: POINT_PX }),
+  );
+}
+
+/** Horizontal bars, longest where the sum is largest. */
+export function barChart(marks, { width, format, onpick }) {
+  const most = Math.max(1, ...marks.map((mark) => mark.sum));
+  const room = Math.max(20, width - LABEL_PX - VALUE_PX);
+  const height = marks.length * BAR_PX;
+  return draw(
+    "svg",
+    { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height },
+    marks.map((mark, place) => {
+      const y = place * BAR_PX;
+      const length = Math.max(2, (room * mark.sum) / most);
+      return draw(
+        "g",
+        { class: "mark", ...picked(mark, onpick) },
+        draw("title", {}, mark.title),
+        draw("rect", { class: "reach", x: 0, y, width, height: BAR_PX }),
+        draw("text", { class: "label", x: 0, y: y + BAR_PX / 2 + 4 }, mark.label),
+        draw("rect", { class: "track", x: LABEL_PX, y: y + 7, width: room, height: BAR_PX - 14, rx: 3 }),
+        draw("rect", { class: "bar", x: LABEL_PX, y: y + 7, width: length, height: BAR_PX - 14, rx: 3 }),
+        draw("text", { class: "value end", x: width, y: y + BAR_PX / 2 + 4 }, format(mark.sum)),
+      );
+    }),
+  );
+}
+
+/** A table of labels and sums; the sums can be picked. */
+export function table(marks, { heads, format, onpick }) {
+  return make(
+    "table",
+    {},
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        heads.map((head) => make("th", { scope: "col" }, head)),
+      ),
+    ),
+    make(
+      "tbody",
+      {},
+      marks.map((mark) =>
+        make(
+          "tr",
+          {},
+          make("th", { scope: "row" }, mark.label),
+          make(
+            "td",
+            {},
+            onpick
+              ? make(
+                  "button",
+                  { type: "button", class: "cell", "aria-label": mark.title, onclick: () => onpick(mark) },
+                  format(mark.sum),
+                )
+              : format(mark.sum),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function picked(mark, onpick) {
+  return onpick ? asButton(mark.title, () => onpick(mark)) : {};
+}
+
+/** A round number above, so that the ticks are round too. */
+function niceMost(most) {
+  const power = 10 ** Math.floor(Math.log10(most));
+  return [1, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((nice) => nice >= most);
+}

@@ -1,0 +1,102 @@
+// The made-up numbers of a made-up wholesaler: the same at each visit, so that a filter can be seen to do something.
+
+const REGIONS = ["North", "East", "South", "West"];
+const PRODUCTS = ["Green tea", "Espresso beans", "Oat milk", "Honey", "Rye flour", "Olive oil"];
+const MONTHS = 12;
+const LATEST = new Date(Date.UTC(2026, 10, 1));
+
+const REGION_SIZES = { North: 1.3, East: 0.8, South: 1.05, West: 0.6 };
+// A case of each, and how much of it is bought.
+const PRODUCT_PRICES = {
+  "Green tea": 62,
+  "Espresso beans": 145,
+  "Oat milk": 21,
+  Honey: 78,
+  "Rye flour": 34,
+  "Olive oil": 112,
+};
+const PRODUCT_SIZES = {
+  "Green tea": 0.9,
+  "Espresso beans": 1.7,
+  "Oat milk": 0.75,
+  Honey: 0.5,
+  "Rye flour": 0.65,
+  "Olive oil": 1.25,
+};
+
+/** The values of a dimension, in their order. Months are ISO dates. */
+export const DIMENSIONS = {
+  "orders.region": REGIONS,
+  "orders.product": PRODUCTS,
+  "orders.month": Array.from({ length: MONTHS }, (_, back) => monthBack(MONTHS - 1 - back)),
+};
+
+/** What can be measured, and how it is written. */
+export const MEASURES = {
+  "orders.revenue": { of: (row) => row.count * row.price, style: "money" },
+  "orders.count": { of: (row) => row.count, style: "number" },
+  "orders.late_count": { of: (row) => row.lateCount, style: "number" },
+};
+
+const ROWS = makeRows();
+
+/** A measure summed over rows: one sum for each value of a dimension, within the filters. */
+export function sumBy(member, dimension, filters) {
+  const sums = new Map(DIMENSIONS[dimension].map((value) => [value, 0]));
+  for (const row of rowsIn(filters)) {
+    sums.set(row[dimension], sums.get(row[dimension]) + MEASURES[member].of(row));
+  }
+  const kept = filters[dimension];
+  return [...sums]
+    .filter(([value]) => !kept?.length || kept.includes(value))
+    .map(([value, sum]) => ({ value, sum: Math.round(sum) }));
+}
+
+/** A measure over all rows within the filters. */
+export function total(member, filters) {
+  return rowsIn(filters).reduce((sum, row) => sum + MEASURES[member].of(row), 0);
+}
+
+function rowsIn(filters) {
+  const kept = Object.entries(filters).filter(([dimension, values]) => dimension in DIMENSIONS && values.length);
+  return ROWS.filter((row) => kept.every(([dimension, values]) => values.includes(row[dimension])));
+}
+
+function makeRows() {
+  const rows = [];
+  for (const [turn, month] of DIMENSIONS["orders.month"].entries()) {
+    for (const region of REGIONS) {
+      for (const product of PRODUCTS) {
+        const season = 0.82 + 0.2 * Math.sin(turn / 1.7 + 2.4) + turn * 0.045;
+        const size =
+          REGION_SIZES[region] * PRODUCT_SIZES[product] * season * (0.75 + 0.5 * chance(month + region + product));
+        const count = Math.round((5_200 * size) / PRODUCT_PRICES[product]);
+        const lateCount = Math.round(count * (0.015 + 0.07 * chance(product + month + region) ** 2));
+        rows.push({
+          "orders.month": month,
+          "orders.region": region,
+          "orders.product": product,
+          count,
+          lateCount,
+          price: PRODUCT_PRICES[product],
+        });
+      }
+    }
+  }
+  return rows;
+}
+
+function monthBack(back) {
+  const month = new Date(LATEST);
+  month.setUTCMonth(month.getUTCMonth() - back);
+  return month.toISOString().slice(0, 10);
+}
+
+/** A number from 0 to 1 that is always the same for a text (FNV-1a, 32 bits). */
+function chance(text) {
+  let hash = 0x811c9dc5;
+  for (const letter of text) {
+    hash = Math.imul(hash ^ letter.codePointAt(0), 0x01000193);
+  }
+  return ((hash ^ (hash >>> 15)) >>> 0) / 0xffffffff;
+}

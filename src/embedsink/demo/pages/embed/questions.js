@@ -1,0 +1,112 @@
+// Questions in plain language: each is submitted, and then it completes, fails, or hangs for ever.
+
+import { make } from "./dom.js";
+import { sumBy, total } from "./figures.js";
+
+const ANSWER_MS = [900, 1800];
+const AGENT = "analyst";
+
+/** Where one asks, and what came of it. `embed` has words(), filters and tell(). */
+export class Questions {
+  constructor(embed, { isWhole }) {
+    this.embed = embed;
+    this.isWhole = isWhole; // the chat surface, and not a corner of another
+    this.chatId = `c_${Math.random().toString(16).slice(2, 8)}`;
+    this.asked = [];
+    this.log = make("ol", { class: "log", "aria-live": "polite" });
+    this.element = make("section", { class: isWhole ? "questions whole" : "questions" });
+    this.redraw();
+  }
+
+  redraw() {
+    const words = this.embed.words();
+    const field = make("input", {
+      name: "question",
+      autocomplete: "off",
+      maxlength: "300",
+      required: true,
+      placeholder: words.ask,
+      "aria-label": words.ask,
+    });
+    const onsubmit = (event) => {
+      event.preventDefault();
+      this.ask(field.value.trim(), "answers");
+      field.value = "";
+    };
+    const form = make("form", { onsubmit }, field, make("button", { type: "submit" }, words.send));
+    const heading = this.isWhole ? [make("h1", {}, words.chat), make("p", { class: "intro" }, words.intro)] : [];
+    this.element.replaceChildren(...heading, this.suggestions(words), this.log, form);
+    this.showTurns();
+  }
+
+  // Only the log: somebody may be typing.
+  showTurns() {
+    const words = this.embed.words();
+    this.log.replaceChildren(...this.asked.map((one) => turn(one, words)));
+    this.log.scrollTop = this.log.scrollHeight;
+  }
+
+  suggestions(words) {
+    const one = (question, end) =>
+      make(
+        "li",
+        {},
+        make(
+          "button",
+          { type: "button", class: `suggestion ${end}`, onclick: () => this.ask(question, end) },
+          make("span", {}, question),
+          make("small", {}, words[end]),
+        ),
+      );
+    return make(
+      "ul",
+      { class: "suggestions" },
+      one(words.best, "answers"),
+      one(words.forecast, "fails"),
+      one(words.every, "hangs"),
+    );
+  }
+
+  async ask(query, end) {
+    const { embed, chatId } = this;
+    const one = { query, answer: null, end };
+    this.asked.push(one);
+    this.showTurns();
+    // The chat is of one agent from the start; elsewhere only the answer tells who gave it.
+    embed.tell("ai-query", { query, status: "submitted", chatId, ...(this.isWhole && { agentId: AGENT }) });
+    if (end === "hangs") return;
+    await new Promise((resolve) => setTimeout(resolve, ANSWER_MS[0] + Math.random() * (ANSWER_MS[1] - ANSWER_MS[0])));
+    const isAnswered = end === "answers";
+    one.answer = isAnswered ? this.answer(query) : embed.words().failed;
+    one.isFailed = !isAnswered;
+    embed.tell("ai-query", { query, status: isAnswered ? "completed" : "error", chatId, agentId: AGENT });
+    this.showTurns();
+  }
+
+  answer(query) {
+    const { embed } = this;
+    const words = embed.words();
+    if (query !== words.best) return words.generic(words.money(total("orders.revenue", embed.filters)));
+    const [best] = growth().sort((one, other) => other.share - one.share);
+    return words.answer(best.region, words.share(best.share));
+  }
+}
+
+function growth() {
+  const halves = (region) => {
+    const sums = sumBy("orders.revenue", "orders.month", { "orders.region": [region] }).map((month) => month.sum);
+    const sum = (part) => part.reduce((one, other) => one + other, 0);
+    return sum(sums.slice(6)) / sum(sums.slice(0, 6)) - 1;
+  };
+  return ["North", "East", "South", "West"].map((region) => ({ region, share: halves(region) }));
+}
+
+function turn(one, words) {
+  const answer = one.answer ?? make("span", { class: "thinking" }, words.thinking, make("i"), make("i"), make("i"));
+  return make(
+    "li",
+    {},
+    make("p", { class: "asked" }, one.query),
+    make("p", { class: one.isFailed ? "answer failed" : "answer" }, answer),
+  );
+}

@@ -1,0 +1,39 @@
+// What a newcomer takes away: the tag for their own page, and the reports that come with it.
+
+import { make } from "./dom.js";
+import { saveFile } from "./saving.js";
+
+/** The script tag, with this demo's own values where theirs would stand. */
+export function showTag(element, known) {
+  element.textContent = `<script type="module"
+  src="${location.origin}/forwarder.js"
+  data-key="${known.ingestKey.slice(0, 13)}…"
+  data-origin="${known.embed}"
+  data-viewer="${known.viewer}"></script>`;
+}
+
+/** The same for whoever reads. */
+export function showNotebook(element, known) {
+  element.textContent = `import embedsink
+sink = embedsink.connect("${location.origin}", key="${known.readKey.slice(0, 11)}…")
+sink.report("ai_queries", since="7d")  # a DataFrame`;
+}
+
+/** The reports, each with its question, as the server describes them. */
+export async function listReports(list, reading) {
+  const reports = await reading.reports();
+  for (const { name, title, question } of reports) {
+    const save = make(
+      "button",
+      { type: "button", onclick: () => saveCsv(name, reading) },
+      make("b", {}, title, make("span", {}, "CSV ↓")),
+      make("small", {}, question),
+    );
+    list.append(make("li", { "data-report": name }, save));
+  }
+}
+
+async function saveCsv(name, reading) {
+  const rows = await reading.get(`/api/v1/reports/${name}.csv`);
+  saveFile(await rows.blob(), `${name}.csv`);
+}

@@ -1,0 +1,89 @@
+"""Static pages as routes, under a Content-Security-Policy that allows no inline script and no other server.
+
+Only `embedsink demo` has any; `serve` answers 404 there.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
+
+
+class Page(NamedTuple):
+    """One file, as it goes out."""
+
+    content: bytes
+    media_type: str
+
+
+def read_pages(*folders: Path) -> dict[str, Page]:
+    """The files of some folders by their names. Nothing below them, and nothing outside of them, can be asked for."""
+    return {
+        path.name: Page(path.read_bytes(), _MEDIA_TYPES[path.suffix])
+        for folder in folders
+        for path in sorted(folder.iterdir())
+        if path.suffix in _MEDIA_TYPES
+    }
+
+
+def page_headers(*, frames: str, framed_by: str) -> dict[str, str]:
+    """What every page is answered with.
+
+    Args:
+        frames: the origin that may be shown in frames of the page, or `'none'`.
+        framed_by: the origins whose pages may frame this one, or `'none'`.
+    """
+    rules = (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        f"frame-src {frames}",
+        f"frame-ancestors {framed_by}",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+    return {
+        "Content-Security-Policy": "; ".join(rules),
+        "Cache-Control": "no-cache",
+        "X-Content-Type-Options": "nosniff",
+        # The embed learns from it which page to talk to: the origin, and nothing else of the address.
+        "Referrer-Policy": "strict-origin",
+    }
+
+
+def page_routes(at: str, pages: Mapping[str, Page], headers: Mapping[str, str]) -> list[BaseRoute]:
+    """A route for each page below `at`, which ends with a slash; `index.html` is `at` itself.
+
+    Whoever leaves out the slash, or all of the path, is sent there.
+    """
+    shown = [_route(at if name == "index.html" else f"{at}{name}", page, headers) for name, page in pages.items()]
+    return [*shown, *(_redirect(path, at) for path in ("/", at.removesuffix("/")))]
+
+
+def _route(path: str, page: Page, headers: Mapping[str, str]) -> BaseRoute:
+    async def show(request: Request) -> Response:
+        return Response(page.content, media_type=page.media_type, headers=headers)
+
+    return Route(path, show)
+
+
+def _redirect(path: str, to: str) -> BaseRoute:
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(to)
+
+    return Route(path, redirect)

@@ -1,0 +1,47 @@
+// What a host page tells its embed (spec 6.5), and the address of the embed (spec 4.3). Wrong use throws a TypeError; the
+// rest is the browser's. actions.d.ts has the types.
+
+const NAMES = ["set-color-scheme", "set-theme", "set-locale", "set-filter", "navigate", "refresh"];
+
+/**
+ * A filter as `f_<semantic view>.<dimension>=<JSON>`. What means something else in a query is escaped as JSON does it, so the
+ * text is the same whether it is decoded as part of an address or not.
+ */
+const parameter = ([name, value]) => {
+  if (!/^[^.=&?#\s]+\.[^=&?#\s]+$/.test(name)) throw TypeError(`filters: "${name}" is not <view>.<dimension>`);
+  const escape = (letter) => "\\u00" + letter.charCodeAt().toString(16);
+  const json = JSON.stringify(value).replace(/"(\\.|[^"])*"|\+/g, (part) => (part == "+" ? "" : part.replace(/[%&+#=]/g, escape)));
+  return [`f_${name}`, json];
+};
+
+/** @type {typeof import("./actions").send} */
+export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" } = {}) => {
+  const target = new URL(origin).origin;
+  if (!NAMES.includes(name)) throw TypeError(`send: "${name}" is not one of ${NAMES}`);
+  const isObject = name == "set-filter" && !payload.filterUrlParameter;
+  const payloads = isObject
+    ? Object.entries(payload).map((filter) => ({ filterUrlParameter: parameter(filter).join("=") }))
+    : [payload];
+  for (const each of payloads) {
+    const data = {
+      source: serviceName + "-embed",
+      direction: "action",
+      type: `${serviceName}:action:${name}`,
+      payload: each,
+      timestamp: Date.now(),
+    };
+    const source = iframe.contentWindow;
+    source.postMessage(data, target);
+    // A forwarder with `recordActions` listens to this.
+    dispatchEvent(new MessageEvent("embedsink:action", { data, origin: target, source }));
+  }
+};
+
+/** @type {typeof import("./actions").embedUrl} */
+export const embedUrl = ({ base, publicId, session, allowExport, filters = {} }) => {
+  const url = new URL(`${base}`.replace(/\/*$/, "/embed/dashboard/") + encodeURIComponent(publicId));
+  url.searchParams.set("session", session);
+  if (allowExport) url.searchParams.set("allowExport", "true");
+  for (const filter of Object.entries(filters)) url.searchParams.set(...parameter(filter));
+  return url.href;
+};

@@ -1,0 +1,83 @@
+"""`/forwarder.js` and its kin: readable by pages of any origin, small, and never stale."""
+
+import gzip
+
+import pytest
+
+from embedsink.web import browser_files
+from tests.http.asking import PAGE, Server, problem
+
+NAMES = sorted(browser_files())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_everybodys_and_has_its_type(server: Server, name: str) -> None:
+    answer = server.get(f"/{name}", headers={"origin": PAGE})
+    assert answer.status_code == 200
+    assert answer.content == browser_files()[name].content
+    kind = "text/javascript" if name.endswith(".js") else "text/plain"
+    assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_versioned_name_never_changes_and_the_plain_one_soon_may(server: Server, name: str) -> None:
+    plain = server.get(f"/{name}")
+    versioned = server.get(f"/{browser_files()[name].versioned_name}")
+    assert versioned.content == plain.content
+    assert versioned.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert plain.headers["cache-control"] == "public, max-age=300"
+
+
+def test_whoever_has_it_gets_a_304(server: Server) -> None:
+    tag = server.get("/forwarder.js").headers["etag"]
+    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        answer = server.get("/forwarder.js", headers={"if-none-match": known})
+        assert (answer.status_code, answer.content) == (304, b"")
+        assert answer.headers["etag"] == tag
+        assert answer.headers["access-control-allow-origin"] == "*"
+    assert server.get("/forwarder.js", headers={"if-none-match": '"other"'}).status_code == 200
+    assert server.get("/actions.js", headers={"if-none-match": tag}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_compressed"),
+    [
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("deflate, gzip, br, zstd", True),
+        ("*", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.000, br", False),
+        ("br", False),
+        ("identity", False),
+        ("", False),
+        ("notgzip", False),
+    ],
+)
+def test_it_is_compressed_for_those_who_take_it(server: Server, accepted: str, is_compressed: bool) -> None:
+    answer = server.get("/forwarder.js", headers={"accept-encoding": accepted})
+    assert (answer.headers.get("content-encoding") == "gzip") == is_compressed
+    assert answer.headers["vary"] == "Accept-Encoding"
+    # Either way the same, once it is unpacked.
+    assert answer.content == browser_files()["forwarder.js"].content
+
+
+def test_what_is_compressed_is_the_same_each_time() -> None:
+    file = browser_files()["forwarder.js"]
+    assert gzip.decompress(file.compressed) == file.content
+    assert file.compressed[4:8] == bytes(4)  # no time in it (RFC 1952, section 2.3.1)
+
+
+@pytest.mark.parametrize("name", ["other.js", "forwarder.0123456789abcdef.js", "forwarder.min.js", "x.d.ts", "..js"])
+def test_another_name_is_not_found(server: Server, name: str) -> None:
+    answer = server.get(f"/{name}")
+    assert problem(answer) == "not_found"
+    assert "/forwarder.js, /actions.js" in answer.json()["detail"]
+
+
+def test_they_need_no_key_and_take_only_get(server: Server) -> None:
+    assert problem(server.ask("POST", "/forwarder.js")) == "method_not_allowed"
+    assert server.ask("HEAD", "/forwarder.js").status_code == 200

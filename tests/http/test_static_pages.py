@@ -1,0 +1,74 @@
+"""Static pages: what is in their folders, under their policy, and only where somebody wants them."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from embedsink.http.static_pages import page_headers, page_routes, read_pages
+from tests.http.asking import Server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("index.html", "main.js", "page.css", "icon.svg", "notes.txt"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "hidden.html").write_text("hidden")
+    return tmp_path
+
+
+def ask(folder: Path, path: str) -> httpx.Response:
+    headers = page_headers(frames="https://embed.example", framed_by="'none'")
+    app = Starlette(routes=page_routes("/demo/", read_pages(folder), headers))
+
+    async def get() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://sink.example") as client:
+            return await client.get(path)
+
+    return asyncio.run(get())
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type"),
+    [
+        ("/demo/", "text/html; charset=utf-8"),
+        ("/demo/main.js", "text/javascript; charset=utf-8"),
+        ("/demo/page.css", "text/css; charset=utf-8"),
+        ("/demo/icon.svg", "image/svg+xml"),
+    ],
+)
+def test_a_page_has_its_type_and_the_policy(folder: Path, path: str, media_type: str) -> None:
+    answer = ask(folder, path)
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == media_type
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    rules = answer.headers["content-security-policy"].split("; ")
+    assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-src https://embed.example"} <= {
+        *rules
+    }
+    assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/demo/index.html", "/demo/notes.txt", "/demo/below/hidden.html", "/demo/hidden.html", "/demo/..%2fmain.js"],
+)
+def test_nothing_else_is_there(folder: Path, path: str) -> None:
+    assert ask(folder, path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/demo"])
+def test_a_shortened_address_leads_there(folder: Path, path: str) -> None:
+    answer = ask(folder, path)
+
+    assert answer.status_code == 307
+    assert answer.headers["location"] == "/demo/"
+
+
+@pytest.mark.parametrize("path", ["/", "/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
+def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
+    assert server.get(path).status_code == 404

@@ -1,0 +1,490 @@
+"""The demo's page in a real browser: what one does in the pretend embed arrives in the reports, and is shown to.
+
+A demo server without the generated traffic, so that every number on the page is of these tests.
+"""
+
+import csv
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    FrameLocator,
+    Locator,
+    Page,
+    Request,
+    Route,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
+
+from embedsink.demo.addresses import PAGE_PATH, origins
+from embedsink.demo.embed import EmbedServer
+from embedsink.demo.server import DemoServer
+from embedsink.demo.stopping import Stop
+from embedsink.demo.words import CUSTOMER
+from embedsink.folder import DataFolder
+from embedsink.keys import KeyFile, KeyKind
+from tests.programs import require
+from tests.servers import fetch, free_port
+from tests.web.stage import ARGUMENTS, PROGRAM
+
+pytestmark = [pytest.mark.slow, pytest.mark.server]
+
+VISIBLE_MS_MAX = 15_000
+WINDOW: ViewportSize = {"width": 1280, "height": 900}
+LOADED = ["ready", "view", "dashboard-loaded"]
+# Whatever the browser says is wrong, it says on the console; what the policy forbids, it tells this listener.
+WATCH_POLICY = """addEventListener("securitypolicyviolation",
+  ({ violatedDirective, blockedURI }) => console.error("policy", violatedDirective, blockedURI))"""
+
+
+class Demo(NamedTuple):
+    """The two servers, and the browser that looks at them."""
+
+    server: DemoServer
+    read_key: str
+    embed: str
+    browser: Browser
+
+    @property
+    def page(self) -> str:
+        return self.server.url + PAGE_PATH
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    require("chromium")
+    folder, port = tmp_path_factory.mktemp("data"), free_port()
+    _, read_key = KeyFile(DataFolder(folder).keys).create(KeyKind.READ, now=time.time())
+    with (
+        Stop() as stop,
+        EmbedServer(port + 1, hosts=origins(port)) as embed,
+        DemoServer(folder, port, embed=embed.origin, read_key=read_key, stop=stop) as server,
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS) as browser,
+    ):
+        yield Demo(server, read_key, embed.origin, browser)
+
+
+class Shown:
+    """The page in a browser window, with everything that the browser complained about."""
+
+    def __init__(self, demo: Demo, *, address: str | None = None) -> None:
+        self.demo = demo
+        self.context = demo.browser.new_context(viewport=WINDOW)
+        self.context.add_init_script(WATCH_POLICY)
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(VISIBLE_MS_MAX)
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", self._listen)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._note)
+        self.address = address or demo.page
+
+    def open(self) -> None:
+        """Load the page, until its dashboard is there."""
+        self.asked.clear()
+        if self.page.url.startswith("http"):
+            # What the page before has not delivered would show up in this one: that is tested elsewhere.
+            self.page.evaluate("localStorage.clear()")
+        self.page.goto(self.address)
+        self.wait_for("dashboard-loaded", reached=None)
+
+    def _listen(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+    def _note(self, request: Request) -> None:
+        self.asked.append(request.url)
+
+    @property
+    def embed(self) -> FrameLocator:
+        return self.page.frame_locator("#embed")
+
+    def lines(self, name: str) -> Locator:
+        """The lines of one type in the live panel, the newest first."""
+        return self.page.locator(f"#events > [data-type={name}]")
+
+    def wait_for(self, name: str, *, reached: str | None = "visible", count: int = 1) -> Locator:
+        """Until so many lines of a type have come so far, or are there at all; the newest of them."""
+        so_far = f":has(.reached[data-stage={reached}])" if reached else ""
+        arrived = self.page.locator(f"#events > [data-type={name}]{so_far}")
+        expect(arrived).to_have_count(count, timeout=VISIBLE_MS_MAX)
+        return arrived.first
+
+    def names(self) -> list[str]:
+        """The types in the panel, the oldest first."""
+        names: list[str] = self.page.locator("#events > li").evaluate_all(
+            "(lines) => lines.map((one) => one.dataset.type)"
+        )
+        return names[::-1]
+
+    def choose(self, action: str, value: str) -> None:
+        """Use a control of the host page."""
+        control = self.page.locator(f"[data-action={action}] [value='{value}']")
+        if control.get_attribute("type") == "radio":
+            control.check()
+        else:
+            control.click()
+
+    def style(self, selector: str, name: str) -> str:
+        """A computed style inside the embed."""
+        value: str = self.embed.locator(selector).first.evaluate(f"(one) => getComputedStyle(one).{name}")
+        return value
+
+    def check(self) -> None:
+        """Fail when the browser complained."""
+        assert self.complaints == []
+
+    def close(self) -> None:
+        self.check()
+        self.context.close()
+
+
+@pytest.fixture(scope="module")
+def window(demo: Demo) -> Iterator[Shown]:
+    window = Shown(demo)
+    yield window
+    window.close()
+
+
+@pytest.fixture
+def shown(window: Shown) -> Iterator[Shown]:
+    """The page, loaded anew."""
+    window.open()
+    yield window
+    window.check()
+
+
+def stored(demo: Demo) -> list[dict[str, Any]]:
+    """Every event of the page's deployment, as the server has it."""
+    lines = demo.server.get(f"/api/v1/events.ndjson?deployment={CUSTOMER.deployment}", demo.read_key)
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+class TestEvents:
+    def test_the_page_loads_without_a_complaint_and_asks_nobody_else(self, shown: Shown) -> None:
+        assert shown.names() == LOADED
+        expect(shown.page.get_by_role("heading", level=1)).to_be_visible()
+        origins = {"/".join(url.split("/")[:3]) for url in shown.asked}
+        assert origins == {shown.demo.server.url, shown.demo.embed}
+
+    def test_every_interaction_gives_its_event_and_all_become_visible(self, shown: Shown) -> None:
+        embed = shown.embed
+        embed.locator("[data-widget=w_regions] .mark").first.click()
+        embed.locator("[data-widget=w_months] .mark").nth(3).click()
+        embed.locator("[data-widget=w_products] .cell").first.click()
+        embed.get_by_role("button", name="Deliveries").click()
+        shown.wait_for("dashboard-loaded", reached=None, count=2)
+        embed.get_by_role("button", name="A query times out").click()
+        embed.get_by_role("button", name="Try again").click()
+        for name, count in {"dashboard-loaded": 3, "drilldown": 3, "navigate": 1, "view": 2, "error": 1}.items():
+            shown.wait_for(name, count=count)
+
+        ids = set(shown.page.locator("#events > li").evaluate_all("(lines) => lines.map((one) => one.dataset.id)"))
+        events = {event["event_id"]: event for event in stored(shown.demo)}
+        assert ids <= events.keys(), "what the panel calls visible is in the store"
+        ours = [events[one] for one in ids]
+        assert {event["viewer"] for event in ours} == {CUSTOMER.viewer}
+        assert {event["tenant"] for event in ours} == {CUSTOMER.tenant}
+        drilled = {(event["member"], event["widget_id"]) for event in ours if event["type"] == "drilldown"}
+        assert drilled == {
+            ("orders.revenue", "w_regions"),
+            ("orders.revenue", "w_months"),
+            ("orders.count", "w_products"),
+        }
+        assert len({event["session"] for event in ours}) == 1
+
+    def test_questions_are_answered_fail_or_hang(self, shown: Shown) -> None:
+        for end in ("answers", "fails", "hangs"):
+            shown.embed.locator(f".suggestion.{end}").click()
+        expect(shown.embed.locator(".answer.failed")).to_have_count(1)
+        shown.wait_for("ai-query", count=5)
+        expect(shown.embed.locator(".thinking")).to_have_count(1)
+        said = shown.lines("ai-query").all_inner_texts()
+        assert sorted(re.findall(r"(submitted|completed|error):", " ".join(said))) == [
+            "completed", "error", "submitted", "submitted", "submitted",
+        ]  # fmt: skip
+        expect(shown.page.locator("[data-report=ai_queries] .here")).to_contain_text("1 of 3")
+
+    def test_the_app_and_the_chat_tell_their_own_surface(self, shown: Shown) -> None:
+        shown.page.locator("#surfaces [value=app]").click()
+        shown.embed.get_by_role("button", name="Quarterly planning").first.click()
+        shown.embed.locator(".suggestion.answers").click()
+        shown.wait_for("ai-query", reached=None, count=2)
+        shown.page.locator("#surfaces [value=chat]").click()
+        shown.embed.get_by_role("textbox").fill("How are we doing?")
+        shown.embed.get_by_role("textbox").press("Enter")
+        shown.wait_for("ai-query", reached="durable", count=4)
+        surfaces = shown.lines("ai-query").locator(".meta > span").all_inner_texts()
+        assert surfaces == ["chat", "chat", "app", "app"]
+        assert shown.lines("ready").locator(".meta > span").all_inner_texts() == ["chat", "app", "dashboard"]
+        shown.wait_for("navigate", reached="durable")
+
+    def test_an_expired_session_is_fatal_until_one_signs_in_again(self, shown: Shown) -> None:
+        shown.embed.get_by_role("button", name="The session expires").click()
+        expect(shown.wait_for("error", reached=None)).to_contain_text("fatal")
+        shown.choose("navigate", "/dashboards/d_deliveries")
+        shown.embed.get_by_role("button", name="Sign in again").click()
+        shown.wait_for("ready", reached=None, count=2)
+        # The one before is the action itself, which was not obeyed.
+        assert shown.lines("navigate").count() == 1
+
+    def test_an_unknown_event_is_kept_in_quarantine_and_said_to_be(self, shown: Shown) -> None:
+        shown.wait_for("dashboard-loaded", reached="durable")
+        shown.embed.get_by_role("button", name="A new kind of event").click()
+        line = shown.wait_for("share", reached="durable")
+        expect(line).to_contain_text("in quarantine: unknown_type")
+        expect(shown.page.locator("#summary")).to_contain_text("1 quarantined")
+        # The browser says by itself that it has seen a 422.
+        assert [one for one in shown.complaints if "422" not in one] == []
+        shown.complaints.clear()
+
+    def test_nothing_is_called_visible_before_the_server_shows_it(self, shown: Shown) -> None:
+        raw_events = re.compile(r"/api/v1/events\.ndjson")
+        shown.page.route(raw_events, lambda route: route.fulfill(body=""))
+        shown.embed.locator("[data-widget=w_regions] .mark").first.click()
+        line = shown.wait_for("drilldown", reached="durable")
+        with shown.page.expect_response(raw_events), shown.page.expect_response(raw_events):
+            pass
+        shown.page.wait_for_timeout(100)
+        assert line.get_attribute("data-reached") == "durable"
+        shown.page.unroute(raw_events)
+        shown.wait_for("drilldown")
+
+    def test_what_happens_while_the_line_is_cut_arrives_when_it_is_mended(self, shown: Shown) -> None:
+        shown.wait_for("dashboard-loaded", reached="durable")
+        shown.page.locator("#cut").check()
+        shown.embed.locator("[data-widget=w_regions] .mark").first.click()
+        line = shown.wait_for("drilldown", reached="sent")
+        expect(shown.page.locator("#summary")).to_contain_text("4 seen · 1 waiting")
+        shown.page.wait_for_timeout(1_500)
+        assert "reached" not in (line.locator("[data-stage=durable]").get_attribute("class") or "")
+        shown.page.locator("#cut").uncheck()
+        shown.wait_for("drilldown")
+        expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 visible · 0 lost")
+
+    def test_a_line_opens_to_the_whole_envelope(self, resting: Shown) -> None:
+        line = resting.lines("ready").first
+        line.get_by_role("button").click()
+        envelope = json.loads(line.locator(".envelope").inner_text())
+        assert envelope["type"] == "svc:event:ready"
+        assert envelope["id"] == line.get_attribute("data-id")
+        line.get_by_role("button").press("Enter")
+        expect(line.locator(".envelope")).to_have_count(0)
+
+    def test_marks_can_be_used_with_the_keyboard(self, shown: Shown) -> None:
+        shown.embed.locator("[data-widget=w_regions] .mark").first.focus()
+        shown.page.keyboard.press("Tab")
+        shown.page.keyboard.press("Enter")
+        expect(shown.wait_for("drilldown", reached=None)).to_contain_text("East")
+        shown.page.keyboard.press("Enter")  # the focus is on the way back
+        expect(shown.embed.locator("[data-widget=w_regions] h2")).to_have_text("Revenue by region")
+
+    def test_it_works_by_the_other_name_of_this_machine(self, demo: Demo) -> None:
+        shown = Shown(demo, address=demo.page.replace("127.0.0.1", "localhost"))
+        shown.open()
+        shown.wait_for("ready", reached="durable")
+        shown.close()
+
+
+class TestDownloads:
+    def test_a_download_is_a_file_and_an_event_with_its_rows(self, shown: Shown) -> None:
+        with shown.page.expect_download() as waiting:
+            shown.embed.locator("[data-widget=w_products] .csv").click()
+        rows = list(csv.reader(Path(waiting.value.path()).read_text().splitlines()))
+        assert rows[0] == ["orders.product", "orders.count"]
+        line = shown.wait_for("download")
+        event = next(one for one in stored(shown.demo) if one["event_id"] == line.get_attribute("data-id"))
+        assert (event["format"], event["target"], event["widget_id"]) == ("csv", "widget", "w_products")
+        assert event["row_count"] == len(rows) - 1
+        expect(shown.page.locator("[data-report=downloads] .here")).to_contain_text("1")
+
+    def test_there_is_none_without_allow_export_in_the_address(self, shown: Shown) -> None:
+        assert "allowExport=true" in (shown.page.locator("#embed").get_attribute("src") or "")
+        expect(shown.embed.locator(".csv")).to_have_count(3)
+        shown.page.locator("#allow-export").uncheck()
+        shown.wait_for("dashboard-loaded", reached=None, count=2)
+        assert "allowExport" not in (shown.page.locator("#embed").get_attribute("src") or "")
+        expect(shown.embed.locator(".csv")).to_have_count(0)
+
+    def test_every_report_can_be_saved(self, resting: Shown) -> None:
+        names = {one["name"] for one in resting.demo.server.get_json("/api/v1/reports")}
+        expect(resting.page.locator("#reports > li")).to_have_count(len(names))
+        with resting.page.expect_download() as waiting:
+            resting.page.locator("#reports [data-report=views] button").click()
+        assert Path(waiting.value.path()).read_text().startswith("period_start,deployment,surface,")
+
+
+@pytest.fixture
+def resting(window: Shown) -> Iterator[Shown]:
+    """The page as the test before has left it: to load it takes a second."""
+    if not window.page.url.startswith("http"):
+        window.open()
+    yield window
+    window.check()
+
+
+@pytest.fixture(scope="module")
+def acting(demo: Demo) -> Iterator[Shown]:
+    """One page for all actions."""
+    acting = Shown(demo)
+    acting.open()
+    yield acting
+    acting.close()
+
+
+class TestActions:
+    def test_colour_scheme(self, acting: Shown) -> None:
+        before = acting.style("html", "backgroundColor")
+        acting.choose("set-color-scheme", "dark")
+        expect(acting.embed.locator("html")).to_have_attribute("data-scheme", "dark")
+        assert lightness(acting.style("html", "backgroundColor")) < 0.2 < 0.8 < lightness(before)
+
+    def test_theme(self, acting: Shown) -> None:
+        acting.choose("set-theme", "plum")
+        expect(acting.embed.locator(".questions form button")).to_have_css("background-color", "rgb(156, 54, 181)")
+        assert acting.style(".widget", "borderRadius") == "2px"
+        assert "Georgia" in acting.style("html", "fontFamily")
+
+    def test_locale(self, acting: Shown) -> None:
+        acting.choose("set-locale", "de-AT")
+        expect(acting.embed.locator("html")).to_have_attribute("lang", "de-AT")
+        expect(acting.embed.locator("[data-widget=w_months] h2")).to_have_text("Umsatz nach Monat")
+
+    def test_filter(self, acting: Shown) -> None:
+        revenue = acting.embed.locator(".figure dd").first
+        before = revenue.inner_text()
+        acting.choose("set-filter", "North")
+        expect(acting.embed.locator(".chip")).to_have_text("Region: North")
+        expect(acting.embed.locator("[data-widget=w_regions] .mark")).to_have_count(1)
+        assert revenue.inner_text() != before
+        acting.choose("set-filter", "")
+        expect(revenue).to_have_text(before)
+
+    def test_navigate(self, acting: Shown) -> None:
+        acting.choose("navigate", "/dashboards/d_deliveries")
+        expect(acting.embed.locator("[aria-current=page]")).to_have_text("Lieferungen")
+        acting.wait_for("view", reached=None, count=2)
+        # The action and the event that comes of it have the same name.
+        acting.wait_for("navigate", reached=None, count=2)
+
+    def test_refresh(self, acting: Shown) -> None:
+        loaded_count = acting.lines("dashboard-loaded").count()
+        acting.choose("refresh", "refresh")
+        acting.wait_for("dashboard-loaded", reached=None, count=loaded_count + 1)
+
+    @pytest.mark.parametrize(
+        "change", [{"source": "other-embed"}, {"direction": "event"}, {"type": "svc:action:unheard-of"}]
+    )
+    def test_nothing_else_is_obeyed(self, acting: Shown, change: dict[str, str]) -> None:
+        action = {"source": "svc-embed", "direction": "action", "type": "svc:action:set-locale"} | change
+        post = "(told) => document.querySelector('#embed').contentWindow.postMessage(told, '*')"
+        acting.page.evaluate(post, {**action, "payload": {"locale": "fr"}, "timestamp": 0})
+        self.test_refresh(acting)
+        expect(acting.embed.locator("html")).to_have_attribute("lang", "de-AT")
+
+    def test_each_of_them_is_kept_as_an_action(self, acting: Shown) -> None:
+        for name in ("set-color-scheme", "set-theme", "set-locale", "refresh"):
+            acting.wait_for(name, reached="durable", count=acting.lines(name).count())
+        acting.wait_for("set-filter", reached="durable", count=2)
+        acting.wait_for("navigate", reached="durable", count=2)
+
+
+class TestLooks:
+    def test_it_follows_the_preferred_colours(self, resting: Shown) -> None:
+        for scheme, is_light in (("dark", False), ("light", True)):
+            resting.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            for frame in resting.page.frames:
+                light = lightness(frame.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+                assert light > 0.8 if is_light else light < 0.2, f"{scheme}: {frame.url}"
+
+    def test_nothing_hangs_over_the_side(self, resting: Shown) -> None:
+        for surface in ("dashboard", "app", "chat"):
+            resting.page.locator(f"#surfaces [value={surface}]").click()
+            expect(resting.embed.locator(f"#embed.{surface} main *").first).to_be_visible()
+            for width in (320, 390, 768, 1100, 1920):
+                resting.page.set_viewport_size({"width": width, "height": 844})
+                for frame in resting.page.frames:
+                    room = frame.evaluate("innerWidth - document.documentElement.scrollWidth")
+                    assert room >= 0, f"{surface}, {width} px: {frame.url}"
+            resting.page.set_viewport_size(WINDOW)
+
+    def test_nothing_moves_where_motion_is_not_wanted(self, resting: Shown) -> None:
+        resting.page.emulate_media(reduced_motion="reduce")
+        resting.embed.locator(".suggestion.hangs").click()
+        expect(resting.embed.locator(".thinking")).to_have_count(1)
+        for frame in resting.page.frames:
+            assert frame.evaluate("document.getAnimations().length") == 0
+        resting.page.emulate_media(reduced_motion="no-preference")
+
+
+class TestServers:
+    def test_neither_can_be_framed_by_others(self, demo: Demo) -> None:
+        page = policy(demo.page)
+        assert page["frame-ancestors"] == "'none'"
+        assert page["frame-src"] == demo.embed
+        embed = policy(f"{demo.embed}/embed/dashboard/d_orders")
+        assert embed["frame-ancestors"] == " ".join(origins(demo.server.port))
+        for rules in (page, embed):
+            assert rules["default-src"] == "'none'"
+            assert rules["script-src"] == rules["style-src"] == "'self'"
+
+    def test_an_embed_in_a_foreign_page_says_nothing(self, demo: Demo) -> None:
+        with demo.browser.new_context() as context:
+            page = context.new_page()
+            foreign = f'<iframe src="{demo.embed}/embed/dashboard/d_orders?session=s"></iframe>'
+            page.route("http://elsewhere.example/", lambda route: answer(route, foreign))
+            page.goto("http://elsewhere.example/")
+            with pytest.raises(Exception, match="Timeout"):
+                page.frame_locator("iframe").locator("#embed").wait_for(timeout=1_000)
+
+    @pytest.mark.parametrize("path", ["/", "/embed.py", "/../embed.py", "/host.json", "/embed", "/%2e%2e/host/main.js"])
+    def test_the_embed_has_its_own_pages_and_no_others(self, demo: Demo, path: str) -> None:
+        assert fetch(demo.embed + path).status == 404
+
+    def test_the_keys_of_the_page_can_do_no_more_than_it_needs(self, demo: Demo) -> None:
+        known = json.loads(demo.server.get("/demo/host.json"))
+        assert known["ingestKey"].startswith("es_ingest_")
+        assert known["readKey"].startswith("es_read_")
+        assert "es_admin_" not in json.dumps(known)
+        elsewhere = {"Origin": "https://elsewhere.example"}
+        assert fetch(f"{demo.server.url}/api/v1/reports", key=known["readKey"], headers=elsewhere).status == 403
+        body = json.dumps({"context": {"deployment": 12}, "events": []}).encode()
+        headers = {"Content-Type": "application/json"}
+        assert fetch(f"{demo.server.url}/api/v1/events", key=known["ingestKey"], headers=headers, body=body).status in (
+            400,
+            403,
+        )
+
+    def test_a_taken_port_of_the_embed_is_no_trouble(self) -> None:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as taken,
+            EmbedServer(taken.getsockname()[1], hosts=("'self'",)) as embed,
+        ):
+            assert fetch(f"{embed.origin}/embed/chat").status == 200
+
+
+def answer(route: Route, html: str) -> None:
+    route.fulfill(body=html, content_type="text/html")
+
+
+def policy(url: str) -> dict[str, str]:
+    rules = [rule.partition(" ") for rule in fetch(url).headers["content-security-policy"].split("; ")]
+    return {name: value for name, _, value in rules}
+
+
+def lightness(colour: str) -> float:
+    """Of a computed colour such as `rgb(247, 246, 242)`: from 0 to 1."""
+    red, green, blue = (int(part) for part in re.findall(r"\d+", colour)[:3])
+    return (red + green + blue) / 3 / 255

@@ -1,0 +1,113 @@
+"""What stands between a browser and a server: it passes everything on, counts it, and fails when told to."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+# Hop by hop, or made anew here.
+_NOT_PASSED = {"connection", "transfer-encoding", "content-length", "date", "server", "keep-alive"}
+
+
+class Gate:
+    """A proxy on a port of its own, so that servers behind it may come and go.
+
+    `passed` has each delivery that a server has answered, with its status; `refused` counts what was not let through. A
+    closed gate drops deliveries; the modules come through, as they do from a browser's cache. One with `events_max`
+    answers 413 to larger ones.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.is_closed = False
+        self.events_max: int | None = None
+        self.answers: list[tuple[int, dict[str, str]]] = []
+        self.passed: list[tuple[int, dict[str, Any]]] = []
+        self.refused = 0
+        self.swallow_answers = False
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def answer(self, status: int, *, times: int = 1, **headers: str) -> None:
+        """Answer the next deliveries so, without a server."""
+        self.answers += [(status, {name.replace("_", "-"): value for name, value in headers.items()})] * times
+
+    def ids(self) -> list[str]:
+        """The ids of all events that a server has acknowledged, as often as it has."""
+        return [event["id"] for status, body in self.passed if status == 202 for event in body["events"]]
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            """A test that fails shows what matters itself."""
+
+        def do_GET(self) -> None:
+            self._pass_on(None)
+
+        def do_OPTIONS(self) -> None:
+            self._pass_on(None)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if gate.answers:
+                gate.refused += 1
+                status, headers = gate.answers.pop(0)
+                self._answer(status, {"Access-Control-Allow-Origin": "*", **headers}, b"{}")
+            elif gate.is_closed:
+                self._drop()
+            elif gate.events_max is not None and len(json.loads(body)["events"]) > gate.events_max:
+                gate.refused += 1
+                self._answer(413, {"Access-Control-Allow-Origin": "*"}, b"{}")
+            else:
+                self._pass_on(body)
+
+        def _pass_on(self, body: bytes | None) -> None:
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in _NOT_PASSED}
+            request = urllib.request.Request(gate.target + self.path, data=body, headers=headers, method=self.command)
+            try:
+                with urllib.request.urlopen(request, timeout=30) as response:
+                    status, told, content = response.status, response.headers, response.read()
+            except urllib.error.HTTPError as error:
+                with error:
+                    status, told, content = error.code, error.headers, error.read()
+            except OSError:
+                self._drop()
+                return
+            if body is not None:
+                gate.passed.append((status, json.loads(body)))
+            if gate.swallow_answers:
+                self._drop()
+                return
+            passed = {name: value for name, value in told.items() if name.lower() not in _NOT_PASSED}
+            self._answer(status, passed, content)
+
+        def _drop(self) -> None:
+            gate.refused += 1
+            self.close_connection = True
+
+        def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+            try:
+                self.send_response_only(status)
+                for name, value in {"Access-Control-Expose-Headers": "Retry-After", **headers}.items():
+                    self.send_header(name, value)
+                if status != 304:
+                    self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+            except OSError:
+                self.close_connection = True  # The page has left.
+
+    return Handler

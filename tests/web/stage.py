@@ -1,0 +1,162 @@
+"""Where the tests of the browser side play: real pages with real frames of other origins, and a real server."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Frame, Page, Playwright
+
+from tests.servers import RunningServer, wait_until
+from tests.web.gate import Gate
+from tests.web.sites import Site
+
+# Sandboxes need rights that containers don't give; the pages here are our own.
+ARGUMENTS = ["--no-sandbox"]
+PROGRAM = shutil.which("chromium")
+DELIVERED_TIMEOUT_S = 15.0
+
+FRAME = '<iframe src="{embed}/embed?session=credential-{session}"></iframe>'
+# What a host page notes of its forwarder `f`: in `stages` what onEvent was told, in `problems` what onError was.
+HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{frames}
+<script type="module">
+  import {{ forward }} from "{gate}/forwarder.js";
+  window.stages = []; window.problems = [];
+  window.options = {{ origin: "{embed}", key: "{key}", context: {{ viewer: "u_42" }},
+    onEvent: (envelope, stage) => stages.push([envelope.id, stage]), onError: (problem) => problems.push(problem) }};
+  window.forward = forward;
+  window.f = forward(Object.assign(options, {options}));
+</script>"""
+
+
+class Stage:
+    """A browser, a server behind a gate, the host's site and the tenant's site. `key` belongs to the host's pages."""
+
+    def __init__(self, playwright: Playwright, browser: Browser, server: RunningServer) -> None:
+        self.browser = browser
+        self._playwright = playwright
+        self.server = server
+        self.gate = Gate(server.url)
+        self.host = Site()
+        self.tenant = Site()
+        self.key = server.key("ingest", origins=[self.host.url])
+        self.reader = server.key("read")
+        self.thrown: list[str] = []
+
+    def host_page(self, *, frames: str | None = None, path: str = "/", options: str = "{}", **headers: str) -> str:
+        """Put up a host page with frames of the tenant, and a forwarder with these further options; its address."""
+        one = FRAME.format(embed=self.tenant.url, session="one")
+        html = HOST.format(
+            frames=one if frames is None else frames,
+            gate=self.gate.url,
+            embed=self.tenant.url,
+            key=self.key,
+            options=options,
+        )
+        return self.host.add(path, html, **headers)
+
+    def context(self, **options: Any) -> BrowserContext:
+        """Storage of its own, as another person's browser has."""
+        return self._watched(self.browser.new_context(**options))
+
+    @contextmanager
+    def profile(self, folder: Path) -> Iterator[BrowserContext]:
+        """A browser of its own that keeps its storage in a folder, until it is closed."""
+        chromium = self._playwright.chromium
+        context = chromium.launch_persistent_context(folder, executable_path=PROGRAM, args=ARGUMENTS)
+        try:
+            yield self._watched(context)
+        finally:
+            context.close()
+
+    def _watched(self, context: BrowserContext) -> BrowserContext:
+        context.set_default_timeout(DELIVERED_TIMEOUT_S * 1_000)
+        context.on("weberror", lambda error: self.thrown.append(str(error.error)))
+        return context
+
+    def open(self, address: str | None = None, *, context: BrowserContext | None = None) -> Page:
+        """A host page whose forwarder listens and whose frames are there."""
+        page = (context or self.context()).new_page()
+        page.goto(address or self.host_page())
+        page.wait_for_function("window.f")
+        return page
+
+    def clear(self) -> None:
+        """Close all pages, and open the gate."""
+        for context in self.browser.contexts:
+            context.close()
+        self.gate.answers.clear()
+        self.gate.passed.clear()
+        self.gate.refused = 0
+        self.gate.swallow_answers = False
+        self.gate.is_closed = False
+        self.gate.events_max = None
+
+    def delivered(
+        self, count: int, *, timeout_s: float = DELIVERED_TIMEOUT_S, at_once: Page | None = None
+    ) -> list[dict[str, Any]]:
+        """The deliveries that a server has acknowledged, once these have as many events.
+
+        Args:
+            count: how many different events.
+            timeout_s: how long to wait for them.
+            at_once: a page that need not wait for its second to be over.
+        """
+        if at_once is not None:
+            at_once.wait_for_function(
+                "count => stages.filter(([, stage]) => stage == 'seen').length >= count", arg=count
+            )
+            at_once.evaluate("f.flush()")
+        wait_until(
+            lambda: len(set(self.gate.ids())) >= count, what=f"{count} events are delivered", timeout_s=timeout_s
+        )
+        return [body for status, body in self.gate.passed if status == 202]
+
+    def stored(self, ids: list[str]) -> list[str]:
+        """The ids of these events that are in the store, as often as they are."""
+        wanted, found = set(ids), list[str]()
+
+        def look() -> bool:
+            answer = self.server.get("/api/v1/events.ndjson", key=self.reader)
+            rows = [json.loads(line) for line in answer.body.splitlines()]
+            found[:] = [row["event_id"] for row in rows if row["event_id"] in wanted]
+            return set(found) == wanted
+
+        wait_until(look, what=f"{len(wanted)} events are stored", timeout_s=DELIVERED_TIMEOUT_S)
+        return found
+
+    def check_that_nothing_was_thrown(self) -> None:
+        """No test may see the forwarder throw into its host."""
+        assert not self.thrown
+
+    def close(self) -> None:
+        """End everything but the server."""
+        self.browser.close()
+        for opened in (self.gate, self.host, self.tenant):
+            opened.close()
+
+
+def embed_in(page: Page, index: int = 0) -> Frame:
+    """The embed in a page's frame, once it listens."""
+    wait_until(lambda: len(page.frames) > index + 1, what="the frame is there")
+    frame = page.frames[index + 1]
+    frame.wait_for_function("typeof emit == 'function'")
+    return frame
+
+
+def settled(page: Page, seconds: float = 0.3) -> None:
+    """Let what must not happen happen."""
+    page.wait_for_timeout(seconds * 1_000)
+
+
+@contextmanager
+def open_stage(playwright: Playwright, server: RunningServer) -> Iterator[Stage]:
+    """Start a browser and build the stage before a server; take it down at the end."""
+    browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
+    stage = Stage(playwright, browser, server)
+    try:
+        yield stage
+    finally:
+        stage.close()

@@ -1,0 +1,64 @@
+"""The modules as they are served: what scripts/minify makes, and small."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedsink.web import MODULES, browser_files
+from tests.web.minifying import minified
+
+ROOT = Path(__file__).parents[2]
+BYTES_MAX = {"forwarder": 2_000, "actions": 1_000}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_served_as_its_source_is_minified(module: str) -> None:
+    pytest.importorskip("minify", reason="has no wheel for macOS on ARM")
+    assert browser_files()[f"{module}.js"].content.decode() == minified(module), "run scripts/minify"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_small_as_it_is_served(module: str) -> None:
+    assert len(browser_files()[f"{module}.js"].compressed) <= BYTES_MAX[module]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_documented_hash_is_that_of_what_is_served(module: str) -> None:
+    file = browser_files()[f"{module}.js"]
+    page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+    assert f"`{file.versioned_name}`" in page, "run scripts/minify: it tells them"
+    assert f"`{file.integrity}`" in page
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_documented_size_is_that_of_what_is_served(module: str) -> None:
+    size = len(browser_files()[f"{module}.js"].compressed)
+    told = re.findall(rf"`{module}\.js`[^\n]*?([\d,]+) bytes", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert told
+    # Libraries that compress differ by a few bytes.
+    assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in told)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_types_stand_beside_each_module(module: str) -> None:
+    exported = re.findall(r"^export const (\w+)", browser_files()[f"{module}.js"].content.decode(), re.MULTILINE)
+    source = (ROOT / "src/embedsink/web" / f"{module}.js").read_text(encoding="utf-8")
+    names = re.findall(r"^export const (\w+)", source, re.MULTILINE)
+    types = browser_files()[f"{module}.d.ts"].content.decode()
+    assert names
+    assert set(exported) <= set(names)
+    assert set(re.findall(r"^export function (\w+)", types, re.MULTILINE)) == set(names)
+
+
+def test_a_new_key_for_a_page_comes_with_the_element_that_loads_the_forwarder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
+    page = ["--origin", "https://app.example.com"]
+    made = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
+    file = browser_files()["forwarder.js"]
+    assert f'/{file.versioned_name}" integrity="{file.integrity}"' in made.stderr
+    assert re.fullmatch(r"es_ingest_\w+\n", made.stdout)
+    elsewhere = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "script" not in elsewhere.stderr
