@@ -64,9 +64,13 @@ class Stage:
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[BrowserContext]:
-        """A browser of its own that keeps its storage in a folder, until it is closed."""
-        chromium = self._playwright.chromium
-        context = chromium.launch_persistent_context(folder, executable_path=PROGRAM, args=ARGUMENTS)
+        """A browser of its own that keeps its storage in a folder, and its last pages alive, as any other does."""
+        context = self._playwright.chromium.launch_persistent_context(
+            folder,
+            executable_path=PROGRAM,
+            args=ARGUMENTS,
+            ignore_default_args=["--disable-back-forward-cache"],
+        )
         try:
             yield self._watched(context)
         finally:

@@ -6,7 +6,7 @@ import pytest
 
 from embedsink.web import browser_files
 from tests.servers import wait_until
-from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, kill, settled, waiting
+from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, kill, paths_of, settled, waiting
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -210,3 +210,23 @@ def test_a_module_that_was_tampered_with_is_not_run(stage: Stage) -> None:
     embed_in(page).evaluate("for (let i = 0; i < 10; i++) view('/a')")
     settled(page)
     assert stage.gate.passed == []
+
+
+def test_a_page_that_comes_back_alive_goes_on(stage: Stage, tmp_path: Path) -> None:
+    elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
+    with stage.profile(tmp_path) as context:
+        page = stage.open(stage.host_page(), context=context)
+        emit(page, 2)
+        stage.delivered(2, at_once=page)
+        page.evaluate("addEventListener('pageshow', ({ persisted }) => window.isBack = persisted)")
+        page.goto(elsewhere)
+        page.evaluate("setTimeout(() => history.back(), 10)")
+        page.wait_for_function("window.isBack")
+        # It gave its lock back when it left, or browsers would not have kept it; now it has it again.
+        page.wait_for_function("navigator.locks.query().then(({ held }) => held.length == 1)")
+        page.evaluate("""() => dispatchEvent(new MessageEvent("message", { origin: options.origin, source: frames[0],
+            data: { source: "svc-embed", direction: "event", type: "svc:event:view", timestamp: Date.now(),
+                    surface: "dashboard", payload: { surface: "dashboard", path: "/back" } } }))""")
+        deliveries = stage.delivered(3, at_once=page)
+    assert paths_of(deliveries) == ["/0", "/1", "/back"]
+    assert [event["seq"] for event in events_of(deliveries)] == [0, 1, 2]
