@@ -42,7 +42,7 @@ def _answer(request: Request, file: BrowserFile, caching: str) -> Response:
         "Cross-Origin-Resource-Policy": "cross-origin",
         "X-Content-Type-Options": "nosniff",
     }
-    if is_known(request.headers.getlist("if-none-match"), headers["ETag"]):
+    if is_known(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     if _GZIP.search(request.headers.get("accept-encoding", "")):
         return Response(file.compressed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.media_type)
