@@ -1,5 +1,6 @@
 """Where the tests of the browser side play: real pages with real frames of other origins, and a real server."""
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Frame, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Frame, Page, Playwright
 
 from tests.servers import RunningServer, wait_until
 from tests.web.gate import Gate
@@ -63,9 +64,13 @@ class Stage:
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[BrowserContext]:
-        """A browser of its own that keeps its storage in a folder, until it is closed."""
-        chromium = self._playwright.chromium
-        context = chromium.launch_persistent_context(folder, executable_path=PROGRAM, args=ARGUMENTS)
+        """A browser of its own that keeps its storage in a folder, and its last pages alive, as any other does."""
+        context = self._playwright.chromium.launch_persistent_context(
+            folder,
+            executable_path=PROGRAM,
+            args=ARGUMENTS,
+            ignore_default_args=["--disable-back-forward-cache"],
+        )
         try:
             yield self._watched(context)
         finally:
@@ -149,6 +154,45 @@ def embed_in(page: Page, index: int = 0) -> Frame:
 def settled(page: Page, seconds: float = 0.3) -> None:
     """Let what must not happen happen."""
     page.wait_for_timeout(seconds * 1_000)
+
+
+def events_of(deliveries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events of all of them, in their order."""
+    return [event for delivery in deliveries for event in delivery["events"]]
+
+
+def paths_of(deliveries: list[dict[str, Any]]) -> list[str]:
+    """Where their view events were, in their order."""
+    return [event["payload"]["path"] for event in events_of(deliveries)]
+
+
+def seen(page: Page) -> list[str]:
+    """The ids of what this page's forwarder has taken; not of what it took over from others."""
+    ids: list[str] = page.evaluate("stages.filter(([, stage]) => stage == 'seen').map(([id]) => id)")
+    return ids
+
+
+def emit(page: Page, count: int, prefix: str = "/") -> list[str]:
+    """Let the embed say so many events, and wait until the host page has heard them; their ids."""
+    before = len(seen(page))
+    embed_in(page).evaluate(f"for (let i = 0; i < {count}; i++) view('{prefix}' + i)")
+    wait_until(lambda: len(seen(page)) == before + count, what=f"{count} events are seen")
+    return seen(page)[before:]
+
+
+def waiting(page: Page) -> int:
+    """How many events localStorage holds."""
+    count: int = page.evaluate(
+        """Object.entries(localStorage).filter(([key]) => key.startsWith("embedsink "))
+           .reduce((sum, [, value]) => sum + JSON.parse(value)[0].length, 0)"""
+    )
+    return count
+
+
+def kill(page: Page) -> None:
+    """End the process of a tab, as a lack of memory does."""
+    with contextlib.suppress(Error):
+        page.goto("chrome://crash")
 
 
 @contextmanager

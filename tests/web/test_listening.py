@@ -1,13 +1,12 @@
 """What the forwarder takes, and what it knows of it: spec 6.1, 6.2 and the identity of sessions."""
 
 import re
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.web.sites import EMBED
-from tests.web.stage import FRAME, Stage, embed_in, settled
+from tests.web.stage import FRAME, Stage, embed_in, events_of, settled
 
 pytestmark = pytest.mark.server
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -50,10 +49,6 @@ def taken(page: Page) -> int:
 def ignored(page: Page) -> int:
     count: int = page.evaluate("f.ignored")
     return count
-
-
-def events_of(deliveries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event for delivery in deliveries for event in delivery["events"]]
 
 
 def test_an_event_arrives_as_the_embed_sent_it_with_an_id_and_a_number(stage: Stage) -> None:

@@ -14,8 +14,8 @@ from tests.web.stage import Stage, embed_in, open_stage
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-ROUNDS = 50
-EVENTS_A_ROUND = 400
+ROUNDS = 40
+EVENTS_A_ROUND = 500
 SETTLED_TIMEOUT_S = 60.0
 
 
