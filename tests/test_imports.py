@@ -29,6 +29,8 @@ ONLY_IN = {
     "nanoarrow": {"store"},
     "starlette": {"http"},
     "uvicorn": {"http", "serving"},
+    "jinja2": {"http"},
+    "markupsafe": {"http"},
     "typer": {"cli"},
     "pydantic": {"envelope", "settings", "http"},
 }

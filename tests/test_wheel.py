@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.servers import fetch
+
 ROOT = Path(__file__).parents[1]
 INSTALLED_IN_IMAGE = "/opt/embedsink"
 START_SECONDS_MAX = 20
@@ -131,12 +133,22 @@ def test_the_installed_command_shows_its_help(outside: Path) -> None:
     assert "serve" in shown.stdout
 
 
-@pytest.mark.parametrize("folder", ["sql", "dashboards"])
-def test_what_is_installed_beside_the_code_is_the_checkouts(outside: Path, folder: str) -> None:
+def installed_package() -> Path:
+    """Where the code of the environment that is first in PATH lies."""
     where = ["python", "-c", "import embedsink; print(embedsink.__path__[0])"]
     package = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
     assert not package.is_relative_to(ROOT)
-    assert files_below(package / folder) == files_below(ROOT / folder) != {}
+    return package
+
+
+@pytest.mark.parametrize("folder", ["sql", "dashboards"])
+def test_what_is_installed_beside_the_code_is_the_checkouts(outside: Path, folder: str) -> None:
+    assert files_below(installed_package() / folder) == files_below(ROOT / folder) != {}
+
+
+@pytest.mark.parametrize("folder", ["http/pages/templates", "http/pages/static"])
+def test_what_pages_are_made_of_is_installed(outside: Path, folder: str) -> None:
+    assert files_below(installed_package() / folder) == files_below(ROOT / "src" / "embedsink" / folder) != {}
 
 
 def test_the_image_has_no_development_tools(installed: Path) -> None:
@@ -150,6 +162,8 @@ def test_the_installed_server_answers_and_sigterm_ends_it(server: subprocess.Pop
     while not is_healthy(port):
         assert server.poll() is None, f"the server ended with exit code {server.returncode}"
         assert time.monotonic() < deadline, f"not healthy after {START_SECONDS_MAX} s"
+    # Behind a proxy: what is shown is how keys may travel.
+    assert f"https://127.0.0.1:{port}/api/v1/events".encode() in fetch(f"http://127.0.0.1:{port}/docs").body
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=15) == 0
     assert not is_healthy(port)

@@ -16,6 +16,8 @@ from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.events import Events
 from embedsink.http.openapi import describe
+from embedsink.http.pages.docs import Docs
+from embedsink.http.pages.files import show_stylesheet
 from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
 from embedsink.settings import Settings
 from embedsink.sink import Sink
@@ -76,6 +78,8 @@ def create_app(
             Route("/readyz", operations.readyz),
             Route("/metrics", operations.metrics),
             Route("/openapi.json", describe),
+            Route("/docs", Docs(settings).show),
+            Route("/pages/{name}", show_stylesheet),
             Route("/problems/{reason}", explain_problem),
         ],
         exception_handlers=HANDLERS,

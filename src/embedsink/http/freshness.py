@@ -31,7 +31,7 @@ class Freshness:
         minute = f"{datetime.now(UTC):%Y-%m-%dT%H:%M}" if is_timed else ""
         parts = (sink.store.revision, request.url.path, sorted(request.query_params.multi_items()), deployments, minute)
         tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
-        return cls(tag, _is_known(request.headers.getlist("if-none-match"), tag))
+        return cls(tag, is_known(request.headers.getlist("if-none-match"), tag))
 
     def headers(self) -> dict[str, str]:
         """What says so to the reader."""
@@ -42,7 +42,13 @@ class Freshness:
         return Response(status_code=304, headers=headers | self.headers())
 
 
-def _is_known(known: list[str], tag: str) -> bool:
+def tag_of(content: bytes) -> str:
+    """The tag of what is the same for everybody."""
+    return f'"{blake2s(content, digest_size=12).hexdigest()}"'
+
+
+def is_known(known: list[str], tag: str) -> bool:
+    """Whether a tag is among those of `If-None-Match` headers."""
     tags = [one.strip() for line in known for one in line.split(",")]
     # Weak comparison: whether a proxy took the mark off makes no difference.
     return "*" in tags or tag.removeprefix("W/") in {one.removeprefix("W/") for one in tags}

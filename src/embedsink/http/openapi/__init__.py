@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink import __version__
 from embedsink.http.openapi import deployments, ingestion, quarantine, reading, upkeep
-from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.operation import Group
 from embedsink.http.openapi.parts import Schema
 from embedsink.http.openapi.schemas import schemas, security_schemes
 from embedsink.settings import Settings
@@ -30,8 +30,10 @@ async def describe(request: Request) -> Response:
 def description(settings: Settings) -> Schema:
     """The OpenAPI document."""
     paths: dict[str, Schema] = {}
-    for operation in _operations(settings):
-        paths.setdefault(operation.path, {})[operation.method] = operation.described()
+    groups = _groups(settings)
+    for group in groups:
+        for operation in group.operations:
+            paths.setdefault(operation.path, {})[operation.method] = operation.described() | {"tags": [group.name]}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -40,16 +42,17 @@ def description(settings: Settings) -> Schema:
             "summary": "Keeps every event of embedded analytics, and answers questions about them.",
         },
         "servers": [{"url": "/"}],
+        "tags": [{"name": group.name, "description": group.description} for group in groups],
         "paths": paths,
         "components": {"schemas": schemas(settings), "securitySchemes": security_schemes()},
     }
 
 
-def _operations(settings: Settings) -> list[Operation]:
+def _groups(settings: Settings) -> list[Group]:
     return [
-        *ingestion.operations(settings),
-        *reading.operations(),
-        *quarantine.operations(),
-        *deployments.operations(),
-        *upkeep.operations(),
+        Group("Sending", "What pages and pipelines send: events.", ingestion.operations(settings)),
+        Group("Reading", "What readers take away, in the scope of their key.", reading.operations()),
+        Group("Quarantine", "What was rejected, kept with its reason, and tried again.", quarantine.operations()),
+        Group("Deployments", "Which there are, and what their dbt syncs came to.", deployments.operations()),
+        Group("Upkeep", "Whether the server does what it should, and what it says about itself.", upkeep.operations()),
     ]

@@ -72,6 +72,15 @@ class Operation:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operations that belong together: a tag of the description."""
+
+    name: str
+    description: str
+    operations: Sequence[Operation]
+
+
 def _problem_response(status: int, reasons: Sequence[Reason]) -> Schema:
     names = sorted(str(reason) for reason in reasons)
     of_this_status = {"properties": {"status": {"const": status}, "reason": {"enum": names}}}

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 
 from embedsink.http.openapi.failures import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation
-from embedsink.http.openapi.parameters import parameter
+from embedsink.http.openapi.parameters import known_tag, parameter
 from embedsink.http.openapi.parts import one_of, plain_text, ref
+from embedsink.http.pages.files import stylesheets
 from embedsink.reasons import Reason
+
+_TAGGED = {"ETag": "Send it back in If-None-Match."}
+_CACHED = {304: "It has not changed."}
 
 
 def operations() -> Sequence[Operation]:
@@ -30,6 +34,28 @@ def operations() -> Sequence[Operation]:
             "describe",
             "This description",
             (200, "OpenAPI 3.1.0.", {"application/json": {"type": "object"}}),
+        ),
+        Operation(
+            "get",
+            "/docs",
+            "showDocs",
+            "The same for people, with examples and every report's columns",
+            (200, "The page.", {"text/html": {"type": "string"}}),
+            (Reason.BAD_PARAMETER, Reason.NOT_READY, *ANY_REQUEST),
+            parameters=[known_tag()],
+            headers=_TAGGED,
+            others=_CACHED,
+        ),
+        Operation(
+            "get",
+            "/pages/{name}",
+            "showStylesheet",
+            "The style of the pages",
+            (200, "The style sheet.", {"text/css": {"type": "string"}}),
+            (Reason.BAD_PARAMETER, Reason.NOT_FOUND, *ANY_REQUEST),
+            parameters=[parameter("name", {"enum": list(stylesheets())}, "Which one.", place="path"), known_tag()],
+            headers=_TAGGED,
+            others=_CACHED,
         ),
         Operation(
             "get",

@@ -1,0 +1,80 @@
+"""`/docs`: the OpenAPI description and the reports' catalog, for people."""
+
+import asyncio
+from html import escape
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from embedsink import __version__
+from embedsink.http.cors import INGEST_PATH
+from embedsink.http.freshness import is_known, tag_of
+from embedsink.http.openapi import description
+from embedsink.http.pages.address import address_of
+from embedsink.http.pages.description import groups_of, messages_of, shown_reasons
+from embedsink.http.pages.sending import examples
+from embedsink.http.pages.templating import HEADERS, render
+from embedsink.http.parameters import check_parameters
+from embedsink.http.reports import FORMATS
+from embedsink.keys import KeyKind
+from embedsink.reports import Report, all_reports
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+from embedsink.store import EVERYTHING
+
+# No host can have this name (RFC 2606, section 2), so it stands nowhere else on the page.
+_ADDRESS = "https://this-server.invalid"
+
+
+class Docs:
+    """The page. It asks for no key, so it is made once: who knows the address must not make the server work."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._making = asyncio.Lock()
+        self._page: str | None = None
+
+    async def show(self, request: Request) -> Response:
+        """The page with the address that its reader came to, or 304 where the reader has it.
+
+        Raises:
+            Unavailable: `not_ready` while the store, which describes the reports, is away.
+        """
+        check_parameters(request.query_params, ())
+        page = await self._made(request.state.sink)
+        body = page.replace(_ADDRESS, escape(address_of(request))).encode()
+        headers = HEADERS | {"Cache-Control": "private, no-cache", "ETag": tag_of(body)}
+        if is_known(request.headers.getlist("if-none-match"), headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        return HTMLResponse(body, headers=headers)
+
+    async def _made(self, sink: Sink) -> str:
+        async with self._making:
+            if self._page is None:
+                self._page = await run_in_threadpool(self._make, sink)
+            return self._page
+
+    def _make(self, sink: Sink) -> str:
+        with sink.store.reader(EVERYTHING) as reader:
+            reports = all_reports(reader)
+        return docs_page(self._settings, reports, address=_ADDRESS)
+
+
+def docs_page(settings: Settings, reports: list[Report], *, address: str) -> str:
+    """The page of a server with these settings and reports, reached at this address."""
+    described = description(settings)
+    return render(
+        "docs.html",
+        address=address,
+        ingest_path=INGEST_PATH,
+        examples=examples(settings.service_name),
+        formats=[str(format) for format in FORMATS],
+        groups=groups_of(described),
+        key_kinds=[str(kind) for kind in KeyKind],
+        messages=messages_of(described),
+        reasons=shown_reasons(),
+        reports=reports,
+        settings=settings,
+        version=__version__,
+    )

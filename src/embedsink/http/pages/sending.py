@@ -1,0 +1,95 @@
+"""The four bodies of ingest as examples, in the vendor's words. A test sends each of them as it is shown."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+_NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
+_ID = "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A body that works as it stands. `anchor` is its place on the page."""
+
+    anchor: str
+    title: str
+    meaning: str
+    media_type: str
+    body: str
+
+
+def examples(service_name: str) -> list[Example]:
+    """The four bodies, from the smallest on."""
+    view = _event(service_name, "view", "dashboard", {"surface": "dashboard", "path": "/dashboards/sales"})
+    drilldown = _event(service_name, "drilldown", "dashboard", {"member": "orders.revenue"})
+    question = _event(service_name, "ai-query", "chat", {"query": "Revenue by region?", "status": "submitted"})
+    return [
+        Example(
+            "one-envelope",
+            "One envelope",
+            "Exactly as it came out of `event.data`, so the smallest forwarder is one `fetch`.",
+            "application/json",
+            _laid_out(view),
+        ),
+        Example(
+            "an-array",
+            "An array",
+            "Several envelopes at once.",
+            "application/json",
+            "[" + ",\n ".join(_in_two_lines(event, " ") for event in (drilldown, question)) + "]",
+        ),
+        Example(
+            "ndjson",
+            "NDJSON",
+            "One envelope a line: what pipelines and log shippers write.",
+            "application/x-ndjson",
+            "\n".join(json.dumps(event) for event in (view, drilldown)),
+        ),
+        Example(
+            "a-delivery",
+            "A delivery",
+            "Envelopes with the context that they share. Worth the trouble: without `viewer` and `session` nobody can "
+            "be counted. With an `id` a retry counts once, and `seq` shows what never arrived.",
+            "application/json",
+            _delivery({"id": _ID, "seq": 7} | view),
+        ),
+    ]
+
+
+def _event(service_name: str, type_: str, surface: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "source": f"{service_name}-embed",
+        "direction": "event",
+        "type": f"{service_name}:event:{type_}",
+        "timestamp": _NOON_MS,
+        "surface": surface,
+        "payload": payload,
+    }
+
+
+def _delivery(event: dict[str, Any]) -> str:
+    context = {
+        "deployment": 12,
+        "session": "s_9f2c",
+        "viewer": "u_42",
+        "tenant": "acme",
+        "page": "https://app.example.com/reports",
+    }
+    parts = {
+        "sentAt": str(_NOON_MS + 1_500),
+        "context": json.dumps(context),
+        "events": f"[\n    {_in_two_lines(event, '    ')}\n  ]",
+    }
+    return "{\n" + ",\n".join(f'  "{name}": {text}' for name, text in parts.items()) + "\n}"
+
+
+def _laid_out(event: dict[str, Any]) -> str:
+    return "{\n" + ",\n".join(f'  "{name}": {json.dumps(value)}' for name, value in event.items()) + "\n}"
+
+
+def _in_two_lines(event: dict[str, Any], margin: str) -> str:
+    names = list(event)
+    first, second = names[: names.index("timestamp")], names[names.index("timestamp") :]
+    parts = [json.dumps({name: event[name] for name in half})[1:-1] for half in (first, second)]
+    return "{" + f",\n{margin} ".join(parts) + "}"

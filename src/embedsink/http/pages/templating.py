@@ -1,0 +1,53 @@
+"""Templates: everything that is put into them is escaped, and whatever they lack is an error."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FOLDER = Path(__file__).parent / "templates"
+# A page runs no script, shows nothing from elsewhere, sends no form, and stands in nobody's frame.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def render(template: str, **words: Any) -> str:
+    """A page from one of the templates.
+
+    Raises:
+        jinja2.UndefinedError: the template wants a word that is not there.
+    """
+    return _environment().get_template(template).render(words)
+
+
+@cache
+def _environment() -> "Environment":
+    # Imported here, because it takes 80 ms and 2.7 MiB, and most servers never show a page.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["marked"] = marked
+    return environment
+
+
+def marked(text: str) -> str:
+    """A sentence in HTML, its `names` as code. Everything is escaped first."""
+    from markupsafe import Markup, escape
+
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704

@@ -1,0 +1,31 @@
+"""Examples name the address that their reader came to, and never what a sender made up to run in a shell."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.http.asking import Server, open_server
+from tests.http.pages.reading import Page
+
+
+def address_shown(server: Server, host: str) -> str:
+    code = Page(server.get("/docs", headers={"Host": host}).text).code["One envelope, with curl"]
+    return code.split()[2].removesuffix("/api/v1/events")
+
+
+@pytest.mark.parametrize("host", ["events.example.com", "127.0.0.1:8321", "[::1]:8321", "a-b.example:1", "localhost"])
+def test_it_is_the_readers(server: Server, host: str) -> None:
+    assert address_shown(server, host) == f"http://{host}"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["$(reboot)", "a;reboot", "a b", "a/b", "<b>", '"', "'", "a@b", "-oProxy", "", "a" * 300, "a:123456", "a\\b"],
+)
+def test_what_is_no_host_is_not_repeated(server: Server, host: str) -> None:
+    assert address_shown(server, host) == "http://localhost"
+
+
+def test_where_keys_need_https_it_is_what_is_shown(tmp_path: Path) -> None:
+    with open_server(tmp_path, https_only=True) as server:
+        assert address_shown(server, "events.example.com") == "https://events.example.com"
