@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import deployments, exports, operations, quarantine, reports, syncs
+from embedsink.http import deployments, exports, live, operations, quarantine, reports, syncs
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.events import Events
@@ -68,6 +68,7 @@ def create_app(
             Route("/api/v1/reports/{name}", reports.show_report),
             Route("/api/v1/reports/{name}/schema", reports.show_schema),
             Route("/api/v1/summary.zip", exports.show_summary),
+            Route("/api/v1/events/live", live.show_live),
             Route("/api/v1/events.{suffix}", exports.show_events),
             Route("/api/v1/analytics.duckdb", exports.show_snapshot),
             Route("/api/v1/quarantine", quarantine.list_quarantine),

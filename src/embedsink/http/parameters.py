@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from starlette.datastructures import QueryParams
 
+from embedsink.envelope.body import has_bad_text
 from embedsink.errors import Refused, quote
 from embedsink.keys import Key
 from embedsink.reasons import Reason
@@ -28,15 +29,15 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
 
 
-def limit_of(text: str | None, *, default: int, most: int) -> int:
-    """How many rows are asked for.
+def limit_of(name: str, text: str | None, *, default: int, most: int) -> int:
+    """How many rows, or seconds, are asked for.
 
     Raises:
         Refused: `bad_parameter`.
     """
     limit = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else default
     if text is not None and (str(limit) != text or not 1 <= limit <= most):
-        raise Refused(Reason.BAD_PARAMETER, f"limit: {quote(text)} is not an integer from 1 to {most:,}.")
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from 1 to {most:,}.")
     return limit
 
 
@@ -48,7 +49,7 @@ def scope_of(query: QueryParams, key: Key) -> Scope:
 
 def style_of(query: QueryParams) -> Style:
     """What is special about a CSV."""
-    return Style(guard=_is_on(query, "guard", "on"), bom=_is_on(query, "bom", "off"))
+    return Style(guard=is_on(query, "guard", "on"), bom=is_on(query, "bom", "off"))
 
 
 def rows_of(query: QueryParams, name: str) -> RowsAsked:
@@ -58,7 +59,24 @@ def rows_of(query: QueryParams, name: str) -> RowsAsked:
     return RowsAsked(columns, limit, cursor, question=repr((name, scope)))
 
 
-def _is_on(query: QueryParams, name: str, default: str) -> bool:
+def text_of(query: QueryParams, name: str) -> str | None:
+    """What a column has to be equal to.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
+    text = query.get(name)
+    if has_bad_text(text):
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} holds a NUL or a lone surrogate. Remove it.")
+    return text
+
+
+def is_on(query: QueryParams, name: str, default: str) -> bool:
+    """Whether something is switched on.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
     value = query.get(name, default)
     if value not in ("on", "off"):
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of on, off.")

@@ -77,6 +77,7 @@ def _listing() -> Schema:
 
 def _readings() -> dict[str, Schema]:
     column = dict.fromkeys(("name", "type", "unit", "description"), _TEXT)
+    message = {"event": {"enum": ["connected", "recent", "loaded"]}, "id": _TEXT, "data": _TEXT, "retry": _COUNT}
     report = dict.fromkeys(("name", "title", "question", "grain"), _TEXT)
     return {
         "Deployments": object_of({"deployments": array(ref("Deployment")), "nextCursor": _TEXT_OR_NULL}),
@@ -85,6 +86,7 @@ def _readings() -> dict[str, Schema]:
             | {name: _TEXT_OR_NULL | {"format": "date-time"} for name in ("firstSeenAt", "lastSeenAt")}
             | dict.fromkeys(("eventCount", "actionCount", "syncCount", "keyCount"), _COUNT)
         ),
+        "LiveMessage": object_of(message, optional=("retry",)),
         "Report": object_of(report | {"columns": array(object_of(column))}),
         "ReportSchema": {"allOf": [ref("Report"), object_of({"row": {"type": "object"}})]},
         "Readiness": object_of({"ready": {"type": "boolean"}, "troubles": array(_TEXT)}),
