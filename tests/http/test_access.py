@@ -44,6 +44,7 @@ ROUTES = (
     Route("GET", "/api/v1/reports/views.csv?deployment={}", ("read", "admin")),
     Route("GET", "/api/v1/quarantine?deployment={}", ("read", "admin")),
     Route("GET", "/api/v1/events/live?deployment={}&rows=on&recent=9", ("read", "admin")),
+    Route("GET", "/api/v1/inspect?deployment={}&since=7d&wait=0", ("read", "admin")),
     Route("POST", "/api/v1/quarantine/replay", ("admin",), is_for_all=True),
     Route("GET", "/api/v1/deployments", ("read", "admin")),
     Route("GET", "/api/v1/deployments/{}/dbt-sync/job/result", ("read", "admin")),

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import deployments, exports, live, operations, quarantine, reports, syncs
+from embedsink.http import deployments, exports, inspection, live, operations, quarantine, reports, syncs
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.events import Events
@@ -70,6 +70,7 @@ def create_app(
             Route("/api/v1/summary.zip", exports.show_summary),
             Route("/api/v1/events/live", live.show_live),
             Route("/api/v1/events.{suffix}", exports.show_events),
+            Route("/api/v1/inspect", inspection.inspect),
             Route("/api/v1/analytics.duckdb", exports.show_snapshot),
             Route("/api/v1/quarantine", quarantine.list_quarantine),
             Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),

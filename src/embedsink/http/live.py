@@ -20,14 +20,12 @@ from embedsink.arrivals import ROWS_MAX, Counts, Span, count_arrivals, newest_ar
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import require_key
 from embedsink.http.download import Download
-from embedsink.http.parameters import check_parameters, is_on, limit_of, text_of
+from embedsink.http.parameters import ARRIVALS, arrivals_of, check_parameters, is_on, limit_of
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
-from embedsink.reports import parse_scope
 from embedsink.sink import Sink
 
-NARROWING = ("deployment", "tenant", "session", "type", "key")
-PARAMETERS = (*NARROWING, "rows", "recent", "after")
+PARAMETERS = (*ARRIVALS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"
 # Proxies close what is silent for a minute, nginx among them.
 HEARTBEAT_S = 15.0
@@ -65,34 +63,13 @@ class Asked:
         Raises:
             Refused: `bad_parameter`, or `out_of_scope` for a deployment that is not the key's.
         """
-        variables = narrowed_scope(query, key) | {"service_name": service_name}
+        variables = arrivals_of(query, key) | {"service_name": service_name}
         return cls(
             tuple(sorted(variables.items())),
-            is_narrowed=key.deployments is not None or any(name in query for name in NARROWING),
+            is_narrowed=key.deployments is not None or any(name in query for name in ARRIVALS),
             wants_rows=is_on(query, "rows", "off"),
             recent=limit_of("recent", query.get("recent"), default=0, most=ROWS_MAX),
         )
-
-
-def narrowed_scope(query: QueryParams, key: Key) -> dict[str, object]:
-    """The session variables of what is asked for, within the key's scope."""
-    scope = parse_scope(
-        {name: query.get(name) for name in ("since", "until", "tenant")},
-        deployments=query.getlist("deployment"),
-        allowed=key.deployments,
-    )
-    deployments = None if scope.deployments is None else tuple(sorted(scope.deployments))
-    type_ = text_of(query, "type")
-    return {
-        "deployments": deployments,
-        "since": scope.since,
-        "until": scope.until,
-        "tenant": scope.tenant,
-        "session": text_of(query, "session"),
-        # `svc:event:view` and `view` are the same here, as in a row.
-        "type": type_ and type_.rpartition(":")[2],
-        "key_id": text_of(query, "key"),
-    }
 
 
 async def show_live(request: Request) -> Response:

@@ -15,6 +15,8 @@ from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_scope
 REPEATABLE = ("deployment",)
 STYLE = ("guard", "bom")
 ROWS = ("columns", "limit", "cursor")
+# What narrows that which arrives.
+ARRIVALS = ("deployment", "tenant", "session", "type", "key")
 
 
 def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
@@ -29,15 +31,15 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
 
 
-def limit_of(name: str, text: str | None, *, default: int, most: int) -> int:
+def limit_of(name: str, text: str | None, *, default: int, most: int, least: int = 1) -> int:
     """How many rows, or seconds, are asked for.
 
     Raises:
         Refused: `bad_parameter`.
     """
     limit = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else default
-    if text is not None and (str(limit) != text or not 1 <= limit <= most):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from 1 to {most:,}.")
+    if text is not None and (str(limit) != text or not least <= limit <= most):
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from {least} to {most:,}.")
     return limit
 
 
@@ -45,6 +47,27 @@ def scope_of(query: QueryParams, key: Key) -> Scope:
     """The scope that is asked for, within the key's."""
     asked = {name: query.get(name) for name in PARAMETERS}
     return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
+
+
+def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
+    """Which arrivals are asked for, within the key's scope, as session variables."""
+    scope = parse_scope(
+        {name: query.get(name) for name in ("since", "until", "tenant")},
+        deployments=query.getlist("deployment"),
+        allowed=key.deployments,
+    )
+    type_ = text_of(query, "type")
+    return {
+        # A tuple, so that two who ask the same can be told.
+        "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
+        "since": scope.since,
+        "until": scope.until,
+        "tenant": scope.tenant,
+        "session": text_of(query, "session"),
+        # `svc:event:view` and `view` are the same here, as in a row.
+        "type": type_ and type_.rpartition(":")[2],
+        "key_id": text_of(query, "key"),
+    }
 
 
 def style_of(query: QueryParams) -> Style:

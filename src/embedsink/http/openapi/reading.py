@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from embedsink.arrivals import ROWS_MAX
-from embedsink.http import exports, live, reports
+from embedsink.http import exports, inspection, live, reports
 from embedsink.http.openapi.failures import ACCESS, SCOPED, SPOOLED
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import (
@@ -30,7 +30,7 @@ _PAGED = {"Link": 'The next page (RFC 8288, rel="next").', "X-Next-Cursor": "The
 def operations() -> Sequence[Operation]:
     """All that a read key is for."""
     whole = [_list_reports(), _read_report(), _describe_report(), _read_summary()]
-    return [*whole, _read_events(), _follow_events(), _read_snapshot()]
+    return [*whole, _read_events(), _follow_events(), _inspect(), _read_snapshot()]
 
 
 def _list_reports() -> Operation:
@@ -123,6 +123,24 @@ def _follow_events() -> Operation:
             *arrival_parameters(),
             parameter("after", last, "The id of the last message that you had."),
             parameter("Last-Event-ID", last, "The same, as browsers say it.", place="header"),
+        ],
+    )
+
+
+def _inspect() -> Operation:
+    bounds = {"type": "integer", "minimum": 0, "maximum": inspection.WAIT_S_MAX, "default": inspection.WAIT_S_DEFAULT}
+    return Operation(
+        "get",
+        "/api/v1/inspect",
+        "inspect",
+        "What arrived of one session or since a time, by type, and what was rejected; for tests of a host page",
+        (200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
+        (*SCOPED, Reason.OVERLOADED),
+        _KEYS,
+        parameters=[
+            *scope_parameters(),
+            *arrival_parameters(),
+            parameter("wait", bounds, "Seconds to wait until everything is loaded that was acknowledged before."),
         ],
     )
 
