@@ -111,6 +111,8 @@ def test_rows_come_with_their_envelopes_reasons_and_paths(running: RunningServer
         ("session=mine", ["view", "download"]),
         ("type=download", ["download"]),
         ("type=svc:event:view", ["view", "view"]),
+        ("fate=quarantined", ["download"]),
+        ("fate=accepted&session=mine", ["view"]),
         ("tenant=acme", ["view"]),
         ("deployment=7", ["view"]),
     ],
@@ -313,6 +315,7 @@ def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monk
         "sesion=a",
         "since=7d",
         "type=a%00b",
+        "fate=lost",
         "deployment=x",
     ],
 )

@@ -14,7 +14,7 @@ from loaded_segment
 where coalesce(
     getvariable('deployments')::varchar, getvariable('tenant')::varchar, getvariable('session')::varchar,
     getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
-    getvariable('until')::varchar
+    getvariable('until')::varchar, getvariable('fate')::varchar
 ) is null
   and (getvariable('after') is null or segment > printf('%012d', getvariable('after')::bigint // 4294967296) || '~')
   and (getvariable('up_to') is null or segment < printf('%012d', getvariable('up_to')::bigint // 4294967296) || '~')
@@ -26,8 +26,7 @@ where (getvariable('after') is null or arrival > getvariable('after')::bigint)
   and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint)
   and (getvariable('session') is null or session = getvariable('session')::varchar)
   and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
-  and getvariable('type') is null
-  and getvariable('tenant') is null
+  and coalesce(getvariable('type')::varchar, getvariable('tenant')::varchar, getvariable('fate')::varchar) is null
 having sum(lost_count) > 0
 union all by name
 select 'sync' as fate, count(*) as row_count
@@ -38,7 +37,10 @@ where (getvariable('deployments') is null or list_contains(getvariable('deployme
   and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
   and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
   and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
-  and coalesce(getvariable('session')::varchar, getvariable('type')::varchar, getvariable('tenant')::varchar) is null
+  and coalesce(
+    getvariable('session')::varchar, getvariable('type')::varchar, getvariable('tenant')::varchar,
+    getvariable('fate')::varchar
+) is null
 having count(*) > 0;
 
 comment on view arrived_count is 'How much arrived in scope, by what became of it and by type.';

@@ -1,6 +1,6 @@
 -- One row per event, action and kept rejection in scope, in no order and without its text, for whoever looks at what arrives:
--- after the arrival `after` and up to `up_to`, received from `since` on and before `until`, and of one session, type or
--- key where these are asked for. Time is the server's here, since a client's clock says nothing about what was sent last.
+-- after the arrival `after` and up to `up_to`, received from `since` on and before `until`, and of one session, type, key
+-- or fate where these are asked for. Time is the server's here, since a client's clock says nothing about what was sent last.
 -- Events have the deployment that event_on_any_surface resolves; actions and rejections only what their context says, so
 -- one that says nothing is seen only where no deployments are asked for. A variable that nobody set is null, and bounds
 -- nothing. What was rejected may say anything about its type, so that is shortened.
@@ -41,7 +41,8 @@ where (getvariable('after') is null or arrival > getvariable('after')::bigint)
   and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
   and (getvariable('session') is null or session = getvariable('session')::varchar)
   and (getvariable('type') is null or type = getvariable('type')::varchar)
-  and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar);
+  and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
+  and (getvariable('fate') is null or fate = getvariable('fate')::varchar);
 
 comment on view arrived_in_scope is
 'Every event, action and kept rejection in scope by its arrival: what became of it, what it was, whose, and why not.';

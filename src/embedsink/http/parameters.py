@@ -16,7 +16,8 @@ REPEATABLE = ("deployment",)
 STYLE = ("guard", "bom")
 ROWS = ("columns", "limit", "cursor")
 # What narrows that which arrives.
-ARRIVALS = ("deployment", "tenant", "session", "type", "key")
+ARRIVALS = ("deployment", "tenant", "session", "type", "key", "fate")
+FATES = ("accepted", "quarantined")
 
 
 def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
@@ -67,6 +68,7 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
         # `svc:event:view` and `view` are the same here, as in a row.
         "type": type_ and type_.rpartition(":")[2],
         "key_id": text_of(query, "key"),
+        "fate": _choice_of(query, "fate", FATES),
     }
 
 
@@ -80,6 +82,13 @@ def rows_of(query: QueryParams, name: str) -> RowsAsked:
     scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
     columns, limit, cursor = (query.get(part) for part in ROWS)
     return RowsAsked(columns, limit, cursor, question=repr((name, scope)))
+
+
+def _choice_of(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
+    value = query.get(name)
+    if value is not None and value not in choices:
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of {', '.join(choices)}.")
+    return value
 
 
 def text_of(query: QueryParams, name: str) -> str | None:

@@ -40,6 +40,7 @@ SCOPE_VARIABLES = (
     "session",
     "type",
     "key_id",
+    "fate",
 )
 # What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
 _PORTABLE = {

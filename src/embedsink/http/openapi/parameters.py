@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from embedsink.http.openapi.parts import Schema, array
+from embedsink.http.parameters import FATES
 from embedsink.keys import DEPLOYMENT_MAX
 from embedsink.reports import INTERVALS, LIMIT_MAX, SURFACES
 
@@ -49,6 +50,7 @@ def arrival_parameters() -> Sequence[Schema]:
         parameter("session", {"type": "string"}, "Only of this session."),
         parameter("type", {"type": "string", "examples": ["view"]}, "Only of this type, with or without its prefix."),
         parameter("key", {"type": "string"}, "Only what was sent with the key of this id."),
+        parameter("fate", {"enum": list(FATES)}, "Only what became this."),
     ]
 
 

@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 
 from embedsink.http import quarantine
-from embedsink.http.openapi.failures import ACCESS, JOURNAL, SCOPED
+from embedsink.http.openapi.failures import JOURNAL, SCOPED
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import array, ref
 from embedsink.keys import KeyKind
-from embedsink.reasons import Reason
 
 
 def operations() -> Sequence[Operation]:
     """The list for readers, the replay for whoever runs the server."""
-    one = parameter("id", {"type": "string", "format": "uuid"}, "One rejection alone, with all of its `raw`.")
+    one = parameter(
+        "id", {"type": "string", "format": "uuid"}, "One rejection alone; in the list with all of its `raw`."
+    )
     limit = limit_parameter("Most rejections in the answer.", quarantine.LIMIT_DEFAULT, quarantine.LIMIT_MAX)
     return [
         Operation(
@@ -30,9 +31,10 @@ def operations() -> Sequence[Operation]:
             "post",
             "/api/v1/quarantine/replay",
             "replayQuarantine",
-            "Try everything in quarantine again",
+            "Try everything in quarantine again, or one input",
             (200, "How many were accepted, and how many are still wrong.", {"application/json": ref("Replay")}),
-            (*ACCESS, Reason.OUT_OF_SCOPE, *JOURNAL),
+            (*SCOPED, *JOURNAL),
             (KeyKind.ADMIN,),
+            parameters=[one],
         ),
     ]
