@@ -16,7 +16,7 @@ FLOORS: list[set[str]] = [
     {"envelope", "logs", "folder", "keys"},
     {"journal", "store", "snapshot", "settings"},
     {"loader", "reports", "syncs"},
-    {"sink", "doctor", "remote"},
+    {"sink", "doctor", "remote", "charts"},
     {"quarantine", "transfer", "client"},
     {"http"},
     {"serving"},
@@ -32,7 +32,9 @@ ONLY_IN = {
     "jinja2": {"http"},
     "markupsafe": {"http"},
     "typer": {"cli"},
-    "pydantic": {"envelope", "settings", "http"},
+    "pydantic": {"envelope", "settings", "http", "charts"},
+    "itsdangerous": {"http"},
+    "vl_convert": {"http"},
 }
 
 
