@@ -96,7 +96,7 @@ class Loader:
         self._is_verified = False
         self._is_from_snapshot = False
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
-        self.last_number = 0  # the highest that the store knew when it was opened
+        self.last_number = 0  # the highest that the store knows
         self._is_dirty = False
         self._wake = threading.Event()
         self._closing = False
@@ -277,6 +277,7 @@ class Loader:
             self._load_without_the_unfit(segments, error)
             return
         self._loaded |= {segment.path.name for segment in segments}
+        self.last_number = max(self.last_number, segments[-1].number)
         self._is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.count(ledger)

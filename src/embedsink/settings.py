@@ -76,6 +76,10 @@ class Settings(BaseSettings):
 
     report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
     report_waiting_max: int = Field(64, ge=0, description="Reports that may wait; beyond it readers get 503.")
+    live_max: int = Field(
+        64, ge=0, description="Live streams, and inspections that wait, at once; beyond it readers get 503."
+    )
+    live_timeout_s: float = Field(3_600.0, gt=0, description="Longest live stream; its reader then connects again.")
     read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     frame_origins: str = Field(
@@ -83,9 +87,6 @@ class Settings(BaseSettings):
         pattern=r"^(https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)?$",
         description="Origins whose pages may frame the dashboards, with spaces between; nobody's when empty.",
         json_schema_extra={"allowed": "a list of origins such as https://app.example.com, with spaces between"},
-    )
-    live_max: int = Field(
-        64, ge=0, description="Live streams, and inspections that wait, at once; beyond it readers get 503."
     )
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")

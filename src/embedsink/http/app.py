@@ -11,12 +11,21 @@ from starlette.routing import Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import dashboards, deployments, exports, operations, quarantine, reports, syncs
+from embedsink.http import (
+    dashboards,
+    deployments,
+    exports,
+    inspection,
+    live,
+    operations,
+    quarantine,
+    reports,
+    syncs,
+)
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.dashboards import Dashboards
 from embedsink.http.events import Events
-from embedsink.http.live import show_live
 from embedsink.http.logins import Logins
 from embedsink.http.openapi import describe
 from embedsink.http.pages.dashboards import DashboardPages
@@ -86,13 +95,14 @@ def create_app(
             Route("/api/v1/reports/{name}", reports.show_report),
             Route("/api/v1/reports/{name}/schema", reports.show_schema),
             Route("/api/v1/summary.zip", exports.show_summary),
+            Route("/api/v1/events/live", live.show_live),
             Route("/api/v1/events.{suffix}", exports.show_events),
+            Route("/api/v1/inspect", inspection.inspect),
             Route("/api/v1/analytics.duckdb", exports.show_snapshot),
             Route("/api/v1/quarantine", quarantine.list_quarantine),
             Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
             Route("/api/v1/deployments", deployments.list_deployments),
             Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
-            Route("/api/v1/events/live", show_live),
             Route(dashboards.ROUTE, boards.show_section),
             Route("/dashboards", pages.show_list),
             Route("/dashboards/", pages.show_list),

@@ -37,6 +37,9 @@ SCOPE_VARIABLES = (
     "row_limit",
     "sync_job_ids",
     "key_deployments",
+    "session",
+    "type",
+    "key_id",
 )
 # What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
 _PORTABLE = {
