@@ -17,7 +17,7 @@ FLOORS: list[set[str]] = [
     {"journal", "store", "snapshot", "settings"},
     {"arrivals", "loader", "reports", "syncs"},
     {"live"},
-    {"sink", "doctor", "remote"},
+    {"sink", "doctor", "remote", "charts"},
     {"quarantine", "transfer", "client"},
     {"http"},
     {"serving"},
@@ -33,7 +33,9 @@ ONLY_IN = {
     "jinja2": {"http"},
     "markupsafe": {"http"},
     "typer": {"cli"},
-    "pydantic": {"envelope", "settings", "http"},
+    "pydantic": {"envelope", "settings", "http", "charts"},
+    "itsdangerous": {"http"},
+    "vl_convert": {"http"},
 }
 
 

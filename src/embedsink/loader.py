@@ -5,6 +5,7 @@ sealed segments ─▶ check their CRCs ─▶ one transaction: rows + names ─
 a segment is deleted only when a snapshot covers it
 """
 
+import contextlib
 import logging
 import math
 import os
@@ -137,6 +138,13 @@ class Loader:
         self._look_for_a_gap()
         # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
         self._is_dirty = True
+
+    def waiting_since(self) -> float | None:
+        """When the oldest sealed segment was written that is not in the store; epoch seconds, None when all are."""
+        waiting = [path for path in sorted(self._folder.journal.glob(f"*{SEALED}")) if path.name not in self._loaded]
+        with contextlib.suppress(FileNotFoundError):  # It was set aside meanwhile.
+            return waiting[0].stat().st_mtime if waiting else None
+        return None
 
     def load_all(self) -> None:
         """Load every sealed segment that the store does not have yet, oldest first."""

@@ -11,13 +11,28 @@ from starlette.routing import Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import deployments, exports, inspection, live, operations, quarantine, reports, syncs
+from embedsink.http import (
+    dashboards,
+    deployments,
+    exports,
+    inspection,
+    live,
+    operations,
+    quarantine,
+    reports,
+    syncs,
+)
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
+from embedsink.http.dashboards import Dashboards
 from embedsink.http.events import Events
+from embedsink.http.logins import Logins
 from embedsink.http.openapi import describe
+from embedsink.http.pages.dashboards import DashboardPages
 from embedsink.http.pages.docs import Docs
-from embedsink.http.pages.files import show_stylesheet
+from embedsink.http.pages.files import show_file
+from embedsink.http.pages.login import LoginPage
+from embedsink.http.pages.vega import Vega
 from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
 from embedsink.settings import Settings
 from embedsink.sink import Sink
@@ -29,6 +44,7 @@ class State(TypedDict):
     sink: Sink
     events: Events
     transport: Transport
+    logins: Logins
 
 
 # A server that is told to end does not load a long backlog first: the next start does.
@@ -44,6 +60,7 @@ def create_app(
     *,
     transport: Transport = Transport.ANYTHING,
     on_failed: Callable[[], None] = lambda: None,
+    opened_with: str | None = None,
 ) -> Starlette:
     """The ASGI application on a data folder.
 
@@ -52,15 +69,25 @@ def create_app(
         settings: the limits.
         transport: what keys may travel over.
         on_failed: called, in another thread, once the disk has failed and the program should end.
+        opened_with: a read key's token that everybody on this machine is logged in with: the demo's.
+
+    Raises:
+        Misconfigured: a dashboard that is none.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
         async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink:
+            if sink.store.is_open:
+                boards.check(sink)
             _calm_the_garbage_collector()
-            yield {"sink": sink, "events": events, "transport": transport}
+            yield {"sink": sink, "events": events, "transport": transport, "logins": logins}
 
     events = Events(settings)
+    logins = Logins(settings.login_timeout_s, is_framed=bool(settings.frame_origins))
+    boards, vega = Dashboards(), Vega(folder)
+    pages = DashboardPages(boards, vega, settings, opened_with=opened_with)
+    login = LoginPage(settings)
     app = Starlette(
         routes=[
             Route(INGEST_PATH, events, methods=["POST", "OPTIONS"]),
@@ -76,12 +103,19 @@ def create_app(
             Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
             Route("/api/v1/deployments", deployments.list_deployments),
             Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
+            Route(dashboards.ROUTE, boards.show_section),
+            Route("/dashboards", pages.show_list),
+            Route("/dashboards/", pages.show_list),
+            Route("/dashboards/{name}", pages.show_dashboard),
+            Route("/login", login.login, methods=["GET", "POST"]),
+            Route("/logout", login.logout, methods=["POST"]),
             Route("/healthz", operations.healthz),
             Route("/readyz", operations.readyz),
             Route("/metrics", operations.metrics),
             Route("/openapi.json", describe),
             Route("/docs", Docs(settings).show),
-            Route("/pages/{name}", show_stylesheet),
+            Route("/pages/vega/{version}.js", vega.show),
+            Route("/pages/{name}", show_file),
             Route("/problems/{reason}", explain_problem),
         ],
         exception_handlers=HANDLERS,
