@@ -29,7 +29,17 @@ told as (
         reason, detail, replayed_at,
         if(coalesce(sent ->> '$.direction', sent ->> '$.events[0].direction') = 'action', 'action', 'event') as direction,
         left(
-            regexp_replace(coalesce(sent ->> '$.type', sent ->> '$.events[0].type'), '^[^:]*:(event|action):(.)', '\2'), 128
+            regexp_replace(
+                coalesce(
+                    sent ->> '$.type',
+                    sent ->> '$.events[0].type',
+                    -- Of a long one the end is elsewhere.
+                    if(raw_length > length(raw), nullif(regexp_extract(raw, '"type"\s*:\s*"([^"\\]{1,128})"', 1), ''), null)
+                ),
+                '^[^:]*:(event|action):(.)',
+                '\2'
+            ),
+            128
         ) as type
     from rejected
 )

@@ -106,6 +106,7 @@ def create_app(
             Route(dashboards.ROUTE, boards.show_section),
             Route("/dashboards", pages.show_list),
             Route("/dashboards/", pages.show_list),
+            Route("/dashboards/inspector", pages.show_inspector),
             Route("/dashboards/{name}", pages.show_dashboard),
             Route("/login", login.login, methods=["GET", "POST"]),
             Route("/logout", login.logout, methods=["POST"]),

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from embedsink.charts import DARK, LIGHT, Chart, Dashboard, Gauge, Section, Table, Tile, vega_config
+from embedsink.envelope.catalog import catalog_for
 from embedsink.http.access import check_kind, check_transport, key_for, login_of
 from embedsink.http.dashboards import Dashboards
 from embedsink.http.logins import Logins
@@ -30,6 +31,9 @@ class Link(NamedTuple):
     description: str
 
 
+INSPECTOR = Link("inspector", "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
+
+
 class DashboardPages:
     """The pages. Who has no login is led to the form, and from there to where they wanted to go.
 
@@ -45,6 +49,7 @@ class DashboardPages:
         self._vega = vega
         self._headers = page_headers(frame_origins=settings.frame_origins)
         self._opened_with = opened_with
+        self._types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).kinds})
 
     async def show_list(self, request: Request) -> Response:
         """Which there are."""
@@ -68,6 +73,10 @@ class DashboardPages:
             vega=self._vega.path,
         )
 
+    async def show_inspector(self, request: Request) -> Response:
+        """The live list of what arrives (docs/inspector.md)."""
+        return self._answer(request, "inspector.html", name=INSPECTOR.name, types=self._types)
+
     def _answer(self, request: Request, template: str, **words: Any) -> Response:
         check_transport(request.scope)
         logins: Logins = request.state.logins
@@ -90,7 +99,8 @@ class DashboardPages:
         return key_for(self._opened_with, sink)
 
     def _links(self) -> list[Link]:
-        return [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
+        links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
+        return [*links, INSPECTOR]
 
 
 def _told(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:
