@@ -1,7 +1,7 @@
 """`/openapi.json`: the HTTP surface as OpenAPI 3.1.0, made from the types, settings and reasons that enforce it.
 
-One module a group of operations (`ingestion`, `reading`, `dashboards`, `quarantine`, `deployments`, `upkeep`); what they
-are made of stands in `operation`, `parameters`, `failures` and `schemas`.
+One module a group of operations (`ingestion`, `reading`, `dashboards`, `quarantine`, `deployments`, `upkeep`); what
+they are made of stands in `operation`, `parameters`, `failures` and `schemas`.
 """
 
 from functools import lru_cache
