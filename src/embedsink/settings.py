@@ -83,10 +83,12 @@ class Settings(BaseSettings):
     read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     frame_origins: str = Field(
-        "",
-        pattern=r"^(https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)?$",
-        description="Origins whose pages may frame the dashboards, with spaces between; nobody's when empty.",
-        json_schema_extra={"allowed": "a list of origins such as https://app.example.com, with spaces between"},
+        "none",
+        pattern=r"^(none|https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)?$",
+        description="Origins whose pages may frame the dashboards, with spaces between; or none.",
+        json_schema_extra={
+            "allowed": "none, or a list of origins such as https://app.example.com, with spaces between"
+        },
     )
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")

@@ -16,7 +16,10 @@ from tests.envelope.sending import event_or_action, view
 from tests.servers import RunningServer, running_server
 
 WRONG = event_or_action("event:download", {"format": "doc"})
-HOSTILE = "<img src=x onerror=document.title='run'><script>document.title='run'</script>\u202e שלום \x1b]0;run\x07 {{7*7}} '\"`"
+HOSTILE = (
+    "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
+    "\u202e שלום \x1b]0;run\x07 {{7*7}} '\"`"
+)
 LOADED_MS = 5_000
 
 

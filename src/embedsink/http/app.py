@@ -84,7 +84,7 @@ def create_app(
             yield {"sink": sink, "events": events, "transport": transport, "logins": logins}
 
     events = Events(settings)
-    logins = Logins(settings.login_timeout_s, is_framed=bool(settings.frame_origins))
+    logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
     boards, vega = Dashboards(), Vega(folder)
     pages = DashboardPages(boards, vega, settings, opened_with=opened_with)
     login = LoginPage(settings)

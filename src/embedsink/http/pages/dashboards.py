@@ -1,5 +1,6 @@
 """`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
 
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
@@ -7,13 +8,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from embedsink.charts import DARK, LIGHT, Chart, Dashboard, Gauge, Section, Table, Tile, vega_config
+from embedsink.charts import DARK, LIGHT, PERIOD_PARAMETERS, Chart, Dashboard, Gauge, Section, Table, Tile, vega_config
 from embedsink.envelope.catalog import catalog_for
 from embedsink.http.access import check_kind, check_transport, key_for, login_of
 from embedsink.http.dashboards import Dashboards
 from embedsink.http.logins import Logins
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega import Vega
+from embedsink.http.parameters import ARRIVALS, check_parameters
 from embedsink.keys import Key, KeyKind
 from embedsink.reports import SURFACES, Report
 from embedsink.settings import Settings
@@ -53,15 +55,19 @@ class DashboardPages:
 
     async def show_list(self, request: Request) -> Response:
         """Which there are."""
-        return self._answer(request, "dashboards.html", name="")
+        check_parameters(request.query_params, ())
+        return self._login_first(request) or self._page(request, "dashboards.html", name="")
 
     async def show_dashboard(self, request: Request) -> Response:
         """One of them."""
+        check_parameters(request.query_params, PERIOD_PARAMETERS)
+        if login := self._login_first(request):
+            return login
         name = request.path_params["name"]
         dashboard = self._dashboards.find(name)
         reports = await run_in_threadpool(self._dashboards.reports, request.state.sink)
         self._vega.prepare()
-        return self._answer(
+        return self._page(
             request,
             "dashboard.html",
             name=name,
@@ -75,20 +81,25 @@ class DashboardPages:
 
     async def show_inspector(self, request: Request) -> Response:
         """The live list of what arrives (docs/inspector.md)."""
-        return self._answer(request, "inspector.html", name=INSPECTOR.name, types=self._types)
+        check_parameters(request.query_params, ARRIVALS)
+        page = partial(self._page, request, "inspector.html", name=INSPECTOR.name, types=self._types)
+        return self._login_first(request) or page()
 
-    def _answer(self, request: Request, template: str, **words: Any) -> Response:
+    def _login_first(self, request: Request) -> Response | None:
+        """The way to the login, for who has none."""
         check_transport(request.scope)
-        logins: Logins = request.state.logins
-        key, cookie = login_of(request, or_navigation=True), None
-        if key is None and (key := self._opening_key(request)):
-            cookie = logins.cookie(key, request)
-        if key is None:
-            there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            return RedirectResponse(f"/login?next={quote_plus(there)}", 303, headers=self._headers)
-        check_kind(key, [KeyKind.READ])
+        if key := login_of(request, or_navigation=True) or self._opening_key(request):
+            check_kind(key, [KeyKind.READ])
+            return None
+        there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?next={quote_plus(there)}", 303, headers=self._headers)
+
+    def _page(self, request: Request, template: str, **words: Any) -> Response:
         page = render(template, links=self._links(), **words)
-        headers = self._headers | {"Cache-Control": "private, no-store"} | ({"Set-Cookie": cookie} if cookie else {})
+        headers = self._headers | {"Cache-Control": "private, no-store"}
+        logins: Logins = request.state.logins
+        if login_of(request, or_navigation=True) is None and (key := self._opening_key(request)):
+            headers["Set-Cookie"] = logins.cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
     def _opening_key(self, request: Request) -> Key | None:

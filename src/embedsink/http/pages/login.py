@@ -10,6 +10,7 @@ from embedsink.http.access import check_kind, check_own_page, check_transport
 from embedsink.http.body import BodyReader
 from embedsink.http.logins import Logins
 from embedsink.http.pages.templating import page_headers, render
+from embedsink.http.parameters import check_parameters
 from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -33,6 +34,7 @@ class LoginPage:
         """GET shows the form; POST takes a key for a cookie."""
         check_transport(request.scope)
         if request.method != "POST":
+            check_parameters(request.query_params, ("next",))
             return self._form(_place(request.query_params.get("next")))
         check_own_page(request)
         logins: Logins = request.state.logins

@@ -25,10 +25,10 @@ _BY_SCRIPTS = (
 _CODE = re.compile(r"`([^`]+)`")
 
 
-def page_headers(*, frame_origins: str = "") -> dict[str, str]:
+def page_headers(*, frame_origins: str) -> dict[str, str]:
     """The headers of a page with scripts and forms of its own; pages of these origins may frame it."""
     return HEADERS | {
-        "Content-Security-Policy": _BY_SCRIPTS.format(frame_origins or "'none'"),
+        "Content-Security-Policy": _BY_SCRIPTS.format("'none'" if frame_origins == "none" else frame_origins),
         # With none at all, browsers send forms with `Origin: null`, and nobody knows where they come from.
         "Referrer-Policy": "same-origin",
     }

@@ -63,14 +63,20 @@ class Vega:
         }
         if is_known(request.headers.getlist("if-none-match"), headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        self.prepare()
-        assert self._making is not None  # noqa: S101  prepare has begun
-        content = await asyncio.shield(self._making)
+        content = await asyncio.shield(await self._begun())
         if "gzip" in request.headers.get("accept-encoding", ""):
             return Response(content, headers=headers | {"Content-Encoding": "gzip"}, media_type="text/javascript")
         return Response(
             await run_in_threadpool(gzip.decompress, content), headers=headers, media_type="text/javascript"
         )
+
+    async def _begun(self) -> "asyncio.Task[bytes]":
+        # Whoever asks here needs no login. So it is made for those who have one, and only read for everybody.
+        if self._making is None and await run_in_threadpool(self._file.exists):
+            self.prepare()
+        if self._making is None:
+            raise Unavailable(Reason.NOT_READY, "bundle: is not made yet. Open a dashboard.", retry_after_s=5)
+        return self._making
 
     async def _made(self) -> bytes:
         try:

@@ -1,6 +1,6 @@
 // An envelope as it was sent, laid out for reading. The text is taken apart and never parsed: a number keeps all its
 // digits, a name that stands twice stands twice, and what is no JSON is shown as it is.
-import { make } from "/pages/tiles.js";
+import { make } from "/pages/make.js";
 
 const TOKEN = /\s+|"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+|"/gs;
 // What would hide, reorder or break lines of what stands around it is shown by its number.

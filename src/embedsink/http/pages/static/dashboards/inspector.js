@@ -1,6 +1,6 @@
 // The live list: what the stream tells, newest first. What is asked for stands in the address.
 import { laidOut, visible } from "/pages/envelope.js";
-import { make } from "/pages/tiles.js";
+import { make } from "/pages/make.js";
 import { write } from "/pages/words.js";
 
 const NARROWING = ["session", "type", "key", "fate", "deployment", "tenant"];

@@ -1,17 +1,8 @@
 // A tile shows one answer: a number, a table or a chart. It is asked to show again what has changed, and keeps its place.
+import { make } from "/pages/make.js";
 import { axisFormat, exact, formatOf, isFigure, vegaLocale, write, writePeriod } from "/pages/words.js";
 
-export function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key in element && key !== "list") element[key] = value;
-    else element.setAttribute(key, value);
-  }
-  element.append(...children);
-  return element;
-}
-
+export { make };
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const scheme = () => (dark.matches ? "dark" : "light");
