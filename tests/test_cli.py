@@ -28,6 +28,7 @@ COMMANDS = [
     ["keys", "list"],
     ["keys", "revoke"],
     ["report"],
+    ["inspect"],
     ["export"],
     ["import"],
     ["quarantine", "list"],
@@ -39,7 +40,7 @@ COMMANDS = [
     ["doctor"],
 ]
 # They work in a folder of their own, or on a server alone.
-FOLDERLESS = [["demo"], ["sync-result"]]
+FOLDERLESS = [["demo"], ["sync-result"], ["inspect"]]
 HEAVY = {"duckdb", "pandas", "pydantic", "starlette", "uvicorn", "orjson", "rich.console"}
 
 VIEW: dict[str, Any] = {

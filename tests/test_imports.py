@@ -15,8 +15,9 @@ FLOORS: list[set[str]] = [
     {"errors"},
     {"envelope", "logs", "folder", "keys", "numbered_lines"},
     {"journal", "store", "snapshot", "settings"},
-    {"loader", "reports", "syncs"},
-    {"sink", "doctor", "remote"},
+    {"arrivals", "loader", "reports", "syncs"},
+    {"live"},
+    {"sink", "doctor", "remote", "charts"},
     {"quarantine", "transfer", "client"},
     {"http"},
     {"serving"},
@@ -32,7 +33,9 @@ ONLY_IN = {
     "jinja2": {"http"},
     "markupsafe": {"http"},
     "typer": {"cli"},
-    "pydantic": {"envelope", "settings", "http"},
+    "pydantic": {"envelope", "settings", "http", "charts"},
+    "itsdangerous": {"http"},
+    "vl_convert": {"http"},
 }
 
 

@@ -13,6 +13,7 @@ from embedsink.quarantine import Replay
 from embedsink.reasons import Reason
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
+from tests.servers import wait_until
 
 
 def reject(server: Server, envelope: object, *, key: str) -> None:
@@ -63,6 +64,34 @@ def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Serve
     accepted = [line["envelope"]["type"] for line in quick.journaled() if line["kind"] == "event"]
     assert accepted.count("svc:event:view") == 41
     assert "svc:event:ready" not in accepted
+
+
+def test_one_of_them_is_replayed_alone(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    for path in ("/one", "/other"):
+        reject(quick, view({"path": path}), key=key)
+    listed = quick.rows("/api/v1/quarantine", key=admin, count=2)
+    one = next(row["quarantine_id"] for row in listed if "/one" in row["raw"])
+    for expected in ({"replayed": 1, "rejected": 0}, {"replayed": 0, "rejected": 0}):
+        answer = quick.ask("POST", f"/api/v1/quarantine/replay?id={one}", key=admin)
+        assert answer.json() == expected
+        quick.rows("/api/v1/reports/views", key=admin)
+        wait_until(lambda: rows_replayed(quick, admin) == [one], what="it says that it was replayed")
+    assert [line["envelope"]["payload"]["path"] for line in quick.journaled() if line["kind"] == "event"] == ["/one"]
+
+
+def rows_replayed(server: Server, admin: str) -> list[str]:
+    rows = server.get("/api/v1/quarantine", key=admin).json()
+    return [row["quarantine_id"] for row in rows if row["replayed_at"]]
+
+
+@pytest.mark.parametrize("query", ["id=x", "id=", "ids=1"])
+def test_what_is_no_id_is_a_400_and_replays_nothing(quick: Server, query: str) -> None:
+    admin = quick.key("admin")
+    reject(quick, view(), key=quick.key())
+    quick.rows("/api/v1/quarantine", key=admin)
+    assert problem(quick.ask("POST", f"/api/v1/quarantine/replay?{query}", key=admin)) == "bad_parameter"
+    assert [line["kind"] for line in quick.journaled()] == ["quarantined"]
 
 
 def test_whole_bodies_are_replayed_in_the_usual_memory(quick: Server) -> None:

@@ -91,7 +91,8 @@ class Journal:
         self.recovery: Recovery = recover(folder, aside=aside)
         self._on_sealed = on_sealed
         self._on_failed = on_failed
-        self._next_number = max(self.recovery.last_number, after_number) + 1
+        self.last_number = max(self.recovery.last_number, after_number)  # of a segment that holds durable lines
+        self._next_number = self.last_number + 1
         self._segment: _OpenSegment | None = None
         self._space = _Space(folder, limits)
         self._pending: deque[Waiter] = deque()
@@ -205,6 +206,7 @@ class Journal:
         failure = self._write_durably(lines + trailer(lines))
         if lines and failure is None and self._segment:
             self._segment.holds_lines = True
+            self.last_number = self._next_number  # before anybody is told that the lines are durable
         self._settled_bytes += len(lines)
         # Answer only after the fsync: a 202 promises that the event survives power loss.
         self._call_soon(_answer, group, failure)

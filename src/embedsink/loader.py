@@ -5,6 +5,7 @@ sealed segments ─▶ check their CRCs ─▶ one transaction: rows + names ─
 a segment is deleted only when a snapshot covers it
 """
 
+import contextlib
 import logging
 import math
 import os
@@ -95,7 +96,7 @@ class Loader:
         self._is_verified = False
         self._is_from_snapshot = False
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
-        self.last_number = 0  # the highest that the store knew when it was opened
+        self.last_number = 0  # the highest that the store knows
         self._is_dirty = False
         self._wake = threading.Event()
         self._closing = False
@@ -137,6 +138,13 @@ class Loader:
         self._look_for_a_gap()
         # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
         self._is_dirty = True
+
+    def waiting_since(self) -> float | None:
+        """When the oldest sealed segment was written that is not in the store; epoch seconds, None when all are."""
+        waiting = [path for path in sorted(self._folder.journal.glob(f"*{SEALED}")) if path.name not in self._loaded]
+        with contextlib.suppress(FileNotFoundError):  # It was set aside meanwhile.
+            return waiting[0].stat().st_mtime if waiting else None
+        return None
 
     def load_all(self) -> None:
         """Load every sealed segment that the store does not have yet, oldest first."""
@@ -269,6 +277,7 @@ class Loader:
             self._load_without_the_unfit(segments, error)
             return
         self._loaded |= {segment.path.name for segment in segments}
+        self.last_number = max(self.last_number, segments[-1].number)
         self._is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.count(ledger)

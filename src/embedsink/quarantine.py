@@ -37,8 +37,8 @@ def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> li
     return _dicts(reader.narrowed(row_limit=limit, quarantine_id=quarantine_id), LIST)
 
 
-async def replay_all(sink: Sink) -> Replay:
-    """Validate everything in quarantine again, and journal what is valid now, each input once.
+async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
+    """Validate everything in quarantine again, or one input alone, and journal what is valid now, each input once.
 
     The envelope and the record that it was replayed are one append, so they become durable together. An input is
     accepted under its own id, or under the quarantine's where it had none: replaying twice counts once.
@@ -52,7 +52,7 @@ async def replay_all(sink: Sink) -> Replay:
     async with sink.replaying:
         after: int | None = None
         # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
-        while block := await asyncio.to_thread(_next_block, sink, after):
+        while block := await asyncio.to_thread(_next_block, sink, after, quarantine_id):
             if block.replayed:
                 await wait_for(partial(sink.submit, block.lines, accepted=block.envelope_count, quarantined=0))
             replayed += block.replayed
@@ -72,8 +72,8 @@ class _Block:
     last_arrival: int
 
 
-def _next_block(sink: Sink, after: int | None) -> _Block | None:
-    with sink.store.reader({**EVERYTHING, "after": after}) as reader:
+def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _Block | None:
+    with sink.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}) as reader:
         rows = _dicts(reader, REPLAYABLE)
     if not rows:
         return None

@@ -145,7 +145,7 @@ def _serve_on(
     sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening, pages: Sequence[Any]
 ) -> int:
     failures: list[str] = []
-    server = uvicorn.Server(uvicorn.Config(lambda: None, log_config=None))
+    server = _Server(uvicorn.Config(lambda: None, log_config=None))
 
     def end_after_failure() -> None:
         failures.append("journal")
@@ -184,6 +184,13 @@ def _serve_on(
     except SystemExit:
         return 1  # uvicorn's way to say that the start failed; it has logged why
     return 0 if server.started and not failures else 1
+
+
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Live streams have no end of their own, and would keep the server until its patience ends.
+        self.lifespan.state["sink"].live.close()
+        await super().shutdown(sockets)
 
 
 class _Loop(uvloop.Loop):

@@ -80,7 +80,20 @@ class Settings(BaseSettings):
 
     report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
     report_waiting_max: int = Field(64, ge=0, description="Reports that may wait; beyond it readers get 503.")
+    live_max: int = Field(
+        64, ge=0, description="Live streams, and inspections that wait, at once; beyond it readers get 503."
+    )
+    live_timeout_s: float = Field(3_600.0, gt=0, description="Longest live stream; its reader then connects again.")
     read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")
+    login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
+    frame_origins: str = Field(
+        "none",
+        pattern=r"^(none|https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)?$",
+        description="Origins whose pages may frame the dashboards, with spaces between; or none.",
+        json_schema_extra={
+            "allowed": "none, or a list of origins such as https://app.example.com, with spaces between"
+        },
+    )
     keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
     shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")
 
@@ -141,6 +154,8 @@ def _wrong_value(error: Any) -> str:
 def _allowed(name: str) -> str:
     """What a setting takes, from its field: `an integer, at least 4 and at most 200`."""
     field = Settings.model_fields[name]
+    if isinstance(field.json_schema_extra, dict):
+        return str(field.json_schema_extra["allowed"])
     if field.annotation is str:
         return "a word of a to z, 0 to 9 and hyphens that begins with a letter"
     kind = "an integer" if field.annotation is int else "a finite number"

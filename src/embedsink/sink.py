@@ -14,6 +14,7 @@ from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
+from embedsink.live import Live
 from embedsink.loader import Loader
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -105,6 +106,8 @@ class Sink:
             what="analytics.duckdb",
             limit=f"{SNAPSHOT_DOWNLOADS_MAX} are downloading it, as many as may at once",
         )
+        # Beside the reports: what is new is asked for in milliseconds, and must not wait for a year's.
+        self.live_slots = Slots(1, waiting_max=settings.live_max, what="live")
         self._on_failed = on_failed
         self._closing_s_max = closing_s_max
         self._lock = FolderLock(folder)
@@ -123,6 +126,7 @@ class Sink:
     async def __aexit__(self, *_: object) -> None:
         """Commit what is pending, load it, publish a last snapshot and unlock the folder."""
         self._watching.cancel()
+        self.live.close()
         await self.journal.close()
         await asyncio.to_thread(self.loader.close)
         self._lock.__exit__(None, None, None)
@@ -144,7 +148,7 @@ class Sink:
             self.store,
             snapshot_interval_s=settings.snapshot_interval_s,
             closing_s_max=self._closing_s_max,
-            on_loaded=lambda: self.syncs.forget_loaded(),
+            on_loaded=self._tell_of_load,
         )
         try:
             self.loader.open_store()
@@ -175,10 +179,15 @@ class Sink:
             bytes_max=settings.sync_bytes_max,
             lookups=Slots(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
         )
+        self.live = Live(self.loader, self.journal, listeners_max=settings.live_max)
         self.loader.start()
         self.loader.wake()
         self.journal.start()
         self._watching = asyncio.create_task(self._watch_keys())
+
+    def _tell_of_load(self) -> None:
+        self.syncs.forget_loaded()
+        self.live.tell()
 
     async def _watch_keys(self) -> None:
         while True:

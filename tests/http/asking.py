@@ -7,7 +7,7 @@ with open_server(tmp_path) as server:
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,31 @@ class Server:
             scope["state"] = dict(self.state)
         await self.app(scope, receive, send)
 
+    @contextmanager
+    def streaming(self, path: str, key: str, write: Callable[[bytes], Awaitable[None]]) -> Iterator[None]:
+        """An answer that goes on: it is written while other requests are asked, and its reader leaves at the end."""
+        left = asyncio.Event()
+
+        async def receive() -> Message:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            await write(message.get("body", b""))
+
+        async def begin() -> asyncio.Task[None]:
+            return asyncio.create_task(self.answer(_scope_of(path, key), receive, send))
+
+        async def end() -> None:
+            left.set()
+            await answering
+
+        answering = self._runner.run(begin())
+        try:
+            yield
+        finally:
+            self._runner.run(end())
+
     def journaled(self) -> list[dict[str, Any]]:
         """Every line that is durable, the trailers aside."""
         try:
@@ -129,6 +154,24 @@ class Server:
         base_url = request.pop("base_url", "http://test")
         async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
             return await client.request(method, path, headers=headers, **request)
+
+
+def _scope_of(path: str, key: str) -> Scope:
+    path, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(b"authorization", f"Bearer {key}".encode())],
+        "server": ("test", 80),
+        "client": ("test", 1),
+    }
 
 
 @contextmanager

@@ -43,6 +43,8 @@ ROUTES = (
     Route("GET", "/api/v1/reports/views?deployment={}", ("read", "admin")),
     Route("GET", "/api/v1/reports/views.csv?deployment={}", ("read", "admin")),
     Route("GET", "/api/v1/quarantine?deployment={}", ("read", "admin")),
+    Route("GET", "/api/v1/events/live?deployment={}&rows=on&recent=9", ("read", "admin")),
+    Route("GET", "/api/v1/inspect?deployment={}&since=7d&wait=0", ("read", "admin")),
     Route("POST", "/api/v1/quarantine/replay", ("admin",), is_for_all=True),
     Route("GET", "/api/v1/deployments", ("read", "admin")),
     Route("GET", "/api/v1/deployments/{}/dbt-sync/job/result", ("read", "admin")),
@@ -53,7 +55,7 @@ ROUTES = (
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with an event and a rejection of each deployment."""
-    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
+    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
         key = server.key()
         for deployment in DEPLOYMENTS:
             title = f"secret of {deployment}"

@@ -125,10 +125,10 @@ def _replay_there(url: str, key: str | None) -> tuple[int, int]:
 
 async def _replay_here(data: Path) -> tuple[int, int]:
     from embedsink.folder import DataFolder
-    from embedsink.quarantine import replay_all
+    from embedsink.quarantine import replay as try_again
     from embedsink.settings import read_settings
     from embedsink.sink import Sink
 
     async with Sink(DataFolder(data), read_settings()) as sink:
-        done = await replay_all(sink)
+        done = await try_again(sink)
     return done.replayed, done.rejected

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Collection
 from enum import Enum
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -12,6 +13,9 @@ from embedsink.errors import Refused, quote
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
+
+if TYPE_CHECKING:
+    from embedsink.http.logins import Logins
 
 _KEY_IN_URL = re.compile(r"es_(?:ingest|read|admin)_|(?:^|[&;])access_token=")
 # One sentence for every key that does not hold, so that nobody learns why.
@@ -90,12 +94,55 @@ def check_transport(scope: Scope) -> None:
 
 
 def require_key(request: Request, *kinds: KeyKind) -> Key:
-    """The key of a request to any resource but ingest, checked for its kind and its origins."""
+    """The key of a request to any resource but ingest, checked for its kind and its origins.
+
+    Where a page of ours reads, its login stands for the key.
+    """
     sink: Sink = request.state.sink
     check_transport(request.scope)
-    key = key_for(token_of(request.headers.getlist("authorization"), request.url.query), sink)
+    token = token_of(request.headers.getlist("authorization"), request.url.query)
+    key = (login_of(request) if token is None else None) or key_for(token, sink)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
         check_origin(key, origin)
     return key
+
+
+def login_of(request: Request, *, or_navigation: bool = False) -> Key | None:
+    """The live key that somebody has logged in with; it reads, and never changes anything.
+
+    Args:
+        request: of a page of ours.
+        or_navigation: or of a link on another site's page that leads here.
+    """
+    logins: Logins = request.state.logins
+    if request.method not in ("GET", "HEAD") or not is_own_page(request, or_navigation=or_navigation):
+        return None
+    return logins.key_of(request, request.state.sink.keys)
+
+
+def is_https(request: Request) -> bool:
+    """Whether the reader's browser speaks HTTPS, with us or with the proxy before us."""
+    transport: Transport = request.scope["state"]["transport"]
+    return request.scope["scheme"] == "https" or transport is not Transport.ANYTHING
+
+
+def is_own_page(request: Request, *, or_navigation: bool = False) -> bool:
+    """Whether a page of ours makes the request, or none does: what a browser says of it (Fetch Metadata, Origin).
+
+    Args:
+        request: with a cookie that its sender may not even know of.
+        or_navigation: a link on another site may lead here.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site not in (None, "same-origin", "none"):
+        return or_navigation and request.headers.get("sec-fetch-mode") == "navigate"
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def check_own_page(request: Request) -> None:
+    """Raises Refused (`wrong_origin`) for a form that a page of another site sends."""
+    if not is_own_page(request):
+        raise Refused(Reason.WRONG_ORIGIN, "origin: this form was sent by another site. Open it here, and send it.")

@@ -11,13 +11,29 @@ from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.http import browser, deployments, exports, operations, quarantine, reports, syncs
+from embedsink.http import (
+    browser,
+    dashboards,
+    deployments,
+    exports,
+    inspection,
+    live,
+    operations,
+    quarantine,
+    reports,
+    syncs,
+)
 from embedsink.http.access import Transport
 from embedsink.http.cors import INGEST_PATH
+from embedsink.http.dashboards import Dashboards
 from embedsink.http.events import Events
+from embedsink.http.logins import Logins
 from embedsink.http.openapi import describe
+from embedsink.http.pages.dashboards import DashboardPages
 from embedsink.http.pages.docs import Docs
-from embedsink.http.pages.files import show_stylesheet
+from embedsink.http.pages.files import show_file
+from embedsink.http.pages.login import LoginPage
+from embedsink.http.pages.vega import Vega
 from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
 from embedsink.settings import Settings
 from embedsink.sink import Sink
@@ -29,6 +45,7 @@ class State(TypedDict):
     sink: Sink
     events: Events
     transport: Transport
+    logins: Logins
 
 
 # A server that is told to end does not load a long backlog first: the next start does.
@@ -45,6 +62,7 @@ def create_app(
     transport: Transport = Transport.ANYTHING,
     on_failed: Callable[[], None] = lambda: None,
     pages: Sequence[BaseRoute] = (),
+    opened_with: str | None = None,
 ) -> Starlette:
     """The ASGI application on a data folder.
 
@@ -54,15 +72,25 @@ def create_app(
         transport: what keys may travel over.
         on_failed: called, in another thread, once the disk has failed and the program should end.
         pages: further routes; those of the demo's page.
+        opened_with: a read key's token that everybody on this machine is logged in with: the demo's.
+
+    Raises:
+        Misconfigured: a dashboard that is none.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
         async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink:
+            if sink.store.is_open:
+                boards.check(sink)
             _calm_the_garbage_collector()
-            yield {"sink": sink, "events": events, "transport": transport}
+            yield {"sink": sink, "events": events, "transport": transport, "logins": logins}
 
     events = Events(settings)
+    logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
+    boards, vega = Dashboards(), Vega(folder)
+    shown = DashboardPages(boards, vega, settings, opened_with=opened_with)
+    login = LoginPage(settings)
     app = Starlette(
         routes=[
             Route(INGEST_PATH, events, methods=["POST", "OPTIONS"]),
@@ -70,18 +98,28 @@ def create_app(
             Route("/api/v1/reports/{name}", reports.show_report),
             Route("/api/v1/reports/{name}/schema", reports.show_schema),
             Route("/api/v1/summary.zip", exports.show_summary),
+            Route("/api/v1/events/live", live.show_live),
             Route("/api/v1/events.{suffix}", exports.show_events),
+            Route("/api/v1/inspect", inspection.inspect),
             Route("/api/v1/analytics.duckdb", exports.show_snapshot),
             Route("/api/v1/quarantine", quarantine.list_quarantine),
             Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
             Route("/api/v1/deployments", deployments.list_deployments),
             Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
+            Route(dashboards.ROUTE, boards.show_section),
+            Route("/dashboards", shown.show_list),
+            Route("/dashboards/", shown.show_list),
+            Route("/dashboards/inspector", shown.show_inspector),
+            Route("/dashboards/{name}", shown.show_dashboard),
+            Route("/login", login.login, methods=["GET", "POST"]),
+            Route("/logout", login.logout, methods=["POST"]),
             Route("/healthz", operations.healthz),
             Route("/readyz", operations.readyz),
             Route("/metrics", operations.metrics),
             Route("/openapi.json", describe),
             Route("/docs", Docs(settings).show),
-            Route("/pages/{name}", show_stylesheet),
+            Route("/pages/vega/{version}.js", vega.show),
+            Route("/pages/{name}", show_file),
             Route("/problems/{reason}", explain_problem),
             Route("/{module}.js", browser.show_file),
             Route("/{module}.d.ts", browser.show_file),

@@ -27,7 +27,7 @@ async def list_deployments(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    limit = limit_of(query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
+    limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     sink: Sink = request.state.sink
     variables: dict[str, object] = {
         "deployments": None if key.deployments is None else sorted(key.deployments),

@@ -24,6 +24,7 @@ class _Counters:
         yield from self._ingest()
         yield from self._journal()
         yield from self._loader()
+        yield from self._live()
 
     def _ingest(self) -> Iterator[Metric]:
         counters = self._sink.counters
@@ -47,6 +48,11 @@ class _Counters:
         )
         yield GaugeMetricFamily(
             "embedsink_journal_segments", "Sealed segments that no snapshot covers yet.", len(journal.segments())
+        )
+
+    def _live(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "embedsink_live_listeners", "Live streams and waiting inspections.", self._sink.live.listener_count
         )
 
     def _loader(self) -> Iterator[Metric]:

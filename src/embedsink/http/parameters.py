@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from starlette.datastructures import QueryParams
 
+from embedsink.envelope.body import has_bad_text
 from embedsink.errors import Refused, nearest, quote
 from embedsink.keys import Key
 from embedsink.reasons import Reason
@@ -13,6 +14,9 @@ from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_scope
 REPEATABLE = ("deployment",)
 STYLE = ("guard", "bom")
 ROWS = ("columns", "limit", "cursor")
+# What narrows that which arrives.
+ARRIVALS = ("deployment", "tenant", "session", "type", "key", "fate")
+FATES = ("accepted", "quarantined")
 
 
 def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
@@ -27,15 +31,15 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
 
 
-def limit_of(text: str | None, *, default: int, most: int) -> int:
-    """How many rows are asked for.
+def limit_of(name: str, text: str | None, *, default: int, most: int, least: int = 1) -> int:
+    """How many rows, or seconds, are asked for.
 
     Raises:
         Refused: `bad_parameter`.
     """
     limit = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else default
-    if text is not None and (str(limit) != text or not 1 <= limit <= most):
-        raise Refused(Reason.BAD_PARAMETER, f"limit: {quote(text)} is not an integer from 1 to {most:,}.")
+    if text is not None and (str(limit) != text or not least <= limit <= most):
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from {least} to {most:,}.")
     return limit
 
 
@@ -45,9 +49,31 @@ def scope_of(query: QueryParams, key: Key) -> Scope:
     return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
 
 
+def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
+    """Which arrivals are asked for, within the key's scope, as session variables."""
+    scope = parse_scope(
+        {name: query.get(name) for name in ("since", "until", "tenant")},
+        deployments=query.getlist("deployment"),
+        allowed=key.deployments,
+    )
+    type_ = text_of(query, "type")
+    return {
+        # A tuple, so that two who ask the same can be told.
+        "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
+        "since": scope.since,
+        "until": scope.until,
+        "tenant": scope.tenant,
+        "session": text_of(query, "session"),
+        # `svc:event:view` and `view` are the same here, as in a row.
+        "type": type_ and type_.rpartition(":")[2],
+        "key_id": text_of(query, "key"),
+        "fate": _choice_of(query, "fate", FATES),
+    }
+
+
 def style_of(query: QueryParams) -> Style:
     """What is special about a CSV."""
-    return Style(guard=_is_on(query, "guard", "on"), bom=_is_on(query, "bom", "off"))
+    return Style(guard=is_on(query, "guard", "on"), bom=is_on(query, "bom", "off"))
 
 
 def rows_of(query: QueryParams, name: str) -> RowsAsked:
@@ -57,7 +83,31 @@ def rows_of(query: QueryParams, name: str) -> RowsAsked:
     return RowsAsked(columns, limit, cursor, question=repr((name, scope)))
 
 
-def _is_on(query: QueryParams, name: str, default: str) -> bool:
+def _choice_of(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
+    value = query.get(name)
+    if value is not None and value not in choices:
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of {', '.join(choices)}.")
+    return value
+
+
+def text_of(query: QueryParams, name: str) -> str | None:
+    """What a column has to be equal to.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
+    text = query.get(name)
+    if has_bad_text(text):
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} holds a NUL or a lone surrogate. Remove it.")
+    return text
+
+
+def is_on(query: QueryParams, name: str, default: str) -> bool:
+    """Whether something is switched on.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
     value = query.get(name, default)
     if value not in ("on", "off"):
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of on, off.")

@@ -13,7 +13,8 @@ from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
 from embedsink.http.parameters import check_parameters, limit_of
 from embedsink.keys import KeyKind
-from embedsink.quarantine import replay_all, rows
+from embedsink.quarantine import replay as try_again
+from embedsink.quarantine import rows
 from embedsink.reasons import Reason
 from embedsink.reports import parse_scope
 from embedsink.sink import Sink
@@ -33,7 +34,7 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit = limit_of(query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
+    limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     quarantine_id = _id_of(query.get("id"))
     sink: Sink = request.state.sink
     async with sink.report_slots:
@@ -44,12 +45,13 @@ async def list_quarantine(request: Request) -> Response:
 
 
 async def replay(request: Request) -> Response:
-    """Try everything in quarantine again; needs an admin key for all deployments."""
+    """Try everything in quarantine again, or one input; needs an admin key for all deployments."""
     key = require_key(request, KeyKind.ADMIN)
-    check_parameters(request.query_params, ())
+    check_parameters(request.query_params, ("id",))
+    quarantine_id = _id_of(request.query_params.get("id"))
     if key.deployments is not None:
         raise Refused(Reason.OUT_OF_SCOPE, "quarantine: is of all deployments. Use an admin key without a scope.")
-    return JSONResponse(asdict(await replay_all(request.state.sink)))
+    return JSONResponse(asdict(await try_again(request.state.sink, quarantine_id)))
 
 
 def _read(sink: Sink, variables: dict[str, object], limit: int, quarantine_id: UUID | None) -> list[dict[str, Any]]:

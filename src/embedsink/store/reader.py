@@ -37,6 +37,10 @@ SCOPE_VARIABLES = (
     "row_limit",
     "sync_job_ids",
     "key_deployments",
+    "session",
+    "type",
+    "key_id",
+    "fate",
 )
 # Where a page lies that was dear to find.
 _KEPT = "kept_page"

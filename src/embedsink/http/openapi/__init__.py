@@ -1,7 +1,7 @@
 """`/openapi.json`: the HTTP surface as OpenAPI 3.1.0, made from the types, settings and reasons that enforce it.
 
-One module a group of operations (`ingestion`, `reading`, `quarantine`, `deployments`, `upkeep`); what they are made of
-stands in `operation`, `parameters`, `failures` and `schemas`.
+One module a group of operations (`ingestion`, `reading`, `dashboards`, `quarantine`, `deployments`, `upkeep`); what
+they are made of stands in `operation`, `parameters`, `failures` and `schemas`.
 """
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink import __version__
-from embedsink.http.openapi import browser, deployments, ingestion, quarantine, reading, upkeep
+from embedsink.http.openapi import browser, dashboards, deployments, ingestion, quarantine, reading, upkeep
 from embedsink.http.openapi.operation import Group
 from embedsink.http.openapi.parts import Schema
 from embedsink.http.openapi.schemas import schemas, security_schemes
@@ -52,6 +52,7 @@ def _groups(settings: Settings) -> list[Group]:
     return [
         Group("Sending", "What pages and pipelines send: events.", ingestion.operations(settings)),
         Group("Reading", "What readers take away, in the scope of their key.", reading.operations()),
+        Group("Dashboards", "Pages for people. A login stands for a read key.", dashboards.operations()),
         Group("Quarantine", "What was rejected, kept with its reason, and tried again.", quarantine.operations()),
         Group("Deployments", "Which there are, and what their dbt syncs came to.", deployments.operations()),
         Group("Upkeep", "Whether the server does what it should, and what it says about itself.", upkeep.operations()),

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from embedsink.http.openapi.parts import Schema, array
+from embedsink.http.parameters import FATES
 from embedsink.keys import DEPLOYMENT_MAX
 from embedsink.reports import INTERVALS, LIMIT_MAX, SURFACES
 
 DEPLOYMENT: Schema = {"type": "integer", "minimum": -DEPLOYMENT_MAX, "maximum": DEPLOYMENT_MAX}
+
+SWITCH: Schema = {"enum": ["on", "off"]}
 
 
 def parameter(name: str, schema: Schema, description: str = "", *, place: str = "query") -> Schema:
@@ -42,17 +45,26 @@ def scope_parameters() -> Sequence[Schema]:
     ]
 
 
+def arrival_parameters() -> Sequence[Schema]:
+    """Which of what arrived."""
+    return [
+        parameter("session", {"type": "string"}, "Only of this session."),
+        parameter("type", {"type": "string", "examples": ["view"]}, "Only of this type, with or without its prefix."),
+        parameter("key", {"type": "string"}, "Only what was sent with the key of this id."),
+        parameter("fate", {"enum": list(FATES)}, "Only what became this."),
+    ]
+
+
 def report_parameters() -> Sequence[Schema]:
     """The scope of a report, and how its rows are written."""
-    switch = {"enum": ["on", "off"]}
     zone = "Where days begin at midnight, and by whose clocks times without a zone are (IANA). Default: UTC."
     return [
         *scope_parameters(),
         parameter("surface", {"enum": list(SURFACES)}, "Only this one."),
         parameter("interval", {"enum": list(INTERVALS)}, "The length of a period. Default: day."),
         parameter("timezone", {"type": "string", "examples": ["Europe/Berlin"]}, zone),
-        parameter("guard", switch, "CSV: whether text that looks like a formula is disarmed. Default: on."),
-        parameter("bom", switch, "CSV: whether it begins with a byte-order mark, as Excel needs it. Default: off."),
+        parameter("guard", SWITCH, "CSV: whether text that looks like a formula is disarmed. Default: on."),
+        parameter("bom", SWITCH, "CSV: whether it begins with a byte-order mark, as Excel needs it. Default: off."),
     ]
 
 

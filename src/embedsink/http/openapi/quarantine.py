@@ -12,7 +12,9 @@ from embedsink.keys import KeyKind
 
 def operations() -> Sequence[Operation]:
     """The list for readers, the replay for whoever runs the server."""
-    one = parameter("id", {"type": "string", "format": "uuid"}, "One rejection alone, with all of its `raw`.")
+    one = parameter(
+        "id", {"type": "string", "format": "uuid"}, "One rejection alone; in the list with all of its `raw`."
+    )
     limit = limit_parameter("Most rejections in the answer.", quarantine.LIMIT_DEFAULT, quarantine.LIMIT_MAX)
     return [
         Operation(
@@ -29,9 +31,10 @@ def operations() -> Sequence[Operation]:
             "post",
             "/api/v1/quarantine/replay",
             "replayQuarantine",
-            "Try everything in quarantine again",
+            "Try everything in quarantine again, or one input",
             (200, "How many were accepted, and how many are still wrong.", {"application/json": ref("Replay")}),
             (*SCOPED, *JOURNAL),
             (KeyKind.ADMIN,),
+            parameters=[one],
         ),
     ]

@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 
-from embedsink.http import exports, reports
+from embedsink.arrivals import ROWS_MAX
+from embedsink.http import exports, inspection, live, reports
 from embedsink.http.openapi.failures import ACCESS, SCOPED, SPOOLED
 from embedsink.http.openapi.operation import Operation
-from embedsink.http.openapi.parameters import known_tag, parameter, report_parameters, rows_parameters
+from embedsink.http.openapi.parameters import (
+    SWITCH,
+    arrival_parameters,
+    known_tag,
+    parameter,
+    report_parameters,
+    rows_parameters,
+    scope_parameters,
+)
 from embedsink.http.openapi.parts import Schema, array, ref
 from embedsink.http.rows import MEDIA_TYPES
 from embedsink.keys import KeyKind
@@ -20,7 +29,8 @@ _PAGED = {"Link": 'The next page (RFC 8288, rel="next").', "X-Next-Cursor": "The
 
 def operations() -> Sequence[Operation]:
     """All that a read key is for."""
-    return [_list_reports(), _read_report(), _describe_report(), _read_summary(), _read_events(), _read_snapshot()]
+    whole = [_list_reports(), _read_report(), _describe_report(), _read_summary()]
+    return [*whole, _read_events(), _follow_events(), _inspect(), _read_snapshot()]
 
 
 def _list_reports() -> Operation:
@@ -91,6 +101,47 @@ def _read_events() -> Operation:
         parameters=[suffix, *report_parameters(), *rows_parameters(), known_tag()],
         headers=_TAGGED | _PAGED,
         others=_CACHED,
+    )
+
+
+def _follow_events() -> Operation:
+    _, _, deployment, tenant = scope_parameters()
+    last = {"type": "string", "pattern": "^[0-9]{1,10}$"}
+    return Operation(
+        "get",
+        "/api/v1/events/live",
+        "followEvents",
+        "What was just loaded or quarantined, as server-sent events; a stream that goes on",
+        (200, "Messages; `data` is JSON.", {live.MEDIA_TYPE: ref("LiveMessage")}),
+        (*SCOPED, Reason.OVERLOADED, Reason.NOT_READY),
+        _KEYS,
+        parameters=[
+            parameter("rows", SWITCH, "Whether each message has the rows that were loaded. Default: off."),
+            parameter("recent", {"type": "integer", "minimum": 1, "maximum": ROWS_MAX}, "Begin with so many rows."),
+            deployment,
+            tenant,
+            *arrival_parameters(),
+            parameter("after", last, "The id of the last message that you had."),
+            parameter("Last-Event-ID", last, "The same, as browsers say it.", place="header"),
+        ],
+    )
+
+
+def _inspect() -> Operation:
+    bounds = {"type": "integer", "minimum": 0, "maximum": inspection.WAIT_S_MAX, "default": inspection.WAIT_S_DEFAULT}
+    return Operation(
+        "get",
+        "/api/v1/inspect",
+        "inspect",
+        "What arrived of one session or since a time, by type, and what was rejected; for tests of a host page",
+        (200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
+        (*SCOPED, Reason.OVERLOADED),
+        _KEYS,
+        parameters=[
+            *scope_parameters(),
+            *arrival_parameters(),
+            parameter("wait", bounds, "Seconds to wait until everything is loaded that was acknowledged before."),
+        ],
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from embedsink.arrivals import REJECTED_MAX
 from embedsink.envelope import REJECTIONS_LISTED_MAX
 from embedsink.envelope.catalog import Catalog, Delivery, catalog_for
 from embedsink.http import syncs
@@ -16,6 +17,7 @@ _TEXT: Schema = {"type": "string"}
 _INTEGER: Schema = {"type": "integer"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+_YES_OR_NO: Schema = {"type": "boolean"}
 
 
 def schemas(settings: Settings) -> dict[str, Schema]:
@@ -75,8 +77,31 @@ def _listing() -> Schema:
     return object_of(listing, optional=("rejectedCount",))
 
 
+def _inspection() -> Schema:
+    by_type = {"type": "object", "additionalProperties": _COUNT}
+    rejected = {
+        "id": _TEXT,
+        "receivedAt": _TEXT | {"format": "date-time"},
+        "reason": one_of(Reason),
+        "path": _TEXT_OR_NULL,
+        "detail": _TEXT,
+        "direction": {"enum": ["event", "action"]},
+        "type": _TEXT_OR_NULL,
+        "session": _TEXT_OR_NULL,
+        "deployment": {"type": ["integer", "null"]},
+        "isReplayed": _YES_OR_NO,
+    }
+    return object_of(
+        {"isComplete": _YES_OR_NO}
+        | dict.fromkeys(("acceptedCount", "quarantinedCount", "lostCount"), _COUNT)
+        | {"events": by_type, "actions": by_type}
+        | {"rejected": array(object_of(rejected)) | {"maxItems": REJECTED_MAX}}
+    )
+
+
 def _readings() -> dict[str, Schema]:
     column = dict.fromkeys(("name", "type", "unit", "description"), _TEXT)
+    message = {"event": {"enum": ["connected", "recent", "loaded"]}, "id": _TEXT, "data": _TEXT, "retry": _COUNT}
     report = dict.fromkeys(("name", "title", "question", "grain"), _TEXT)
     return {
         "Deployments": object_of({"deployments": array(ref("Deployment")), "nextCursor": _TEXT_OR_NULL}),
@@ -85,6 +110,8 @@ def _readings() -> dict[str, Schema]:
             | {name: _TEXT_OR_NULL | {"format": "date-time"} for name in ("firstSeenAt", "lastSeenAt")}
             | dict.fromkeys(("eventCount", "actionCount", "syncCount", "keyCount"), _COUNT)
         ),
+        "Inspection": _inspection(),
+        "LiveMessage": object_of(message, optional=("retry",)),
         "Report": object_of(report | {"columns": array(object_of(column))}),
         "ReportSchema": {"allOf": [ref("Report"), object_of({"row": {"type": "object"}})]},
         "Readiness": object_of({"ready": {"type": "boolean"}, "troubles": array(_TEXT)}),

@@ -6,7 +6,7 @@ from embedsink.http.openapi.failures import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import known_tag, parameter
 from embedsink.http.openapi.parts import one_of, plain_text, ref
-from embedsink.http.pages.files import stylesheets
+from embedsink.http.pages.files import MEDIA_TYPES, page_files
 from embedsink.reasons import Reason
 
 _TAGGED = {"ETag": "Send it back in If-None-Match."}
@@ -49,11 +49,25 @@ def operations() -> Sequence[Operation]:
         Operation(
             "get",
             "/pages/{name}",
-            "showStylesheet",
-            "The style of the pages",
-            (200, "The style sheet.", {"text/css": {"type": "string"}}),
+            "showPageFile",
+            "Style sheets, scripts and pictures of the pages",
+            (200, "The file.", {media_type: {"type": "string"} for media_type in MEDIA_TYPES.values()}),
             (Reason.NOT_FOUND, *ANY_REQUEST),
-            parameters=[parameter("name", {"enum": list(stylesheets())}, "Which one.", place="path"), known_tag()],
+            parameters=[parameter("name", {"enum": list(page_files())}, "Which one.", place="path"), known_tag()],
+            headers=_TAGGED,
+            others=_CACHED,
+        ),
+        Operation(
+            "get",
+            "/pages/vega/{version}.js",
+            "showVega",
+            "What draws the charts of the pages",
+            (200, "Vega, Vega-Lite and vega-embed, for ever the same.", {"text/javascript": {"type": "string"}}),
+            (Reason.NOT_FOUND, Reason.NOT_READY, *ANY_REQUEST),
+            parameters=[
+                parameter("version", {"type": "string"}, "The one that a page names.", place="path"),
+                known_tag(),
+            ],
             headers=_TAGGED,
             others=_CACHED,
         ),

@@ -1,4 +1,4 @@
-"""`/pages/{name}`: the style sheets that all pages share. `base.css` is every page's, each other is one page's."""
+"""`/pages/{name}`: style sheets, scripts and pictures of pages. `base.css` is every page's."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,31 +12,45 @@ from embedsink.http.freshness import is_known, tag_of
 from embedsink.reasons import Reason
 
 FOLDER = Path(__file__).parent / "static"
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stylesheet:
-    """A style sheet as it lies in the package, and its entity tag."""
+class PageFile:
+    """A file as it lies in the package, and its entity tag."""
 
     content: bytes
     tag: str
+    media_type: str
 
 
 @cache
-def stylesheets() -> dict[str, Stylesheet]:
-    """Every style sheet by the name in its address."""
-    contents = {path.name: path.read_bytes() for path in sorted(FOLDER.glob("*.css"))}
-    return {name: Stylesheet(content, tag_of(content)) for name, content in contents.items()}
+def stylesheets() -> dict[str, PageFile]:
+    """Every style sheet of `/docs` by the name in its address."""
+    return _read(FOLDER, ".css")
 
 
-async def show_stylesheet(request: Request) -> Response:
+@cache
+def page_files() -> dict[str, PageFile]:
+    """Every file of a page: those of `/docs` and those of the dashboards."""
+    return stylesheets() | {
+        name: file for suffix in MEDIA_TYPES for name, file in _read(FOLDER / "dashboards", suffix).items()
+    }
+
+
+async def show_file(request: Request) -> Response:
     """One of them, or 304 where the reader has it."""
     name = request.path_params["name"]
-    found = stylesheets().get(name)
+    found = page_files().get(name)
     if found is None:
-        raise Refused(Reason.NOT_FOUND, f"{quote(name)} does not exist. There are {', '.join(stylesheets())}.")
+        raise Refused(Reason.NOT_FOUND, f"{quote(name)} does not exist. There are {', '.join(page_files())}.")
     # Asked about each time, so that a page and its style are always of the same version.
     headers = {"Cache-Control": "no-cache", "ETag": found.tag, "X-Content-Type-Options": "nosniff"}
     if is_known(request, found.tag):
         return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type="text/css", headers=headers)
+    return Response(found.content, media_type=found.media_type, headers=headers)
+
+
+def _read(folder: Path, suffix: str) -> dict[str, PageFile]:
+    contents = {path.name: path.read_bytes() for path in sorted(folder.glob(f"*{suffix}"))}
+    return {name: PageFile(content, tag_of(content), MEDIA_TYPES[suffix]) for name, content in contents.items()}

@@ -18,7 +18,20 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_BY_SCRIPTS = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors {}"
+)
 _CODE = re.compile(r"`([^`]+)`")
+
+
+def page_headers(*, frame_origins: str) -> dict[str, str]:
+    """The headers of a page with scripts and forms of its own; pages of these origins may frame it."""
+    return HEADERS | {
+        "Content-Security-Policy": _BY_SCRIPTS.format("'none'" if frame_origins == "none" else frame_origins),
+        # With none at all, browsers send forms with `Origin: null`, and nobody knows where they come from.
+        "Referrer-Policy": "same-origin",
+    }
 
 
 def render(template: str, **words: Any) -> str:

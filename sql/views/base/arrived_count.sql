@@ -1,0 +1,46 @@
+-- One row per fate of what arrived in scope (arrived_in_scope), and of what was accepted per direction and type: those of
+-- the others are the sender's own words, and as many as it likes. A duplicate is no row of any table, so its scope is unknown: duplicates are counted only where nothing narrows.
+create or replace view arrived_count as
+select
+    fate,
+    if(fate = 'accepted', direction, null) as direction,
+    if(fate = 'accepted', type, null) as type,
+    count(*) as row_count
+from arrived_in_scope
+group by all
+union all by name
+select 'duplicate' as fate, sum(duplicate_count)::bigint as row_count
+from loaded_segment
+where coalesce(
+    getvariable('deployments')::varchar, getvariable('tenant')::varchar, getvariable('session')::varchar,
+    getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
+    getvariable('until')::varchar, getvariable('fate')::varchar
+) is null
+  and (getvariable('after') is null or segment > printf('%012d', getvariable('after')::bigint // 4294967296) || '~')
+  and (getvariable('up_to') is null or segment < printf('%012d', getvariable('up_to')::bigint // 4294967296) || '~')
+having sum(duplicate_count) > 0
+union all by name
+select 'lost' as fate, sum(lost_count)::bigint as row_count
+from loss_in_scope
+where (getvariable('after') is null or arrival > getvariable('after')::bigint)
+  and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint)
+  and (getvariable('session') is null or session = getvariable('session')::varchar)
+  and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
+  and coalesce(getvariable('type')::varchar, getvariable('tenant')::varchar, getvariable('fate')::varchar) is null
+having sum(lost_count) > 0
+union all by name
+select 'sync' as fate, count(*) as row_count
+from sync
+where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+  and (getvariable('after') is null or arrival > getvariable('after')::bigint)
+  and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint)
+  and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
+  and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
+  and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
+  and coalesce(
+    getvariable('session')::varchar, getvariable('type')::varchar, getvariable('tenant')::varchar,
+    getvariable('fate')::varchar
+) is null
+having count(*) > 0;
+
+comment on view arrived_count is 'How much arrived in scope, by what became of it and by type.';

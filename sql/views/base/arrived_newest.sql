@@ -1,0 +1,47 @@
+-- One row per event, action and kept rejection in scope (arrived_in_scope), the newest row_limit of them (at most 100),
+-- oldest first, with the envelope as it was told: of an accepted one as the store tells it, of a rejection the first 16,384
+-- characters of what was sent. The rows are chosen first, so that no other text is read or made than theirs.
+create or replace view arrived_newest as
+with newest as (
+    select *
+    from arrived_in_scope
+    order by arrival desc
+    limit (select least(coalesce(getvariable('row_limit')::bigint, 100), 100))
+),
+sent as (
+    select arrival, envelope, length(envelope) as envelope_length, null::varchar as envelope_encoding
+    from envelope_told
+    where arrival in (select arrival from newest where fate = 'accepted')
+    union all
+    select arrival, raw, raw_length, raw_encoding
+    from quarantine
+    where arrival in (select arrival from newest where fate = 'quarantined')
+)
+select
+    arrival,
+    fate,
+    direction,
+    type,
+    id,
+    received_at,
+    key_id,
+    deployment,
+    session,
+    viewer,
+    tenant,
+    page,
+    surface,
+    seq,
+    reason,
+    detail,
+    -- Where: a detail begins with it (embedsink.envelope.sentences).
+    if(fate = 'quarantined', nullif(regexp_extract(detail, '^([^ :]{1,128}): ', 1), ''), null) as path,
+    replayed_at,
+    envelope,
+    envelope_length,
+    envelope_encoding
+from newest
+join sent using (arrival)
+order by arrival;
+
+comment on view arrived_newest is 'The newest events, actions and kept rejections in scope, each with its envelope.';

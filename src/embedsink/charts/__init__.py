@@ -1,0 +1,37 @@
+"""Dashboards as files: what they may say, whether it is right, and what their charts show.
+
+A dashboard is a file of `dashboards/`: sections of charts, each of them a report with a Vega-Lite spec, a table, or a
+number. Pages and pictures are made of the same files.
+"""
+
+from embedsink.charts.answering import ChartAnswer, answer_section
+from embedsink.charts.clock import span_of
+from embedsink.charts.files import check_dashboards, dashboards_folder, read_dashboards
+from embedsink.charts.model import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
+from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
+from embedsink.charts.period import PERIOD_DEFAULT, PERIODS, Period, period_of
+from embedsink.charts.theme import DARK, LIGHT, vega_config
+
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "PERIODS",
+    "PERIOD_DEFAULT",
+    "PERIOD_PARAMETERS",
+    "Chart",
+    "ChartAnswer",
+    "Dashboard",
+    "Figure",
+    "Gauge",
+    "Period",
+    "Section",
+    "Table",
+    "Tile",
+    "answer_section",
+    "check_dashboards",
+    "dashboards_folder",
+    "period_of",
+    "read_dashboards",
+    "span_of",
+    "vega_config",
+]

@@ -1,0 +1,140 @@
+"""What the charts of a section show: each report is read once a scope, and its rows go through all charts of it.
+
+rows of a report ─┬─▶ a number
+                  ├─▶ the rows of a chart, at most so many
+                  └─▶ the greatest rows of a table
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from embedsink.charts.clock import Clock, utc_of
+from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Section, Table
+from embedsink.charts.period import Period
+from embedsink.charts.seeing import Seen, condition, seeing
+from embedsink.reports import Report, Scope, find_report, parse_scope
+from embedsink.store import Reader, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class ChartAnswer:
+    """What one chart shows.
+
+    Args:
+        columns: names of what stands in `rows`.
+        rows: times are epoch milliseconds of what the reader's clocks show.
+        before: the same of the period before.
+        value, value_before: a number's.
+        is_cut: there are more rows than are shown.
+        asked: the words of the report's address.
+    """
+
+    columns: list[str]
+    rows: list[list[Any]]
+    before: list[list[Any]]
+    value: Any = None
+    value_before: Any = None
+    is_cut: bool = False
+    asked: dict[str, str] | None = None
+
+
+def answer_section(reader: Reader, section: Section, period: Period, *, now: datetime) -> dict[str, ChartAnswer]:
+    """What each chart of a section shows, all of one moment; charts of the server itself are left out.
+
+    Args:
+        reader: with any scope; its variables are set anew.
+        section: a checked one.
+        period: what is seen.
+        now: the clock, with a zone.
+    """
+    tiles = [tile for tile in section.charts if not isinstance(tile, Gauge)]
+    answers: dict[str, ChartAnswer] = {}
+    with reader.consistent():
+        for key, group in itertools.groupby(sorted(tiles, key=_source), key=_source):
+            answers |= _answer_source(reader, key, list(group), period, now)
+    return {tile.id: answers[tile.id] for tile in tiles}
+
+
+def _source(tile: Figure | Chart | Table) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return tile.report, tuple(sorted((str(name), value) for name, value in tile.parameters.items()))
+
+
+def _answer_source(
+    reader: Reader,
+    source: tuple[str, tuple[tuple[str, str], ...]],
+    tiles: list[Figure | Chart | Table],
+    period: Period,
+    now: datetime,
+) -> dict[str, ChartAnswer]:
+    """What the charts of one report with the same parameters show."""
+    report = find_report(reader, source[0])
+    own = dict(source[1])
+    seen = _read(reader, report, tiles, _own_scope(period.scope, own, now))
+    before: list[Seen | None] = [None] * len(tiles)
+    compared = [tile for tile in tiles if "since" not in own and _has_before(tile)]
+    if period.before and compared:
+        found = iter(_read(reader, report, compared, _own_scope(period.before, own, now)))
+        before = [next(found) if tile in compared else None for tile in tiles]
+    asked = period.asked | own
+    if "since" in own:
+        asked.pop("until", None)
+    shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
+    answers = {}
+    for tile, one, other in zip(tiles, seen, before, strict=True):
+        answers[tile.id] = _answer(report, tile, one, other, Clock(period.scope, shift), asked)
+    return answers
+
+
+def _has_before(tile: Figure | Chart | Table) -> bool:
+    return (isinstance(tile, Figure) and tile.how != "newest") or (isinstance(tile, Chart) and tile.compare is not None)
+
+
+def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, object]:
+    """The reader's scope, and over it what the chart itself asks for; its deployments stay the reader's."""
+    variables = scope.variables()
+    parsed = parse_scope(own, now=lambda: now).variables()
+    if "since" in own:
+        variables["until"] = None
+    return variables | {name: parsed[name] for name in own}
+
+
+def _read(
+    reader: Reader, report: Report, tiles: Sequence[Figure | Chart | Table], variables: dict[str, object]
+) -> list[Seen]:
+    names = [column.name for column in report.columns]
+    seen = [seeing(tile, names) for tile in tiles]
+    conditions = [condition(tile, names) for tile in tiles]
+    for rows in reader.narrowed(**variables).rows(Selection(report.name)):
+        for one, holds in zip(seen, conditions, strict=True):
+            for row in rows:
+                if holds(row):
+                    one.see(row)
+    return seen
+
+
+def _answer(
+    report: Report,
+    tile: Figure | Chart | Table,
+    seen: Any,
+    before: Any,
+    clock: Clock,
+    asked: dict[str, str],
+) -> ChartAnswer:
+    if isinstance(tile, Figure):
+        value = clock.shown(seen.value())
+        return ChartAnswer([], [], [], value, before.value() if before else None, asked=asked)
+    names = list(seen.names)
+    rows = [[clock.shown(value) for value in row] for row in seen.rows()]
+    earlier = [[clock.shown(value, is_before=True) for value in row] for row in before.rows()] if before else []
+    if start := next((name for name in PERIOD_COLUMNS if name in names), None):
+        place = names.index(start)
+        names += ADDED
+        for row in itertools.chain(rows, earlier):
+            row += clock.places(row[place], is_day=start == "day")
+    if isinstance(tile, Table):
+        places = [names.index(column) for column in tile.columns]
+        names, rows = list(tile.columns), [[row[place] for place in places] for row in rows]
+    return ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), asked=asked)

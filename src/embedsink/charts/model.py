@@ -1,0 +1,143 @@
+"""What a file of `dashboards/` may say, as types (docs/dashboards.md)."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=64)]
+Title = Annotated[str, Field(min_length=1, max_length=100)]
+Sentence = Annotated[str, Field(max_length=400)]
+Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Scalar = str | int | bool
+Format = Literal["count", "number", "share", "ms", "s", "bytes", "time", "text"]
+
+# Rows with one of these are of a period, and get further columns: where it ends, its middle, and the ends of its bar.
+PERIOD_COLUMNS = ("period_start", "day")
+ADDED = ("period_end", "period_middle", "bar_start", "bar_end")
+ROWS_MAX = 5_000
+CHARTS_MAX = 24
+SECTIONS_MAX = 12
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Tile(_Part):
+    id: Name
+    title: Title
+    description: Sentence = ""
+    # Of the six columns of a wide screen.
+    span: Literal[1, 2, 3, 4, 6] = 3
+
+    @property
+    def report_asked(self) -> str | None:
+        """The report that it is made of, if it is made of one."""
+        return getattr(self, "report", None)
+
+
+class _OfReport(_Tile):
+    report: str
+    # Those of the report, where they are not the reader's choice.
+    parameters: dict[Literal["since", "interval", "surface", "tenant"], str] = Field(default_factory=dict)
+    # Only rows that have these values.
+    where: dict[Column, Scalar] = Field(default_factory=dict)
+    # Only rows in which this column is more than nothing.
+    nonzero: Column | None = None
+
+
+class Figure(_OfReport):
+    """One number of all rows.
+
+    `sum` adds a column; `ratio` divides its sum by that of `of` (a minus before a name takes it off); `latest` adds the
+    rows with the greatest `by`; `newest` is the greatest value; `count` counts rows.
+    """
+
+    kind: Literal["number"]
+    how: Literal["sum", "ratio", "latest", "newest", "count"]
+    column: Column | None = None
+    of: list[Annotated[str, Field(pattern=r"^-?[a-z][a-z0-9_]*$")]] = Field(default_factory=list)
+    by: Column | None = None
+    times: int = 1
+    format: Format = "count"
+    better: Literal["up", "down", "neither"] = "neither"
+    span: Literal[1, 2, 3, 4, 6] = 1
+
+
+class Group(_Part):
+    """Rows put together: one for each value of `by`, with sums of columns that may be added, the greatest first."""
+
+    by: list[Column] = Field(min_length=1)
+    sum: list[Column] = Field(default_factory=list)
+    # The name of a column with the number of rows.
+    count: Column | None = None
+
+
+class _Rows(_OfReport):
+    group: Group | None = None
+    # A column; with a minus before it the greatest come first. Without, the report's own order.
+    sort: Annotated[str, Field(pattern=r"^-?[a-z][a-z0-9_]*$")] | None = None
+    # What is said where there are none.
+    empty: Sentence = ""
+
+
+class Compared(_Part):
+    """Where the period before is drawn: the sum of `y` over `x`, as a dashed line."""
+
+    x: Column
+    y: Column
+
+
+class Chart(_Rows):
+    """A Vega-Lite spec without its data: that is the report's rows."""
+
+    kind: Literal["chart"]
+    spec: dict[str, Any]
+    rows: int = Field(ROWS_MAX, ge=1, le=ROWS_MAX)
+    height: int = Field(240, ge=40, le=800)
+    # What a click on a mark narrows the page to.
+    select: Literal["surface", "deployment", "tenant", "period_start"] | None = None
+    compare: Compared | None = None
+
+
+class Table(_Rows):
+    """Rows as a table."""
+
+    kind: Literal["table"]
+    columns: dict[Column, Title] = Field(min_length=1)
+    rows: int = Field(10, ge=1, le=200)
+    select: Literal["surface", "deployment", "tenant"] | None = None
+
+
+class Gauge(_Tile):
+    """Something that the server knows of itself, now."""
+
+    kind: Literal["server"]
+    measure: Literal["loading_delay_s", "journal_segment_count", "journal_bytes", "snapshot_age_s", "damaged_count"]
+    format: Format = "count"
+    span: Literal[1, 2, 3, 4, 6] = 1
+
+
+Tile = Annotated[Figure | Chart | Table | Gauge, Field(discriminator="kind")]
+
+
+class Section(_Part):
+    """Charts that are asked for together."""
+
+    id: Name
+    title: Title
+    charts: list[Tile] = Field(min_length=1, max_length=CHARTS_MAX)
+
+
+class Dashboard(_Part):
+    """A file. Its name is the file's."""
+
+    title: Title
+    description: Sentence
+    # Where it stands in the list.
+    place: int = 100
+    sections: list[Section] = Field(min_length=1, max_length=SECTIONS_MAX)
+
+    def section(self, id: str) -> Section | None:
+        """The section of this id."""
+        return next((section for section in self.sections if section.id == id), None)

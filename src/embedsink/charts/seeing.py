@@ -1,0 +1,158 @@
+"""What has seen the rows of a report, one by one, and what it made of them: a number, a list, sums.
+
+Rows go through and are not kept: a report may have a million, and a chart shows some.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from embedsink.charts.model import Chart, Figure, Group, Table
+
+Row = Sequence[Any]
+# How many different values a chart puts together; beyond it, only those that are known go on.
+GROUPS_MAX = 50_000
+
+
+def condition(tile: Figure | Chart | Table, names: list[str]) -> Callable[[Row], bool]:
+    """Which rows are a tile's."""
+    wanted = [(names.index(column), value) for column, value in tile.where.items()]
+    some = names.index(tile.nonzero) if tile.nonzero else None
+    if some is None and not wanted:
+        return lambda row: True
+    return lambda row: (some is None or bool(row[some])) and all(row[place] == value for place, value in wanted)
+
+
+def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Seen":
+    """What sees the rows for a tile; `names` are those of the columns."""
+    if isinstance(tile, Figure):
+        return Total(tile, names)
+    if tile.group:
+        return Grouped(tile.group, names, tile.sort, tile.rows)
+    return Listed(names, tile.sort, tile.rows)
+
+
+class Total:
+    """One number of all rows."""
+
+    def __init__(self, figure: Figure, names: list[str]) -> None:
+        self._how = figure.how
+        self._times = figure.times
+        self._column = names.index(figure.column) if figure.column else -1
+        self._by = names.index(figure.by) if figure.by else -1
+        self._of = [(names.index(name.removeprefix("-")), -1 if name[0] == "-" else 1) for name in figure.of]
+        self._sum: Any = 0
+        self._whole = 0
+        self._greatest: Any = None
+
+    def see(self, row: Row) -> None:
+        if self._how == "count":
+            self._sum += 1
+            return
+        value = row[self._column]
+        if self._how == "newest":
+            self._sum = value if self._greatest is None else max(self._sum, value or self._sum)
+            self._greatest = self._sum or None
+        elif self._how == "latest":
+            if self._greatest is None or row[self._by] > self._greatest:
+                self._greatest, self._sum = row[self._by], 0
+            self._sum += (value or 0) if row[self._by] == self._greatest else 0
+        else:
+            self._sum += value or 0
+            self._whole += sum(sign * (row[place] or 0) for place, sign in self._of)
+
+    def value(self) -> Any:
+        """The number; None where there was nothing to make it of."""
+        if self._how == "ratio":
+            return self._sum * self._times / self._whole if self._whole > 0 else None
+        if self._how in ("newest", "latest") and self._greatest is None:
+            return None if self._how == "newest" else 0
+        return self._sum * self._times if self._times != 1 else self._sum
+
+
+class Listed:
+    """The first rows, or the greatest."""
+
+    def __init__(self, names: list[str], sort: str | None, count: int) -> None:
+        self.names = names
+        self.seen_count = 0
+        self._count = count
+        self._order = _Order(names, sort) if sort else None
+        self._rows: list[Any] = []
+
+    def see(self, row: Row) -> None:
+        self.seen_count += 1
+        if self._order is None:
+            if len(self._rows) < self._count:
+                self._rows.append(row)
+            return
+        rank = self._order.rank(row)
+        if rank is None:
+            return
+        entry = (rank, -self.seen_count, row)
+        if len(self._rows) < self._count:
+            heapq.heappush(self._rows, entry)
+        elif entry > self._rows[0]:
+            heapq.heapreplace(self._rows, entry)
+
+    def rows(self) -> list[Row]:
+        return self._rows if self._order is None else [row for _, _, row in sorted(self._rows, reverse=True)]
+
+    def is_cut(self) -> bool:
+        return self.seen_count > self._count
+
+
+class Grouped:
+    """Rows put together, the greatest first."""
+
+    def __init__(self, group: Group, names: list[str], sort: str | None, count: int) -> None:
+        self.names = [*group.by, *group.sum, *([group.count] if group.count else [])]
+        self._by = [names.index(name) for name in group.by]
+        self._sum = [names.index(name) for name in group.sum]
+        self._sums: dict[tuple[Any, ...], list[Any]] = {}
+        self._sort = sort or f"-{self.names[len(group.by)]}"
+        self._has_count = group.count is not None
+        self._count = count
+        self._is_full = False
+
+    def see(self, row: Row) -> None:
+        key = tuple(row[place] for place in self._by)
+        sums = self._sums.get(key)
+        if sums is None:
+            if len(self._sums) == GROUPS_MAX:
+                self._is_full = True
+                return
+            sums = self._sums[key] = [0] * (len(self._sum) + self._has_count)
+        for place, column in enumerate(self._sum):
+            sums[place] += row[column] or 0
+        if self._has_count:
+            sums[-1] += 1
+
+    def rows(self) -> list[Row]:
+        listed = Listed(self.names, self._sort, self._count)
+        for key, sums in self._sums.items():
+            listed.see((*key, *sums))
+        return listed.rows()
+
+    def is_cut(self) -> bool:
+        return self._is_full or len(self._sums) > self._count
+
+
+class _Order:
+    """How rows are ranked by a column; greater ranks come first, and rows without a value are left out."""
+
+    def __init__(self, names: list[str], sort: str) -> None:
+        self._place = names.index(sort.removeprefix("-"))
+        self._is_descending = sort.startswith("-")
+
+    def rank(self, row: Row) -> Any:
+        value = row[self._place]
+        if value is None or self._is_descending:
+            return value
+        if isinstance(value, datetime):
+            return datetime.min + (datetime.max - value)
+        return -value
+
+
+Seen = Total | Listed | Grouped

@@ -1,0 +1,192 @@
+"""`GET /api/v1/dashboards/{name}/sections/{section}`: what all charts of a section show, in one answer.
+
+Pages that show the same ask at the same time, since each load is told to all of them: they share one answer.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from embedsink.charts import (
+    PERIOD_PARAMETERS,
+    Dashboard,
+    Gauge,
+    Period,
+    Section,
+    answer_section,
+    check_dashboards,
+    period_of,
+    read_dashboards,
+    span_of,
+)
+from embedsink.errors import Refused, quote
+from embedsink.http.access import require_key
+from embedsink.http.download import HEADERS
+from embedsink.http.freshness import Freshness
+from embedsink.http.parameters import check_parameters
+from embedsink.keys import Key, KeyKind
+from embedsink.reasons import Reason
+from embedsink.reports import Report, all_reports
+from embedsink.sink import Sink
+from embedsink.store import EVERYTHING
+
+ROUTE = "/api/v1/dashboards/{name}/sections/{section}"
+ANSWERS_KEPT_MAX = 32
+ANSWERS_KEPT_BYTES_MAX = 4 * 1_048_576
+
+
+class Dashboards:
+    """The files of `dashboards/`, and what their sections show."""
+
+    def __init__(self) -> None:
+        self.by_name = read_dashboards()
+        self._answers = _Answers()
+        self._reports: dict[str, Report] = {}
+
+    def check(self, sink: Sink) -> None:
+        """Raises Misconfigured where a file names what no report has."""
+        check_dashboards(self.by_name, self.reports(sink).values())
+
+    def reports(self, sink: Sink) -> dict[str, Report]:
+        """Every report by its name.
+
+        Raises:
+            Unavailable: `not_ready` while the store, which describes them, is away.
+        """
+        if not self._reports:
+            with sink.store.reader(EVERYTHING) as reader:
+                self._reports = {report.name: report for report in all_reports(reader)}
+        return self._reports
+
+    def find(self, name: str) -> Dashboard:
+        """A dashboard.
+
+        Raises:
+            Refused: `not_found`.
+        """
+        dashboard = self.by_name.get(name)
+        if dashboard is None:
+            there_are = ", ".join(self.by_name)
+            raise Refused(Reason.NOT_FOUND, f"dashboard {quote(name)} does not exist. There are {there_are}.")
+        return dashboard
+
+    async def show_section(self, request: Request) -> Response:
+        """What the charts of a section show, in the reader's scope; 304 where the reader has it."""
+        key = require_key(request, KeyKind.READ)
+        name, id = request.path_params["name"], request.path_params["section"]
+        dashboard = self.find(name)
+        section = dashboard.section(id)
+        if section is None:
+            there_are = ", ".join(section.id for section in dashboard.sections)
+            raise Refused(Reason.NOT_FOUND, f"section {quote(id)} does not exist in {name}. There are {there_are}.")
+        period = await run_in_threadpool(asked_period, request, key)
+        # The period goes on with the clock, and so do pending questions.
+        freshness = Freshness.of(request, key, is_timed=True)
+        if freshness.is_known:
+            return freshness.not_modified(HEADERS)
+        sink: Sink = request.state.sink
+        if any(isinstance(tile, Gauge) for tile in section.charts):
+            # What the server knows of itself is of this moment.
+            told = await run_in_threadpool(_answer, sink, section, period)
+            return Response(told, media_type="application/json", headers=HEADERS | {"Cache-Control": "no-store"})
+
+        async def answer() -> bytes:
+            async with sink.report_slots:
+                return await run_in_threadpool(_answer, sink, section, period)
+
+        body = await self._answers.shared(freshness.tag, answer)
+        return Response(body, media_type="application/json", headers=HEADERS | freshness.headers())
+
+
+def asked_period(request: Request, key: Key) -> Period:
+    """The period of an address, within the key's scope.
+
+    Raises:
+        Refused: `bad_parameter` or `out_of_scope`.
+    """
+    query = request.query_params
+    check_parameters(query, PERIOD_PARAMETERS)
+    asked = {name: query.get(name) for name in PERIOD_PARAMETERS}
+    now = datetime.now(UTC)
+    return period_of(asked, deployments=query.getlist("deployment"), allowed=key.deployments, now=now)
+
+
+class _Answers:
+    """The latest answers by their tags, and those that are being made: who asks for one of them waits for it."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._making: dict[Hashable, asyncio.Task[bytes]] = {}
+
+    async def shared(self, tag: str, answer: Callable[[], Any]) -> bytes:
+        made = self._made.get(tag)
+        if made is not None:
+            self._made.move_to_end(tag)
+            return made
+        making = self._making.get(tag)
+        if making is None:
+            making = self._making[tag] = asyncio.ensure_future(answer())
+            making.add_done_callback(lambda task: self._keep(tag, task))
+        # Who leaves must not take the answer from the others.
+        return await asyncio.shield(making)
+
+    def _keep(self, tag: str, task: "asyncio.Task[bytes]") -> None:
+        del self._making[tag]
+        if task.cancelled() or task.exception() is not None:
+            return
+        self._made[tag] = task.result()
+        while len(self._made) > ANSWERS_KEPT_MAX or sum(map(len, self._made.values())) > ANSWERS_KEPT_BYTES_MAX:
+            self._made.popitem(last=False)
+
+
+def _answer(sink: Sink, section: Section, period: Period) -> bytes:
+    now = datetime.now(UTC)
+    charts: dict[str, Any] = {}
+    if not all(isinstance(tile, Gauge) for tile in section.charts):
+        with sink.store.reader(period.scope.variables()) as reader:
+            charts = dict(answer_section(reader, section, period, now=now))
+    charts |= {tile.id: {"value": _MEASURES[tile.measure](sink)} for tile in section.charts if isinstance(tile, Gauge)}
+    told = {
+        "span": span_of(period.scope, now=now),
+        "interval": period.scope.interval,
+        "compared": period.before is not None,
+        "charts": charts,
+    }
+    return orjson.dumps(told)
+
+
+def _loading_delay_s(sink: Sink) -> float:
+    waiting_since = sink.loader.waiting_since()
+    return 0.0 if waiting_since is None else max(0.0, time.time() - waiting_since)
+
+
+def _snapshot_age_s(sink: Sink) -> float | None:
+    published_at = sink.loader.status.snapshot_at
+    return None if published_at is None else max(0.0, time.time() - published_at)
+
+
+def _journal_bytes(sink: Sink) -> int:
+    sizes = 0
+    for segment in sink.journal.segments():
+        try:
+            sizes += segment.stat().st_size
+        except FileNotFoundError:
+            continue  # A snapshot covers it by now.
+    return sizes
+
+
+_MEASURES: dict[str, Callable[[Sink], Any]] = {
+    "loading_delay_s": _loading_delay_s,
+    "journal_segment_count": lambda sink: len(sink.journal.segments()),
+    "journal_bytes": _journal_bytes,
+    "snapshot_age_s": _snapshot_age_s,
+    "damaged_count": lambda sink: len(sink.loader.status.damaged),
+}

@@ -1,0 +1,68 @@
+"""`GET /api/v1/inspect`: what arrived of one session, for the tests of a host page (docs/inspector.md)."""
+
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from embedsink.arrivals import Counts, count_arrivals, rejected_arrivals
+from embedsink.errors import Refused
+from embedsink.http.access import require_key
+from embedsink.http.parameters import ARRIVALS, arrivals_of, check_parameters, limit_of
+from embedsink.keys import KeyKind
+from embedsink.reasons import Reason
+from embedsink.sink import Sink
+
+PARAMETERS = ("since", "until", *ARRIVALS, "wait")
+WAIT_S_DEFAULT = 5
+WAIT_S_MAX = 30
+HEADERS = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
+
+
+async def inspect(request: Request) -> Response:
+    """Counts by type and rejections, when all is loaded that was acknowledged before, or the reader's time is over."""
+    key = require_key(request, KeyKind.READ)
+    query = request.query_params
+    check_parameters(query, PARAMETERS)
+    if "session" not in query and "since" not in query:
+        raise Refused(Reason.BAD_PARAMETER, "session: is missing. Say of which session, or since when.")
+    variables = await run_in_threadpool(arrivals_of, query, key)
+    wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
+    sink: Sink = request.state.sink
+    is_complete = await sink.live.catch_up(wait_s)
+    require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
+    async with sink.report_slots:
+        counts, rejected = await run_in_threadpool(_read, sink, variables)
+    return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=HEADERS)
+
+
+def _read(sink: Sink, variables: dict[str, object]) -> tuple[Counts, list[dict[str, Any]]]:
+    with sink.store.reader(variables) as reader, reader.consistent():
+        return count_arrivals(reader), rejected_arrivals(reader)
+
+
+def _told(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+    return {
+        "isComplete": is_complete,
+        "acceptedCount": counts.fates["accepted"],
+        "quarantinedCount": counts.fates["quarantined"],
+        "lostCount": counts.fates["lost"],
+        "events": counts.events,
+        "actions": counts.actions,
+        "rejected": [
+            {
+                "id": row["quarantine_id"],
+                "receivedAt": f"{row['received_at'].isoformat(timespec='milliseconds')}Z",
+                "reason": row["reason"],
+                "path": row["path"],
+                "detail": row["detail"],
+                "direction": row["direction"],
+                "type": row["type"],
+                "session": row["session"],
+                "deployment": row["deployment"],
+                "isReplayed": row["replayed_at"] is not None,
+            }
+            for row in rejected
+        ],
+    }

@@ -1,0 +1,231 @@
+"""`GET /api/v1/events/live`: what was just loaded or quarantined, as server-sent events (docs/wire.md)."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2s
+from typing import Any
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from embedsink.arrivals import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
+from embedsink.errors import Refused, Unavailable, quote
+from embedsink.http.access import require_key
+from embedsink.http.download import Download
+from embedsink.http.parameters import ARRIVALS, arrivals_of, check_parameters, is_on, limit_of
+from embedsink.keys import Key, KeyKind
+from embedsink.reasons import Reason
+from embedsink.sink import Sink
+
+PARAMETERS = (*ARRIVALS, "rows", "recent", "after")
+MEDIA_TYPE = "text/event-stream"
+# Proxies close what is silent for a minute, nginx among them.
+HEARTBEAT_S = 15.0
+# Loads may follow each other in some tens of a second; people can't read faster than this.
+PAUSE_S = 0.5
+# After a longer absence a stream goes on from here, and says so: what lies before is in the reports.
+LOOK_BACK_SEGMENTS = 3_600
+RETRY_MS = 1_000
+_POSITION_MAX = 2**31 - 1
+HEADERS = {
+    "Cache-Control": "private, no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Accel-Buffering": "no",  # nginx would hold messages back
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a reader wants to be told of: its scope and what narrows it, as session variables, and whether with rows."""
+
+    told_variables: tuple[tuple[str, object], ...]
+    is_narrowed: bool
+    wants_rows: bool = False
+    recent: int = 0
+
+    @property
+    def variables(self) -> dict[str, object]:
+        """The session variables that the views read."""
+        return dict(self.told_variables)
+
+    @classmethod
+    def of(cls, query: QueryParams, key: Key, service_name: str) -> "Asked":
+        """From an address.
+
+        Raises:
+            Refused: `bad_parameter`, or `out_of_scope` for a deployment that is not the key's.
+        """
+        variables = arrivals_of(query, key) | {"service_name": service_name}
+        return cls(
+            tuple(sorted(variables.items())),
+            is_narrowed=key.deployments is not None or any(name in query for name in ARRIVALS),
+            wants_rows=is_on(query, "rows", "off"),
+            recent=limit_of("recent", query.get("recent"), default=0, most=ROWS_MAX),
+        )
+
+
+async def show_live(request: Request) -> Response:
+    """A stream of messages: one for each load, with its rows where they are asked for."""
+    key = require_key(request, KeyKind.READ)
+    check_parameters(request.query_params, PARAMETERS)
+    sink: Sink = request.state.sink
+    asked = Asked.of(request.query_params, key, sink.settings.service_name)
+    had = _position_had(request, sink.live.position)
+    if not sink.store.is_open:
+        raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
+    if request.method == "HEAD":
+        return Response(media_type=MEDIA_TYPE, headers=HEADERS)
+    with ExitStack() as stack:
+        woken = stack.enter_context(sink.live.listener())
+        stream = _Stream(sink, asked, had, woken)
+        return _LiveResponse(
+            stream.messages(), partial(sink.keys.is_live, key), stack.pop_all(), media_type=MEDIA_TYPE, headers=HEADERS
+        )
+
+
+class _LiveResponse(Download):
+    """A stream that listens no more when it ends, also where it never began."""
+
+    def __init__(
+        self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], listening: ExitStack, **options: Any
+    ) -> None:
+        super().__init__(content, may_go_on, **options)
+        self._listening = listening
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._listening:
+            await super().__call__(scope, receive, send)
+
+
+class _Stream:
+    """What one reader is told. It keeps no more than how far its reader is: what is new lies in the store."""
+
+    def __init__(self, sink: Sink, asked: Asked, had: int | None, woken: asyncio.Event) -> None:
+        self._sink = sink
+        self._live = sink.live
+        self._asked = asked
+        self._position = sink.live.position if had is None else had
+        self._recent_count = asked.recent if had is None else 0  # Whoever comes again has them.
+        self._woken = woken
+        self._told_at = time.monotonic()
+
+    async def messages(self) -> AsyncGenerator[bytes]:
+        """The messages, until the server ends or the stream has lasted as long as one may."""
+        until = time.monotonic() + self._sink.settings.live_timeout_s
+        yield self._begin()
+        if self._recent_count:
+            yield self._encode("recent", {"rows": await self._recent()})
+        while time.monotonic() < until and not self._live.ended.is_set():
+            if message := await self._next_load():
+                yield message
+            elif time.monotonic() >= self._told_at + HEARTBEAT_S:
+                yield self._encode(None, None)
+            await self._wait(until)
+
+    async def _next_load(self) -> bytes | None:
+        """What was loaded since; None when that is nothing that concerns the reader."""
+        self._woken.clear()
+        span = Span(self._position, self._live.position)
+        if span.last <= span.after:
+            return None
+        try:
+            loaded = await self._live.shared((self._asked, span), lambda: _ask(self._sink, self._asked, span))
+        except Unavailable:
+            return None  # Nothing is missed: the position stays, and the next look finds what is there by then.
+        self._position = span.last
+        return self._encode("loaded", loaded) if loaded else None
+
+    async def _wait(self, until: float) -> None:
+        """Until there may be something to say, and never less than people need to read."""
+        await _within(PAUSE_S, self._live.ended)
+        if self._live.position <= self._position and not self._live.ended.is_set():
+            await _within(min(until, self._told_at + HEARTBEAT_S) - time.monotonic(), self._woken)
+
+    async def _recent(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        # Of a busy hour not all has to be looked at.
+        for segment_count in (LOOK_BACK_SEGMENTS // 360, LOOK_BACK_SEGMENTS):
+            before = Span(max(0, self._position - segment_count), self._position)
+            with suppress(Unavailable):  # Then it begins with what is new.
+                rows = await _ask_rows(self._sink, self._asked, before)
+            if len(rows) >= self._recent_count:
+                break
+        return rows
+
+    def _begin(self) -> bytes:
+        told = {"revision": revision_of(self._sink), "segment": self._position}
+        return b"retry: %d\n%b" % (RETRY_MS, self._encode("connected", told))
+
+    def _encode(self, name: str | None, content: Any) -> bytes:
+        """One message (HTML Living Standard, section 9.2.5); without a name it is a comment, which nobody is told."""
+        self._told_at = time.monotonic()
+        if name is None:
+            return b":\n\n"
+        return b"id: %d\nevent: %b\ndata: %b\n\n" % (
+            self._position,
+            name.encode(),
+            orjson.dumps(content, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z),  # in one line
+        )
+
+
+def revision_of(sink: Sink) -> str:
+    """Another text whenever rows may have changed; it says nothing else."""
+    return blake2s(sink.store.revision.encode(), digest_size=8).hexdigest()
+
+
+async def _ask(sink: Sink, asked: Asked, span: Span) -> dict[str, Any] | None:
+    """What a load brought; None where it is nothing of the reader's. Others' loads are none of its business."""
+    revision = revision_of(sink)
+    async with sink.live_slots:
+        counts, rows = await run_in_threadpool(_read, sink, asked, span)
+    if asked.is_narrowed and not counts.fates.total():
+        return None
+    told = {
+        "revision": revision,
+        "after": span.after,
+        "segment": span.last,
+        "counts": counts.by_fate(has_duplicates=not asked.is_narrowed),
+        "events": counts.events,
+        "actions": counts.actions,
+    }
+    return told | ({"rows": rows, "droppedCount": counts.row_count - len(rows)} if asked.wants_rows else {})
+
+
+async def _ask_rows(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
+    async with sink.live_slots:
+        return await run_in_threadpool(_read_rows, sink, asked, span)
+
+
+def _read(sink: Sink, asked: Asked, span: Span) -> tuple[Counts, list[dict[str, Any]]]:
+    with sink.store.reader(asked.variables | span.variables()) as reader, reader.consistent():
+        return count_arrivals(reader), newest_arrivals(reader) if asked.wants_rows else []
+
+
+def _read_rows(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
+    with sink.store.reader(asked.variables | span.variables()) as reader:
+        return newest_arrivals(reader, limit=asked.recent)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), max(0.0, seconds))
+
+
+def _position_had(request: Request, newest: int) -> int | None:
+    """The last message that a reader had, if it had one: it is told what comes behind."""
+    had = request.headers.get("last-event-id") or request.query_params.get("after")
+    if had is None:
+        return None
+    if not (had.isascii() and had.isdigit() and len(had) <= len(str(_POSITION_MAX))):
+        raise Refused(
+            Reason.BAD_PARAMETER, f"after: {quote(had)} is not the id of a message. Leave it out to begin with now."
+        )
+    return max(0, min(int(had), newest), newest - LOOK_BACK_SEGMENTS)

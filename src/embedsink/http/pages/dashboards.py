@@ -1,0 +1,149 @@
+"""`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
+
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from embedsink.charts import DARK, LIGHT, PERIOD_PARAMETERS, Chart, Dashboard, Gauge, Section, Table, Tile, vega_config
+from embedsink.envelope.catalog import catalog_for
+from embedsink.http.access import check_kind, check_transport, key_for, login_of
+from embedsink.http.dashboards import Dashboards
+from embedsink.http.logins import Logins
+from embedsink.http.pages.templating import page_headers, render
+from embedsink.http.pages.vega import Vega
+from embedsink.http.parameters import ARRIVALS, check_parameters
+from embedsink.keys import Key, KeyKind
+from embedsink.reports import SURFACES, Report
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+
+PERIODS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Link(NamedTuple):
+    """A dashboard in the list."""
+
+    name: str
+    title: str
+    description: str
+
+
+INSPECTOR = Link("inspector", "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
+
+
+class DashboardPages:
+    """The pages. Who has no login is led to the form, and from there to where they wanted to go.
+
+    Args:
+        dashboards: the files.
+        vega: what draws.
+        settings: with the origins that may frame the pages.
+        opened_with: a token that whoever is on this machine is logged in with; only the demo has one.
+    """
+
+    def __init__(self, dashboards: Dashboards, vega: Vega, settings: Settings, *, opened_with: str | None) -> None:
+        self._dashboards = dashboards
+        self._vega = vega
+        self._headers = page_headers(frame_origins=settings.frame_origins)
+        self._opened_with = opened_with
+        self._types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).kinds})
+
+    async def show_list(self, request: Request) -> Response:
+        """Which there are."""
+        check_parameters(request.query_params, ())
+        return self._login_first(request) or self._page(request, "dashboards.html", name="")
+
+    async def show_dashboard(self, request: Request) -> Response:
+        """One of them."""
+        check_parameters(request.query_params, PERIOD_PARAMETERS)
+        if login := self._login_first(request):
+            return login
+        name = request.path_params["name"]
+        dashboard = self._dashboards.find(name)
+        reports = await run_in_threadpool(self._dashboards.reports, request.state.sink)
+        self._vega.prepare()
+        return self._page(
+            request,
+            "dashboard.html",
+            name=name,
+            dashboard=dashboard,
+            periods=PERIODS,
+            reports=reports,
+            surfaces=SURFACES,
+            told=_told(name, dashboard, reports, self._vega.path),
+            vega=self._vega.path,
+        )
+
+    async def show_inspector(self, request: Request) -> Response:
+        """The live list of what arrives (docs/inspector.md)."""
+        check_parameters(request.query_params, ARRIVALS)
+        page = partial(self._page, request, "inspector.html", name=INSPECTOR.name, types=self._types)
+        return self._login_first(request) or page()
+
+    def _login_first(self, request: Request) -> Response | None:
+        """The way to the login, for who has none."""
+        check_transport(request.scope)
+        if key := login_of(request, or_navigation=True) or self._opening_key(request):
+            check_kind(key, [KeyKind.READ])
+            return None
+        there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?next={quote_plus(there)}", 303, headers=self._headers)
+
+    def _page(self, request: Request, template: str, **words: Any) -> Response:
+        page = render(template, links=self._links(), **words)
+        headers = self._headers | {"Cache-Control": "private, no-store"}
+        logins: Logins = request.state.logins
+        if login_of(request, or_navigation=True) is None and (key := self._opening_key(request)):
+            headers["Set-Cookie"] = logins.cookie(key, request)
+        return HTMLResponse(page, headers=headers)
+
+    def _opening_key(self, request: Request) -> Key | None:
+        """The demo's key. Only for this machine by its own names: a page elsewhere may give its host our address."""
+        if self._opened_with is None or request.url.hostname not in _LOOPBACK:
+            return None
+        sink: Sink = request.state.sink
+        return key_for(self._opened_with, sink)
+
+    def _links(self) -> list[Link]:
+        links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
+        return [*links, INSPECTOR]
+
+
+def _told(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:
+    """What the page's scripts know."""
+    used = {tile.report for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)}
+    return {
+        "name": name,
+        "sections": [_section_told(section) for section in dashboard.sections],
+        "columns": {
+            report: {column.name: [column.type, column.unit, column.description] for column in reports[report].columns}
+            for report in sorted(used)
+        },
+        "themes": {"light": vega_config(LIGHT), "dark": vega_config(DARK)},
+        "grounds": {"light": LIGHT.ground, "dark": DARK.ground},
+        "vega": vega,
+    }
+
+
+def _section_told(section: Section) -> dict[str, Any]:
+    return {"id": section.id, "tiles": [_tile_told(tile) for tile in section.charts]}
+
+
+def _tile_told(tile: Tile) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_asked}
+    if isinstance(tile, Chart | Table):
+        told["empty"] = tile.empty
+    if isinstance(tile, Chart):
+        return (
+            told
+            | {"spec": tile.spec, "height": tile.height, "select": tile.select}
+            | ({"compare": tile.compare.model_dump()} if tile.compare else {})
+        )
+    if isinstance(tile, Table):
+        return told | {"columns": tile.columns, "select": tile.select}
+    return told | {"format": tile.format, "better": getattr(tile, "better", "neither")}

@@ -1,0 +1,87 @@
+"""`/login` and `/logout`: a read key for a cookie, and no cookie."""
+
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from embedsink.errors import Refused
+from embedsink.http.access import check_kind, check_own_page, check_transport
+from embedsink.http.body import BodyReader
+from embedsink.http.logins import Logins
+from embedsink.http.pages.templating import page_headers, render
+from embedsink.http.parameters import check_parameters
+from embedsink.keys import KeyKind
+from embedsink.reasons import Reason
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+
+HOME = "/dashboards/"
+FORM = "application/x-www-form-urlencoded"
+FIELDS_MAX = 8
+FORM_BYTES_MAX = 16_384
+
+
+class LoginPage:
+    """The form, and what it does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._bodies = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
+        self._hours = max(1, settings.login_timeout_s // 3_600)
+        self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
+
+    async def login(self, request: Request) -> Response:
+        """GET shows the form; POST takes a key for a cookie."""
+        check_transport(request.scope)
+        if request.method != "POST":
+            check_parameters(request.query_params, ("next",))
+            return self._form(_place(request.query_params.get("next")))
+        check_own_page(request)
+        logins: Logins = request.state.logins
+        logins.spend_try(request.client.host if request.client else "")
+        fields = await self._fields(request)
+        place = _place(fields.get("next"))
+        sink: Sink = request.state.sink
+        key = sink.keys.find(fields.get("key", "").strip())
+        if key is None:
+            return self._form(place, trouble="This key is unknown, expired or revoked. Check it, or get another.")
+        try:
+            check_kind(key, [KeyKind.READ])
+        except Refused:
+            return self._form(place, trouble=f"This is an {key.kind} key. Dashboards need a read key.")
+        request.scope["state"]["key_id"] = key.key_id
+        return self._lead_to(place, logins.cookie(key, request))
+
+    async def logout(self, request: Request) -> Response:
+        """Take the cookie back."""
+        check_own_page(request)
+        logins: Logins = request.state.logins
+        return self._lead_to("/login", logins.no_cookie(request))
+
+    async def _fields(self, request: Request) -> dict[str, str]:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+            raise Refused(Reason.MEDIA_TYPE, f"content-type: this form is sent as {FORM}.")
+        length = request.headers.get("content-length", "")
+        self._bodies.check_head(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
+        body = await self._bodies.read(request.receive, known=False)
+        try:
+            found = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
+        except ValueError:
+            raise Refused(Reason.BAD_PARAMETER, "body: is not a form of this page. Open /login, and send it.") from None
+        return {name: values[0] for name, values in found.items()}
+
+    def _form(self, place: str, *, trouble: str = "") -> Response:
+        page = render("login.html", next=place, trouble=trouble, hours=self._hours)
+        if not trouble:
+            return HTMLResponse(page, headers=self._headers)
+        return HTMLResponse(page, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
+
+    def _lead_to(self, place: str, cookie: str) -> Response:
+        return RedirectResponse(place, 303, headers=self._headers | {"Set-Cookie": cookie})
+
+
+def _place(wanted: str | None) -> str:
+    """Where to go: a page of ours, never another site."""
+    if wanted and wanted.startswith(HOME) and "\\" not in wanted and wanted.isprintable():
+        return wanted
+    return HOME

@@ -1,0 +1,272 @@
+// The live list: what the stream tells, newest first. What is asked for stands in the address.
+import { laidOut, visible } from "/pages/envelope.js";
+import { make } from "/pages/make.js";
+import { write } from "/pages/words.js";
+
+const NARROWING = ["session", "type", "key", "fate", "deployment", "tenant"];
+const ROWS_MAX = 500;
+const AGAIN_MS = 3000;
+const STALE_MS = 4000;
+const FINAL = ["id_conflict", "out_of_scope"];
+const FIELDS = { id: "Id", received_at: "Received", surface: "Surface", session: "Session", seq: "Place in session", viewer: "Viewer",
+  tenant: "Tenant", deployment: "Deployment", page: "Page", key_id: "Key" };
+
+const at = (id) => document.getElementById(id);
+const list = at("arrivals");
+const form = at("narrowing");
+const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const bare = (text) => make("bdi", {}, visible(text));
+
+let source = null;
+let last = null;
+let isPaused = false;
+let admin = "";
+let sums = {};
+let staleTimer = 0;
+
+function query() {
+  const had = new URLSearchParams(location.search);
+  return new URLSearchParams(NARROWING.flatMap((name) => had.getAll(name).filter(Boolean).map((value) => [name, value])));
+}
+
+function listen() {
+  source?.close();
+  const asked = query();
+  asked.set("rows", "on");
+  if (last === null) asked.set("recent", "50");
+  else asked.set("after", last);
+  const mine = (source = new EventSource(`/api/v1/events/live?${asked}`));
+  mine.addEventListener("connected", () => tell("live"));
+  mine.addEventListener("recent", ({ data }) => add(JSON.parse(data).rows, { isNew: false }));
+  mine.addEventListener("loaded", ({ data, lastEventId }) => {
+    last = lastEventId;
+    const told = JSON.parse(data);
+    count({ ...told.counts, left: told.droppedCount });
+    add(told.rows, { isNew: true });
+  });
+  for (const name of ["connected", "recent"]) mine.addEventListener(name, ({ lastEventId }) => { last = lastEventId; });
+  mine.addEventListener("error", () => {
+    if (mine !== source) return;
+    tell("connecting");
+    // A refusal ends it for good: find out which, and try again by ourselves.
+    if (mine.readyState === EventSource.CLOSED) explain().then((mayTry) => mayTry && mine === source && setTimeout(() => mine === source && !isPaused && listen(), AGAIN_MS));
+  });
+}
+
+// Whether it is worth trying again. An EventSource does not say why it was refused; the same question elsewhere does.
+async function explain() {
+  const asked = query();
+  asked.set("since", "1s");
+  asked.set("wait", "0");
+  try {
+    const answer = await fetch(`/api/v1/inspect?${asked}`, { cache: "no-store" });
+    if (answer.status === 401) {
+      location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+      return false;
+    }
+    if (answer.status < 400 || answer.status >= 500 || answer.status === 429) return true;
+    trouble((await answer.json()).detail);
+    tell("refused");
+    return false;
+  } catch {
+    return true; // It can't be reached.
+  }
+}
+
+function trouble(text) {
+  at("trouble").hidden = !text;
+  at("trouble").textContent = text ? visible(text) : "";
+}
+
+function tell(state) {
+  if (state === "connecting") {
+    staleTimer ||= setTimeout(() => tell("stale"), STALE_MS);
+    if (at("live").dataset.state === "stale") return; // It is tried again, and stays old until that succeeds.
+  } else {
+    clearTimeout(staleTimer);
+    staleTimer = 0;
+  }
+  if (state === "live") trouble("");
+  at("live").dataset.state = state;
+  at("live-text").textContent = { live: "Live", connecting: "Connecting", paused: "Paused", stale: "Disconnected", refused: "Not connected" }[state];
+  showEmpty();
+}
+
+function count(counts) {
+  for (const [name, value] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + (value ?? 0);
+  const words = { accepted: "accepted", quarantined: "rejected", duplicate: "repeated", lost: "lost on the way", left: "too many to show" };
+  const told = Object.entries(words).filter(([name]) => sums[name] || name === "accepted" || name === "quarantined");
+  at("sums").replaceChildren("Since you opened this: ", ...told.flatMap(([name, word], place) =>
+    [place ? " · " : "", make("b", { className: sums[name] && name !== "accepted" ? "bad" : "" }, write(sums[name] ?? 0, "count")), ` ${word}`]));
+}
+
+function add(rows, { isNew }) {
+  // Where the reader has scrolled, the browser keeps what is seen in its place.
+  list.prepend(...rows.map((row) => rowOf(row, isNew)).reverse());
+  const shown = [...list.children];
+  for (const old of shown.slice(ROWS_MAX)) if (!old.firstChild.open) old.remove();
+  showEmpty();
+}
+
+function rowOf(row, isNew) {
+  const isRejected = row.fate === "quarantined";
+  const received = new Date(row.received_at);
+  const why = isRejected ? make("span", { className: "why" }, make("b", {}, row.reason), row.path ? make("span", { className: "at" }, " at ", bare(row.path)) : "") : "accepted";
+  const details = make("details", { className: `arrival ${row.fate}`, ontoggle: () => details.open && open(details, row) },
+    make("summary", {},
+      make("time", { dateTime: row.received_at, title: moment.format(received) }, time.format(received)),
+      make("span", { className: "type" }, row.type === null ? make("i", {}, "unreadable") : bare(row.type), row.direction === "action" ? make("span", { className: "badge" }, "action") : ""),
+      make("span", { className: "fate" }, make("span", { className: "sign", "aria-hidden": "true" }), why),
+      make("span", { className: "session" }, bare(row.session ?? "–")),
+      make("span", { className: "deployment" }, row.deployment ?? "–")));
+  return make("li", { className: isNew ? "new" : "" }, details);
+}
+
+// What is inside is made when somebody first looks.
+function open(details, row) {
+  if (details.children.length > 1) return;
+  const text = make("pre", { tabIndex: 0, role: "region", "aria-label": "Envelope" }, textOf(row));
+  const acts = make("p", { className: "acts" });
+  for (const [name, words] of [["session", "Only this session"], ["type", "Only this type"], ["key", "Only this key"]]) {
+    const value = row[name === "key" ? "key_id" : name];
+    if (value !== null && new URLSearchParams(location.search).get(name) !== String(value)) acts.append(make("button", { type: "button", className: "act", onclick: () => narrow({ [name]: value }) }, words));
+  }
+  const copy = make("button", { type: "button", className: "act", onclick: () => navigator.clipboard.writeText(row.envelope).then(() => say(copy, "Copied"), () => say(copy, "Not allowed")) }, "Copy");
+  if (navigator.clipboard) acts.append(copy);
+  if (row.envelope_length > [...row.envelope].length) acts.append(make("button", { type: "button", className: "act", onclick: ({ target }) => showWhole(row, text, target) }, "Show all of it"));
+  if (row.fate === "quarantined" && !FINAL.includes(row.reason)) acts.append(make("button", { type: "button", className: "act", disabled: row.replayed_at !== null, onclick: ({ target }) => replay(row, target) }, row.replayed_at === null ? "Try again" : "Was accepted later"));
+  const fields = Object.entries(FIELDS).filter(([name]) => row[name] !== null && row[name] !== undefined);
+  details.append(make("div", { className: "inside" },
+    row.detail ? make("p", { className: "detail" }, bare(row.detail)) : "",
+    make("dl", {}, ...fields.flatMap(([name, title]) => [make("dt", {}, title), make("dd", {}, bare(name === "received_at" ? moment.format(new Date(row[name])) : row[name]))])),
+    text, acts));
+}
+
+function textOf(row) {
+  const length = [...row.envelope].length;
+  const cut = row.envelope_length > length ? [`\n… ${write(row.envelope_length - length, "count")} characters more`] : [];
+  const text = row.envelope_encoding ? make("code", {}, visible(row.envelope)) : laidOut(row.envelope, row.path);
+  text.append(...cut);
+  return text;
+}
+
+async function showWhole(row, text, button) {
+  const answer = await fetch(`/api/v1/quarantine?id=${row.id}`, { cache: "no-store" }).catch(() => null);
+  const [whole] = answer?.ok ? await answer.json() : [];
+  if (!whole) return say(button, "It can't be had now");
+  row.envelope = whole.raw;
+  text.replaceChildren(textOf(row));
+  button.remove();
+  return text.focus();
+}
+
+async function replay(row, button) {
+  if (!admin && !(await askForKey())) return button.focus();
+  button.disabled = true;
+  const answer = await fetch(`/api/v1/quarantine/replay?id=${row.id}`, { method: "POST", headers: { Authorization: `Bearer ${admin}` } }).catch(() => null);
+  const told = await answer?.json().catch(() => null);
+  if (answer?.ok) {
+    button.textContent = told.replayed ? "Accepted now" : told.rejected ? "Still rejected" : "Was accepted before";
+    button.disabled = !told.rejected;
+    return undefined;
+  }
+  button.disabled = false;
+  if (answer?.status === 401 || answer?.status === 403) {
+    admin = "";
+    at("asking-trouble").hidden = false;
+    at("asking-trouble").textContent = visible(told?.detail ?? "This key may not do that.");
+    return replay(row, button);
+  }
+  return say(button, answer ? "Not now; try later" : "Can't be reached");
+}
+
+// The key that was typed, for as long as the page lives.
+function askForKey() {
+  const dialog = at("asking");
+  at("admin").value = "";
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => {
+    admin = dialog.returnValue === "try" ? at("admin").value.trim() : "";
+    at("admin").value = "";
+    at("asking-trouble").hidden = true;
+    resolve(Boolean(admin));
+  }, { once: true }));
+}
+
+function say(button, words) {
+  const before = button.textContent;
+  button.textContent = words;
+  setTimeout(() => { button.textContent = before; }, 2000);
+}
+
+function narrow(values) {
+  const asked = query();
+  for (const [name, value] of Object.entries(values)) {
+    if (value === "" || value === null) asked.delete(name);
+    else asked.set(name, value);
+  }
+  history.pushState(null, "", asked.size ? `?${asked}` : location.pathname);
+  begin();
+}
+
+// From the address: what the form shows, and a list of its own.
+function begin() {
+  const asked = query();
+  for (const name of NARROWING) form.elements[name].value = asked.get(name) ?? "";
+  at("widen").hidden = !asked.size;
+  const hidden = ["deployment", "tenant"].filter((name) => asked.has(name)).length;
+  at("count").hidden = !hidden;
+  at("count").textContent = hidden;
+  list.replaceChildren();
+  last = null;
+  sums = {};
+  count({});
+  trouble("");
+  if (isPaused) pause(false);
+  else {
+    tell("connecting");
+    listen();
+  }
+}
+
+function pause(is) {
+  isPaused = is;
+  at("pause").textContent = is ? "Resume" : "Pause";
+  at("pause").setAttribute("aria-pressed", String(is));
+  if (is) {
+    source?.close();
+    tell("paused");
+  } else {
+    tell("connecting");
+    listen(); // behind the last message that was shown: nothing is missed but what is counted
+  }
+}
+
+function showEmpty() {
+  const isEmpty = !list.children.length;
+  at("empty").hidden = !isEmpty;
+  if (!isEmpty) return;
+  const state = at("live").dataset.state;
+  const [title, text] = state !== "live" && state !== "paused" ? ["", ""]
+    : query().size ? ["Nothing like this has arrived", "It appears here when it does. Is a filter misspelt? “Show all” takes them off."]
+      : ["Nothing has arrived yet", "Send an event, and it appears here a second later."];
+  at("empty-title").textContent = title;
+  at("empty-text").textContent = text;
+  if (state === "live" && !query().size) at("empty-text").append(" ", make("a", { href: "/docs#sending" }, "How to send one"));
+}
+
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("change", ({ target }) => narrow({ [target.name]: target.value.trim() }));
+at("widen").addEventListener("click", () => { narrow(Object.fromEntries(NARROWING.map((name) => [name, ""]))); form.elements.session.focus(); });
+at("pause").addEventListener("click", () => pause(!isPaused));
+at("leave-it").addEventListener("click", () => at("asking").close(""));
+document.addEventListener("keydown", ({ key }) => {
+  if (key !== "Escape" || !at("more").open) return;
+  at("more").open = false;
+  at("more").firstElementChild.focus();
+});
+document.addEventListener("click", ({ target }) => { if (!at("more").contains(target)) at("more").open = false; });
+addEventListener("popstate", begin);
+begin();

@@ -1,0 +1,36 @@
+// Tells when something was loaded, and whether the page is still told of it.
+
+const STALE_MS = 4000;
+
+export function listen(query, { onLoaded, onState }) {
+  let revision = null;
+  let stale = 0;
+  let source = null;
+  const live = () => {
+    clearTimeout(stale);
+    stale = 0;
+    onState("live");
+  };
+  const lost = () => {
+    onState("connecting");
+    stale ||= setTimeout(() => onState("stale"), STALE_MS);
+  };
+  const told = ({ data }) => {
+    const { revision: now } = JSON.parse(data);
+    live();
+    if (revision !== null && now !== revision) onLoaded();
+    revision = now;
+  };
+  const open = () => {
+    source = new EventSource(`/api/v1/events/live${query()}`);
+    source.addEventListener("connected", told);
+    source.addEventListener("loaded", told);
+    source.addEventListener("error", () => {
+      lost();
+      // A refusal ends it for good; the next request finds out whether there is still a login.
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => { onLoaded(); open(); }, 3000);
+    });
+  };
+  open();
+  return { again() { source.close(); open(); } };
+}

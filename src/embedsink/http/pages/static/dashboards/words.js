@@ -1,0 +1,87 @@
+// Numbers, times and texts as the reader's locale writes them.
+// Times are epoch milliseconds of what the reader's clocks show, so they are written in UTC.
+
+const formats = new Map();
+const number = (options) => {
+  const key = JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(undefined, options));
+  return formats.get(key);
+};
+const date = (options) => new Intl.DateTimeFormat(undefined, { timeZone: "UTC", ...options });
+const day = date({ weekday: "short", day: "numeric", month: "short" });
+const month = date({ month: "long", year: "numeric" });
+const moment = date({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const whole = date({ dateStyle: "medium", timeStyle: "short" });
+const unit = (value, name, digits = 0) =>
+  number({ style: "unit", unit: name, unitDisplay: "narrow", maximumFractionDigits: digits }).format(value);
+
+function seconds(value) {
+  if (value && value < 1) return unit(value * 1000, "millisecond");
+  if (value < 90) return unit(value, "second", value < 10 ? 1 : 0);
+  if (value < 5400) return unit(value / 60, "minute");
+  return value < 172800 ? unit(value / 3600, "hour", 1) : unit(value / 86400, "day", 1);
+}
+
+function bytes(value) {
+  if (value < 1e3) return unit(value, "byte");
+  if (value < 1e6) return unit(value / 1e3, "kilobyte", 1);
+  return value < 1e9 ? unit(value / 1e6, "megabyte", 1) : unit(value / 1e9, "gigabyte", 1);
+}
+
+const WRITE = {
+  count: (value) => number({ maximumFractionDigits: 0, ...(Math.abs(value) >= 1e6 ? { notation: "compact", maximumFractionDigits: 2 } : {}) }).format(value),
+  number: (value) => number({ maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 }).format(value),
+  share: (value) => number({ style: "percent", maximumFractionDigits: 1 }).format(value),
+  ms: (value) => seconds(value / 1000),
+  s: seconds,
+  bytes,
+  time: (value) => moment.format(value),
+  date: (value) => day.format(value),
+  boolean: (value) => (value ? "yes" : "no"),
+  text: String,
+};
+
+export const write = (value, format) => (value === null || value === undefined ? "–" : (WRITE[format] ?? String)(value));
+export const exact = (value, format) =>
+  format === "time" ? whole.format(value) : typeof value === "number" ? number({ maximumFractionDigits: 6 }).format(value) : "";
+
+// How a column is written, by its type and unit in the reports' catalog.
+export function formatOf([type, unit_] = ["string", ""]) {
+  if (type === "timestamp") return "time";
+  if (type === "date" || type === "boolean") return type;
+  if (type !== "number" && type !== "integer") return "text";
+  return { ms: "ms", s: "s", share: "share" }[unit_] ?? (type === "integer" ? "count" : "number");
+}
+
+export const isFigure = (format) => !["text", "time", "date", "boolean"].includes(format);
+
+export function writePeriod(value, interval) {
+  if (interval === "hour") return moment.format(value);
+  return (interval === "month" ? month : day).format(value);
+}
+
+export const clock = () => new Intl.DateTimeFormat(undefined, { timeStyle: "medium" }).format(Date.now());
+
+// What Vega calls a locale (d3-format, d3-time-format).
+export function vegaLocale() {
+  const parts = number({ useGrouping: true, minimumFractionDigits: 1 }).formatToParts(1234567.5);
+  const part = (type, otherwise) => parts.find((one) => one.type === type)?.value ?? otherwise;
+  const names = (options, count, at) => Array.from({ length: count }, (_, i) => date(options).format(at(i)));
+  const months = (style) => names({ month: style }, 12, (i) => Date.UTC(2024, i, 15));
+  const days = (style) => names({ weekday: style }, 7, (i) => Date.UTC(2024, 8, 1 + i));
+  return {
+    formatLocale: { decimal: part("decimal", "."), thousands: part("group", ","), grouping: [3], currency: ["", ""] },
+    timeFormatLocale: {
+      dateTime: "%x, %X", date: "%d.%m.%Y", time: "%H:%M:%S", periods: ["AM", "PM"],
+      days: days("long"), shortDays: days("short"), months: months("long"), shortMonths: months("short"),
+    },
+  };
+}
+
+// The order of day and month, and 12 or 24 hours, for axes.
+export function axisFormat(interval) {
+  if (interval === "hour") return date({ hour: "numeric" }).resolvedOptions().hour12 ? "%-I %p" : "%H:%M";
+  if (interval === "month") return "%b %Y";
+  const first = date({ day: "numeric", month: "short" }).formatToParts(0).find((part) => part.type !== "literal");
+  return first?.type === "month" ? "%b %-d" : "%-d %b";
+}

@@ -1,0 +1,110 @@
+"""Who waits for loads: live streams, and inspections that want to see what was just accepted.
+
+The loader's thread tells that it has loaded; whoever listens then asks the store what is new, at a pace of its own. So
+nothing is kept for anybody: a slow reader finds more at once, and while nobody listens a load costs one comparison.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from typing import Any, TypeVar
+
+from embedsink.errors import Unavailable
+from embedsink.journal import Journal
+from embedsink.loader import Loader
+from embedsink.reasons import Reason
+
+T = TypeVar("T")
+
+
+class Live:
+    """Wakes those who listen after each load. All but `tell` belongs to the event loop it was made in.
+
+    Args:
+        loader: how far the store is.
+        journal: how far it has to come.
+        listeners_max: how many may listen at once.
+    """
+
+    def __init__(self, loader: Loader, journal: Journal, *, listeners_max: int) -> None:
+        self.ended = asyncio.Event()
+        self._loader = loader
+        self._journal = journal
+        self._listeners_max = listeners_max
+        self._loop = asyncio.get_running_loop()
+        self._listening: set[asyncio.Event] = set()
+        self._asking: dict[Hashable, asyncio.Future[Any]] = {}
+
+    @property
+    def listener_count(self) -> int:
+        """How many listen now."""
+        return len(self._listening)
+
+    @property
+    def position(self) -> int:
+        """The number of the newest segment whose rows are in the store."""
+        return self._loader.last_number
+
+    def tell(self) -> None:
+        """Something was loaded. Called in the loader's thread, after its `last_number` has changed."""
+        if self._listening:
+            with contextlib.suppress(RuntimeError):  # A closed loop has no listeners left.
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def close(self) -> None:
+        """Let all who listen end: a stream has no end of its own."""
+        self.ended.set()
+        self._wake()
+
+    @contextlib.contextmanager
+    def listener(self) -> Iterator[asyncio.Event]:
+        """An event that is set after each load; whoever waits for it clears it.
+
+        Raises:
+            Unavailable: as many listen as may, or the server ends.
+        """
+        if self.ended.is_set():
+            raise Unavailable(Reason.NOT_READY, "server: ends. Ask again in some seconds.", retry_after_s=5)
+        if len(self._listening) >= self._listeners_max:
+            busy = "live: as many are listening as may (EMBEDSINK_LIVE_MAX). Close one, or ask again later."
+            raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
+        woken = asyncio.Event()
+        self._listening.add(woken)
+        try:
+            yield woken
+        finally:
+            self._listening.discard(woken)
+
+    async def catch_up(self, timeout_s: float) -> bool:
+        """Wait until everything is in the store that was acknowledged before this call; whether it is.
+
+        Raises:
+            Unavailable: as many listen as may.
+        """
+        acknowledged = self._journal.last_number
+        if self.position >= acknowledged or timeout_s <= 0:
+            return self.position >= acknowledged
+        with self.listener() as woken, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.position < acknowledged and not self.ended.is_set():
+                    await woken.wait()
+                    woken.clear()
+        return self.position >= acknowledged
+
+    async def shared(self, question: Hashable, answer: Callable[[], Coroutine[None, None, T]]) -> T:
+        """The answer to a question that others may be asking in this moment: the store is asked once.
+
+        Raises:
+            Unavailable: what `answer` raises.
+        """
+        asking = self._asking.get(question)
+        if asking is None:
+            asking = self._asking[question] = asyncio.ensure_future(answer())
+            asking.add_done_callback(lambda _: self._asking.pop(question))
+        # Who leaves must not take the answer from the others.
+        answered: T = await asyncio.shield(asking)
+        return answered
+
+    def _wake(self) -> None:
+        for woken in self._listening:
+            woken.set()

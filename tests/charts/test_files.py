@@ -1,0 +1,128 @@
+"""The files of `dashboards/`: the shipped ones are right, and a wrong one is told with its place."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink.charts import Chart, Figure, Gauge, check_dashboards, dashboards_folder, read_dashboards
+from embedsink.errors import Misconfigured
+from embedsink.reports import Report, all_reports
+from embedsink.store import EVERYTHING, Store
+
+SHIPPED = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
+SPEC = {"mark": "bar", "encoding": {"x": {"field": "surface"}, "y": {"field": "view_count"}}}
+NUMBER = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "view_count"}
+CHART = {"id": "b", "kind": "chart", "title": "B", "report": "views", "spec": SPEC}
+TABLE = {"id": "c", "kind": "table", "title": "C", "report": "views", "columns": {"surface": "Surface"}}
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def reports(opened: Store) -> list[Report]:
+    with opened.reader(EVERYTHING) as reader:
+        return all_reports(reader)
+
+
+def written(folder: Path, *charts: dict[str, Any], **more: Any) -> Path:
+    sections = [{"id": "s", "title": "S", "charts": list(charts)}]
+    content = {"title": "T", "description": "D", "sections": sections} | more
+    (folder / "mine.json").write_text(json.dumps(content))
+    return folder
+
+
+def refusal(folder: Path, reports: list[Report]) -> str:
+    with pytest.raises(Misconfigured) as error:
+        check_dashboards(read_dashboards(folder), reports)
+    return str(error.value)
+
+
+def test_the_shipped_ones_are_right_and_in_their_order(reports: list[Report]) -> None:
+    dashboards = read_dashboards()
+    check_dashboards(dashboards, reports)
+    assert tuple(dashboards) == SHIPPED
+
+
+def test_each_report_is_on_some_dashboard(reports: list[Report]) -> None:
+    tiles = [tile for one in read_dashboards().values() for section in one.sections for tile in section.charts]
+    shown = {tile.report for tile in tiles if not isinstance(tile, Gauge)}
+    # `funnel` and `sessions` answer questions about single sessions, which no dashboard asks.
+    assert {report.name for report in reports} - shown == {"funnel", "sessions"}
+
+
+def test_distinct_counts_are_never_added_over_periods(reports: list[Report]) -> None:
+    distinct = {
+        column.name for report in reports for column in report.columns if column.description.startswith("Distinct")
+    }
+    assert {"viewer_count", "session_count", "weekly_viewer_count"} <= distinct
+    for name, dashboard in read_dashboards().items():
+        for section in dashboard.sections:
+            for tile in section.charts:
+                if isinstance(tile, Figure) and tile.how in ("sum", "ratio"):
+                    assert not {tile.column, *tile.of} & distinct, f"{name}: {tile.id}"
+                if isinstance(tile, Chart) and tile.compare:
+                    assert tile.compare.y not in distinct, f"{name}: {tile.id}"
+
+
+def test_files_are_found_beside_the_code_or_in_the_checkout() -> None:
+    assert (dashboards_folder() / "overview.json").exists()
+
+
+def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Report]) -> None:
+    dashboards = read_dashboards(written(tmp_path, NUMBER, CHART, TABLE))
+    check_dashboards(dashboards, reports)
+    assert [tile.id for tile in dashboards["mine"].sections[0].charts] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("chart", "told"),
+    [
+        (NUMBER | {"report": "view"}, '[0].report: report "view" does not exist. Did you mean "views"?'),
+        (
+            NUMBER | {"column": "views_count"},
+            '[0].column: column "views_count" does not exist in report views. Did you mean "view_count"?',
+        ),
+        (NUMBER | {"how": "ratio", "of": ["-x"]}, '[0].of[0]: column "x" does not exist in report views. There are '),
+        (NUMBER | {"how": "ratio"}, "[0].of: is missing; `ratio` needs it. Name a column."),
+        (NUMBER | {"parameters": {"interval": "year"}}, '[0].parameters: interval: "year" is not one of hour, day'),
+        (NUMBER | {"parameters": {"limit": "5"}}, "[0].parameters.limit"),
+        (NUMBER | {"where": {"surfaces": "app"}}, '[0].where.surfaces: column "surfaces" does not exist'),
+        (NUMBER | {"colour": "red"}, "[0].colour: Extra inputs are not permitted. Correct the file."),
+        (TABLE | {"columns": {"surfac": "S"}}, '[0].columns.surfac: column "surfac" does not exist in report views.'),
+        (TABLE | {"sort": "-view"}, '[0].sort: column "view" does not exist in report views.'),
+        (
+            CHART | {"spec": {"layer": [{"encoding": {"y": {"field": "viewcount"}}}]}},
+            '[0].spec.layer[0].encoding.y.field: column "viewcount" does not exist in report views. Did you mean',
+        ),
+        (CHART | {"spec": SPEC | {"data": {"url": "x"}}}, "[0].spec.data: may not stand in a spec"),
+        (CHART | {"spec": {"mark": {"type": "image", "url": "x"}}}, "[0].spec.mark.url: may not stand in a spec"),
+        (CHART | {"spec": {"encoding": {"href": {"field": "surface"}}}}, "[0].spec.encoding.href: may not stand"),
+        (CHART | {"compare": {"x": "period_start", "y": "nothing"}}, '[0].compare.y: column "nothing" does not exist'),
+        (CHART | {"group": {"by": ["surfaces"]}}, '[0].group.by[0]: column "surfaces" does not exist'),
+    ],
+)
+def test_what_no_report_has_is_told_with_file_and_place(
+    tmp_path: Path, reports: list[Report], chart: dict[str, Any], told: str
+) -> None:
+    assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{told}")
+
+
+def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Report]) -> None:
+    made = {
+        "transform": [{"calculate": "1", "as": "one"}],
+        "encoding": {"x": {"field": "one"}, "x2": {"field": "period_end"}},
+    }
+    check_dashboards(read_dashboards(written(tmp_path, CHART | {"spec": made})), reports)
+
+
+def test_an_id_stands_once(tmp_path: Path, reports: list[Report]) -> None:
+    twice = 'dashboards/mine.json: charts: id "a" stands twice. Give each one of its own.'
+    assert refusal(written(tmp_path, NUMBER, NUMBER), reports) == twice
+
+
+def test_a_file_that_is_no_json_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text("{")
+    with pytest.raises(Misconfigured, match=r"^dashboards/mine\.json: is not JSON \(.*\)\. Correct the file\.$"):
+        read_dashboards(tmp_path)

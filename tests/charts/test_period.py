@@ -1,0 +1,94 @@
+"""The period of an address: whole days by the reader's clocks, and as long a time before."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from embedsink.charts import Period, period_of
+from embedsink.errors import Refused
+from embedsink.reasons import Reason
+
+NOW = datetime(2026, 11, 21, 18, 30, 15, tzinfo=UTC)
+
+
+def at(*parts: int) -> datetime:
+    return datetime(*parts)  # type: ignore[arg-type]
+
+
+def period(**asked: str) -> Period:
+    return period_of(asked, now=NOW)
+
+
+def test_seven_days_begin_at_midnight_and_the_week_before_ends_at_the_same_time_of_day() -> None:
+    seen = period(timezone="Europe/Berlin")
+    assert (seen.scope.since, seen.scope.until) == (at(2026, 11, 14, 23), None)
+    assert seen.before is not None
+    assert (seen.before.since, seen.before.until) == (at(2026, 11, 7, 23), at(2026, 11, 14, 18, 30, 15))
+    assert seen.scope.interval == "day"
+    assert seen.asked == {"since": "2026-11-15", "interval": "day", "timezone": "Europe/Berlin"}
+    assert seen.goes_on
+
+
+def test_a_day_is_24_hours_by_the_hour() -> None:
+    seen = period(period="24h")
+    assert (seen.scope.since, seen.scope.until, seen.scope.interval) == (at(2026, 11, 20, 19), None, "hour")
+    assert seen.before is not None
+    assert (seen.before.since, seen.before.until) == (at(2026, 11, 19, 19), at(2026, 11, 20, 18, 30, 15))
+
+
+def test_before_a_chosen_period_comes_one_of_the_same_length() -> None:
+    seen = period(since="2026-11-01", until="2026-11-04")
+    assert (seen.scope.since, seen.scope.until) == (at(2026, 11, 1), at(2026, 11, 4))
+    assert seen.before is not None
+    assert (seen.before.since, seen.before.until) == (at(2026, 10, 29), at(2026, 11, 1))
+    assert not seen.goes_on
+
+
+@pytest.mark.parametrize(
+    ("since", "interval"),
+    [("2026-11-20", "hour"), ("2026-09-01", "day"), ("2026-01-01", "week"), ("2020-01-01", "month")],
+)
+def test_the_longer_the_coarser(since: str, interval: str) -> None:
+    assert period(since=since).scope.interval == interval
+
+
+def test_nothing_is_compared_where_nobody_asks() -> None:
+    assert period(compare="off").before is None
+    assert period(since="0001-01-02").before is None  # nothing was before
+
+
+def test_what_narrows_the_page_narrows_both_periods() -> None:
+    seen = period_of({"surface": "app", "tenant": "acme"}, deployments=["2"], allowed=frozenset({1, 2}), now=NOW)
+    for scope in (seen.scope, seen.before):
+        assert scope is not None
+        assert (scope.surface, scope.tenant, scope.deployments) == ("app", "acme", frozenset({2}))
+
+
+def test_a_key_sees_its_deployments_also_where_none_is_asked_for() -> None:
+    seen = period_of({}, allowed=frozenset({7}), now=NOW)
+    assert seen.before is not None
+    assert seen.scope.deployments == seen.before.deployments == frozenset({7})
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"period": "8d"}, 'period: "8d" is not one of 24h, 7d, 30d, 90d.'),
+        ({"period": "7d", "since": "2026-11-01"}, "period: stands beside since. Give one of them."),
+        ({"until": "2026-11-01"}, "until: stands without since. Give both, or a period such as 7d."),
+        ({"compare": "yes"}, 'compare: "yes" is not one of on, off.'),
+        ({"surface": "tv"}, 'surface: "tv" is not one of dashboard, app, chat.'),
+        ({"timezone": "Mars"}, 'timezone: "Mars" is no time zone of the IANA database.'),
+    ],
+)
+def test_what_is_no_period_is_refused(asked: dict[str, str], told: str) -> None:
+    with pytest.raises(Refused) as error:
+        period(**asked)
+    assert error.value.reason is Reason.BAD_PARAMETER
+    assert str(error.value).startswith(told)
+
+
+def test_a_deployment_of_others_is_out_of_scope() -> None:
+    with pytest.raises(Refused) as error:
+        period_of({}, deployments=["3"], allowed=frozenset({1}), now=NOW)
+    assert error.value.reason is Reason.OUT_OF_SCOPE

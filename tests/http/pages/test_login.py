@@ -1,0 +1,196 @@
+"""The login: a cookie for a key, worth no more than the key, and of no use to other sites."""
+
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.envelope.sending import view
+from tests.http.asking import Server, open_server, problem
+
+PAGE = "/dashboards/overview"
+REPORT = "/api/v1/reports/views"
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def log_in(server: Server, key: str, *, next_: str = "", headers: dict[str, str] | None = None) -> httpx.Response:
+    form = httpx.QueryParams({"key": key, "next": next_})
+    return server.ask("POST", "/login", content=str(form), headers=FORM | (headers or {}))
+
+
+def cookie_of(answer: httpx.Response) -> str:
+    assert answer.status_code == 303, answer.text
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def with_cookie(server: Server, path: str, cookie: str, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return server.get(path, headers={"cookie": cookie} | named)
+
+
+def test_without_a_login_a_page_leads_to_the_form_and_back(server: Server) -> None:
+    answer = server.get(f"{PAGE}?period=30d")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/login?next=%2Fdashboards%2Foverview%3Fperiod%3D30d"
+    form = server.get(answer.headers["location"])
+    assert form.status_code == 200
+    assert 'name="key"' in form.text
+    assert 'value="/dashboards/overview?period=30d"' in form.text
+
+
+def test_a_read_key_opens_pages_and_reports(server: Server) -> None:
+    answer = log_in(server, server.key("read"), next_=f"{PAGE}?period=30d")
+    assert answer.headers["location"] == f"{PAGE}?period=30d"
+    attributes = set(answer.headers["set-cookie"].split("; ")[1:])
+    assert attributes == {"Max-Age=43200", "Path=/", "HttpOnly", "SameSite=Lax"}
+    cookie = cookie_of(answer)
+    assert with_cookie(server, PAGE, cookie).status_code == 200
+    assert with_cookie(server, REPORT, cookie, sec_fetch_site="same-origin").status_code == 200
+
+
+def test_over_https_the_cookie_is_for_https_alone(tmp_path: Any) -> None:
+    with open_server(tmp_path, https_only=True) as server:
+        form = str(httpx.QueryParams({"key": server.key("read")}))
+        answer = server.ask("POST", "/login", content=form, headers=FORM, base_url="https://test")
+        assert answer.headers["set-cookie"].startswith("__Host-embedsink_login=")
+        assert "; Secure" in answer.headers["set-cookie"]
+        assert problem(server.get("/login")) == "plain_http"
+
+
+def test_a_login_ends_with_its_key(server: Server) -> None:
+    key = server.key("read")
+    cookie = cookie_of(log_in(server, key))
+    server.revoke(key)
+    assert with_cookie(server, PAGE, cookie).status_code == 303
+    assert with_cookie(server, REPORT, cookie).status_code == 401
+
+
+def test_a_login_ends_in_time(tmp_path: Any) -> None:
+    with open_server(tmp_path, login_timeout_s=60) as server:
+        logins = server.state["logins"]
+        cookie = cookie_of(log_in(server, server.key("read")))
+        assert with_cookie(server, PAGE, cookie).status_code == 200
+        logins._timeout_s = -1
+        assert with_cookie(server, PAGE, cookie).status_code == 303
+
+
+@pytest.mark.parametrize("forged", ["{}A", "x{}", ""])
+def test_a_forged_cookie_opens_nothing(server: Server, forged: str) -> None:
+    name, _, value = cookie_of(log_in(server, server.key("read"))).partition("=")
+    assert with_cookie(server, PAGE, f"{name}={value}").status_code == 200
+    cookie = f"{name}={forged.format(value)}"
+    assert with_cookie(server, PAGE, cookie).status_code == 303
+    assert with_cookie(server, REPORT, cookie).status_code == 401
+
+
+def test_a_restart_ends_all_logins(tmp_path: Any) -> None:
+    with open_server(tmp_path) as server:
+        cookie = cookie_of(log_in(server, server.key("read")))
+    with open_server(tmp_path) as server:
+        assert with_cookie(server, PAGE, cookie).status_code == 303
+
+
+def test_a_login_reads_and_never_writes(server: Server) -> None:
+    cookie = cookie_of(log_in(server, server.key("admin")))
+    sent = server.ask("POST", "/api/v1/events", json=view(), headers={"cookie": cookie})
+    assert problem(sent) == "no_credential"
+    assert problem(server.ask("POST", "/api/v1/quarantine/replay", headers={"cookie": cookie})) == "no_credential"
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_reads_nothing_with_it(server: Server, site: str) -> None:
+    cookie = cookie_of(log_in(server, server.key("read")))
+    assert with_cookie(server, REPORT, cookie, sec_fetch_site=site).status_code == 401
+    assert with_cookie(server, PAGE, cookie, sec_fetch_site=site, sec_fetch_mode="cors").status_code == 303
+    # A link in a mail or a chat leads here.
+    assert with_cookie(server, PAGE, cookie, sec_fetch_site=site, sec_fetch_mode="navigate").status_code == 200
+
+
+def test_a_form_of_another_site_logs_nobody_in_or_out(server: Server) -> None:
+    key = server.key("read")
+    for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {"origin": "null"}):
+        assert problem(log_in(server, key, headers=headers)) == "wrong_origin"
+        assert problem(server.ask("POST", "/logout", headers=headers)) == "wrong_origin"
+    assert log_in(server, key, headers={"origin": "http://test", "sec-fetch-site": "same-origin"}).status_code == 303
+
+
+def test_logging_out_takes_the_cookie_back(server: Server) -> None:
+    answer = server.ask("POST", "/logout")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert answer.headers["set-cookie"].startswith("embedsink_login=; Max-Age=0; ")
+
+
+@pytest.mark.parametrize("kind", ["none", "ingest", "revoked"])
+def test_a_key_that_reads_nothing_is_told_on_the_form(server: Server, kind: str) -> None:
+    key = "es_read_wrong" if kind == "none" else server.key("ingest" if kind == "ingest" else "read")
+    if kind == "revoked":
+        server.revoke(key)
+    answer = log_in(server, key, next_=PAGE)
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+    assert key not in answer.text
+    told = "This is an ingest key. Dashboards need a read key." if kind == "ingest" else "This key is unknown, expired"
+    assert told in answer.text
+    assert f'value="{PAGE}"' in answer.text
+
+
+def test_guessing_is_slowed_down(tmp_path: Any) -> None:
+    with open_server(tmp_path) as server:
+        answers = [log_in(server, f"es_read_{number}") for number in range(24)]
+        assert [answer.status_code for answer in answers[:20]] == [401] * 20
+        assert problem(answers[-1]) == "rate_limited"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil.example",
+        "/dashboards/\\..\\x",
+        "/docs",
+        "/dashboards/\r\nx: y",
+    ],
+)
+def test_nobody_is_led_elsewhere(server: Server, place: str) -> None:
+    assert log_in(server, server.key("read"), next_=place).headers["location"] == "/dashboards/"
+
+
+def test_only_this_form_is_read(server: Server) -> None:
+    assert problem(server.ask("POST", "/login", json={"key": "x"})) == "media_type"
+    assert problem(server.ask("POST", "/login", content=b"k" * 20_000, headers=FORM)) == "body_too_large"
+    assert problem(server.ask("POST", "/login", content=b"&".join([b"a=1"] * 99), headers=FORM)) == "bad_parameter"
+
+
+def test_pages_run_our_scripts_alone_and_stand_in_nobodys_frame(server: Server) -> None:
+    cookie = cookie_of(log_in(server, server.key("read")))
+    for path in (PAGE, "/dashboards/", "/login"):
+        policy = with_cookie(server, path, cookie).headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+
+
+def test_origins_that_are_named_may_frame_them(tmp_path: Any) -> None:
+    with open_server(tmp_path, https_only=True, frame_origins="https://app.example.com") as server:
+        form = str(httpx.QueryParams({"key": server.key("read")}))
+        answer = server.ask("POST", "/login", content=form, headers=FORM, base_url="https://test")
+        assert "frame-ancestors https://app.example.com" in answer.headers["content-security-policy"]
+        # There the cookie is a third party's.
+        assert answer.headers["set-cookie"].endswith("; Secure; SameSite=None; Partitioned")
+
+
+def test_two_credentials_are_one_too_many_only_in_headers(server: Server) -> None:
+    cookie = cookie_of(log_in(server, server.key("read")))
+    dead = server.key("read")
+    server.revoke(dead)
+    # Who sends a key means the key.
+    assert server.get(REPORT, key=dead, headers={"cookie": cookie}).status_code == 401
+
+
+def test_the_bundle_is_made_for_nobody_without_a_login(server: Server) -> None:
+    began = time.monotonic()
+    path = next(line for line in server.get("/openapi.json").json()["paths"] if "vega" in line)
+    assert server.get(path.replace("{version}", "0" * 16)).status_code == 404
+    assert time.monotonic() - began < 2

@@ -1,0 +1,136 @@
+"""Sections: what their charts show, to whom, and how often the store is asked."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.envelope.sending import event_or_action, view
+from tests.http.asking import Server, open_server, problem
+
+HEADLINE = "/api/v1/dashboards/overview/sections/headline"
+ADOPTION = "/api/v1/dashboards/overview/sections/adoption"
+DAY_MS = 86_400_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def delivery(deployment: int, viewer: str, *events: dict[str, Any]) -> dict[str, Any]:
+    context = {"deployment": deployment, "viewer": viewer, "session": f"s-{viewer}", "tenant": f"t{deployment}"}
+    return {"context": context, "events": list(events)}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with views of two deployments: three and one of now, two and none of the week before."""
+    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
+        key = server.key()
+        now, before = now_ms() - 60_000, now_ms() - 7 * DAY_MS - 60_000
+        for sent in (
+            delivery(1, "ann", view(timestamp=now), view(timestamp=now), event_or_action("event:error", timestamp=now)),
+            delivery(1, "bob", view({"surface": "app"}, timestamp=now, surface="app")),
+            delivery(1, "ann", view(timestamp=before), view(timestamp=before)),
+            delivery(2, "cid", view(timestamp=now)),
+        ):
+            assert server.post(sent, key=key).status_code == 202
+        read = server.key("read")
+        server.rows("/api/v1/reports/download_audit", key=read, count=0)
+        end = time.monotonic() + 15
+        while sum(row["view_count"] for row in server.get("/api/v1/reports/views", key=read).json()) < 6:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        yield server
+
+
+def charts(server: Server, path: str, key: str) -> dict[str, Any]:
+    answer = server.get(path, key=key)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()["charts"]
+    return found
+
+
+def test_numbers_are_those_of_the_reports_now_and_before(told: Server) -> None:
+    found = charts(told, HEADLINE, told.key("read"))
+    assert (found["views"]["value"], found["views"]["value_before"]) == (4, 2)
+    assert (found["weekly-viewers"]["value"], found["weekly-viewers"]["value_before"]) == (3, 1)
+    assert found["errors-per-view"]["value"] == pytest.approx(25)
+    assert found["answered"]["value"] is None  # Nobody asked anything: that is no share at all.
+    assert found["downloads"]["value"] == 0
+
+
+def test_a_scoped_key_sees_its_deployments_in_every_tile(told: Server) -> None:
+    key = told.key("read", deployments=[2])
+    for name, sections in {"overview": ("headline", "adoption", "quality", "leaders"), "tenants": ("use",)}.items():
+        for section in sections:
+            text = told.get(f"/api/v1/dashboards/{name}/sections/{section}", key=key).text
+            assert "t1" not in text
+    found = charts(told, HEADLINE, key)
+    assert (found["views"]["value"], found["views"]["value_before"]) == (1, 0)
+    rows = charts(told, ADOPTION, key)["views-by-surface"]
+    assert {row[rows["columns"].index("deployment")] for row in rows["rows"]} == {2}
+    assert problem(told.get(f"{HEADLINE}?deployment=1", key=key)) == "out_of_scope"
+
+
+def test_a_chart_has_its_rows_and_those_of_the_period_before_moved_onto_them(told: Server) -> None:
+    found = charts(told, f"{ADOPTION}?deployment=1", told.key("read"))["views-by-surface"]
+    place = {name: found["columns"].index(name) for name in found["columns"]}
+    assert sum(row[place["view_count"]] for row in found["rows"]) == 3
+    [earlier] = found["before"]
+    [today, *_] = found["rows"]
+    assert earlier[place["view_count"]] == 2
+    assert earlier[place["period_start"]] == today[place["period_start"]]
+    start, end, left, right = (today[place[name]] for name in ("period_start", "period_end", "bar_start", "bar_end"))
+    assert end - start == DAY_MS
+    assert start < left < right < end
+
+
+def test_a_page_may_be_narrowed(told: Server) -> None:
+    key = told.key("read")
+    assert charts(told, f"{HEADLINE}?surface=app", key)["views"]["value"] == 1
+    assert charts(told, f"{HEADLINE}?tenant=t2", key)["views"]["value"] == 1
+    assert charts(told, f"{HEADLINE}?deployment=1&deployment=2&compare=off", key)["views"]["value_before"] is None
+
+
+def test_whoever_has_it_gets_304_until_something_is_loaded(told: Server) -> None:
+    key = told.key("read")
+    tag = told.get(HEADLINE, key=key).headers["etag"]
+    again = told.get(HEADLINE, key=key, headers={"If-None-Match": tag})
+    # The minute may have turned just then.
+    if again.status_code != 304:
+        tag = again.headers["etag"]
+        again = told.get(HEADLINE, key=key, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    other = told.get(HEADLINE, key=told.key("read", deployments=[2]), headers={"If-None-Match": tag})
+    assert other.status_code == 200
+
+
+def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
+    answer = told.get("/api/v1/dashboards/pipeline/sections/server", key=told.key("read"))
+    assert answer.headers["cache-control"] == "no-store"
+    found = {name: one["value"] for name, one in answer.json()["charts"].items()}
+    assert found["damaged"] == 0
+    assert found["delay"] >= 0
+    assert found["segments"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told_"),
+    [
+        ("/api/v1/dashboards/overvew/sections/headline", 404, 'dashboard "overvew" does not exist. There are overview'),
+        ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. There are head'),
+        (f"{HEADLINE}?period=1y", 400, 'period: "1y" is not one of 24h, 7d, 30d, 90d.'),
+        (f"{HEADLINE}?interval=day", 400, 'parameter "interval" does not exist.'),
+    ],
+)
+def test_what_is_not_there_is_told(told: Server, path: str, status: int, told_: str) -> None:
+    answer = told.get(path, key=told.key("read"))
+    assert answer.status_code == status
+    assert answer.json()["detail"].startswith(told_)
+
+
+def test_it_needs_a_read_key(told: Server) -> None:
+    assert told.get(HEADLINE).status_code == 401
+    assert problem(told.get(HEADLINE, key=told.key("ingest"))) == "wrong_kind"

@@ -1,0 +1,165 @@
+"""What a host team's own tests ask: what arrived of one session, and what was rejected."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.envelope.sending import ID, event_or_action, view
+from tests.http.asking import Server, open_server, problem
+from tests.servers import RunningServer, running_server
+
+INSPECT = "/api/v1/inspect"
+VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboard-loaded")]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that loads a second after what arrives, as it does by default."""
+    folder = tmp_path_factory.mktemp("inspect") / "data"
+    with running_server(folder, EMBEDSINK_SEGMENT_SEAL_S="1", EMBEDSINK_LIVE_MAX="2") as server:
+        yield server
+
+
+def send(server: RunningServer, key: str, events: list[Any], **context: Any) -> None:
+    assert server.post({"context": context, "events": events}, key=key).status in (202, 422)
+
+
+def inspect(server: RunningServer, key: str, query: str) -> dict[str, Any]:
+    answer = server.get(f"{INSPECT}?{query}", key=key)
+    assert answer.status == 200, answer.body
+    assert answer.headers["cache-control"] == "private, no-store"
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_what_was_acknowledged_before_is_in_the_answer_without_a_sleep(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    for number in range(3):
+        send(running, key, VISIT, session=f"visit {number}")
+        told = inspect(running, reader, f"session=visit+{number}")
+        assert told == {
+            "isComplete": True,
+            "acceptedCount": 3,
+            "quarantinedCount": 0,
+            "lostCount": 0,
+            "events": {"ready": 1, "view": 1, "dashboard-loaded": 1},
+            "actions": {},
+            "rejected": [],
+        }
+
+
+def test_without_waiting_it_says_that_something_is_missing(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    send(running, key, VISIT, session="hurry")
+    told = inspect(running, reader, "session=hurry&wait=0")
+    assert (told["isComplete"], told["acceptedCount"]) == (False, 0)
+    assert inspect(running, reader, "session=hurry")["acceptedCount"] == 3
+    assert inspect(running, reader, "session=hurry&wait=0")["isComplete"]
+
+
+def test_rejections_come_with_reason_and_path(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    wrong = [event_or_action("event:download", {"format": "doc"}), view() | {"type": "svc:event:scroll"}, 1]
+    send(running, key, [*VISIT, *wrong, event_or_action("action:refresh")], session="wrong", deployment=12)
+    told = inspect(running, reader, "session=wrong")
+    assert (told["acceptedCount"], told["quarantinedCount"], told["actions"]) == (4, 3, {"refresh": 1})
+    seen = [(one["reason"], one["path"], one["type"], one["deployment"]) for one in told["rejected"]]
+    assert seen == [
+        ("bad_field", "payload.format", "download", 12),
+        ("unknown_type", "type", "scroll", 12),
+        ("not_an_object", "envelope", None, 12),
+    ]
+    assert told["rejected"][0]["detail"].startswith('payload.format: "doc" is not one of')
+
+
+def test_a_conflict_that_shows_at_load_is_among_them_and_a_retry_is_not(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    for title in ("first", "first", "other"):
+        send(running, key, [view({"title": title}, id=ID)], session="conflict")
+    told = inspect(running, reader, "session=conflict")
+    assert told["events"] == {"view": 1}
+    assert [(one["reason"], one["path"]) for one in told["rejected"]] == [("id_conflict", "id")]
+
+
+def test_what_the_forwarder_lost_is_told(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    body = {"context": {"session": "lossy"}, "events": [view()], "lost": {"queue_overflow": 3, "offline": 4}}
+    assert running.post(body, key=key).status == 202
+    assert inspect(running, reader, "session=lossy")["lostCount"] == 7
+
+
+def test_a_scoped_reader_counts_its_own(running: RunningServer) -> None:
+    key = running.key("ingest")
+    for deployment in (1, 2):
+        send(running, key, [view({"title": f"secret of {deployment}"}), 1], session="shared", deployment=deployment)
+    send(running, key, [view(), 1], session="shared")
+    mine = inspect(running, running.key("read", deployments=[2]), "session=shared")
+    assert (mine["acceptedCount"], mine["quarantinedCount"], mine["lostCount"]) == (1, 1, 0)
+    assert [one["deployment"] for one in mine["rejected"]] == [2]
+    everything = inspect(running, running.key("read"), "session=shared")
+    assert (everything["acceptedCount"], everything["quarantinedCount"]) == (3, 3)
+    nothing = inspect(running, running.key("read", deployments=[3]), "session=shared&since=1h")
+    assert (nothing["acceptedCount"], nothing["quarantinedCount"], nothing["rejected"]) == (0, 0, [])
+
+
+def test_it_can_be_narrowed(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    send(running, key, VISIT, session="narrow", tenant="acme", deployment=7)
+    assert inspect(running, reader, "session=narrow&type=view")["events"] == {"view": 1}
+    assert inspect(running, reader, "session=narrow&since=1h&tenant=acme&deployment=7")["acceptedCount"] == 3
+    assert inspect(running, reader, "session=narrow&until=1h")["acceptedCount"] == 0
+    assert inspect(running, reader, "session=narrow&key=k_000000000000")["acceptedCount"] == 0
+
+
+def test_beyond_as_many_as_may_wait_it_is_a_503(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    send(running, key, VISIT, session="crowd")
+    answers: list[int] = []
+
+    def ask() -> None:
+        answers.append(running.get(f"{INSPECT}?session=crowd", key=reader).status)
+
+    waiting = [threading.Thread(target=ask) for _ in range(5)]
+    for one in waiting:
+        one.start()
+    for one in waiting:
+        one.join()
+    assert sorted(set(answers)) == [200, 503]
+    assert answers.count(200) >= 2
+
+
+def test_a_reader_whose_key_is_revoked_while_it_waits_is_told_nothing(tmp_path: Path) -> None:
+    with open_server(tmp_path) as server:
+        key, reader = server.key(), server.key("read")
+        assert server.post(view(), key=key).status_code == 202
+        revoking = threading.Timer(0.3, server.revoke, [reader])
+        revoking.start()
+        answer = server.get(f"{INSPECT}?since=1h&wait=1", key=reader)
+        revoking.join()
+        assert problem(answer) == "bad_credential"
+
+
+def test_waiting_does_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="60") as server:
+        key, reader = server.key("ingest"), server.key("read")
+        send(server, key, VISIT, session="s")
+        told: list[dict[str, Any]] = []
+        waiting = threading.Thread(target=lambda: told.append(inspect(server, reader, "session=s&wait=30")))
+        waiting.start()
+        time.sleep(0.5)
+        began_at = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began_at < 3.0
+        waiting.join()
+        assert [one["isComplete"] for one in told] == [False]
+
+
+@pytest.mark.parametrize(
+    "query", ["", "wait=5", "session=s&wait=31", "session=s&wait=-1", "session=s&limit=1", "since=yesterday"]
+)
+def test_a_wrong_parameter_is_a_400(server: Server, query: str) -> None:
+    assert problem(server.get(f"{INSPECT}?{query}", key=server.key("read"))) == "bad_parameter"

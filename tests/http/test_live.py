@@ -1,0 +1,334 @@
+"""The live stream: what it tells, whom, how much at once, and when it ends."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import embedsink.http.live
+from embedsink.arrivals import ENVELOPES_BYTES_MAX, ROWS_MAX
+from embedsink.keys import KeyFile
+from tests.envelope.sending import event_or_action, view
+from tests.http.asking import Server, open_server, problem
+from tests.listening import listening
+from tests.servers import RunningServer, running_server, wait_until
+
+LIVE = "/api/v1/events/live"
+WRONG = event_or_action("event:download", {"format": "doc"})
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("live") / "data", EMBEDSINK_LIVE_MAX="3") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def key(running: RunningServer) -> str:
+    return running.key("ingest")
+
+
+@pytest.fixture(scope="module")
+def reader(running: RunningServer) -> str:
+    return running.key("read")
+
+
+def send(server: RunningServer, key: str, *events: Any, **context: Any) -> float:
+    """Deliver, and when it was acknowledged."""
+    status = server.post({"context": {"session": "s", **context}, "events": list(events)}, key=key).status
+    assert status in (202, 422)
+    return time.monotonic()
+
+
+def listener_count(server: RunningServer) -> int:
+    line = next(line for line in server.get("/metrics").body.splitlines() if line.startswith(b"embedsink_live_li"))
+    return int(float(line.split()[1]))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_listens(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What listens no more has to give its place back, in every test."""
+    yield
+    if "running" in request.fixturenames:
+        server = request.getfixturevalue("running")
+        wait_until(lambda: listener_count(server) == 0, what="nobody listens")
+
+
+def test_what_was_acknowledged_is_told_within_two_seconds(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="1") as server:  # as it is by default
+        key = server.key()
+        with listening(server.url, server.key("read"), "rows=on") as stream:
+            assert stream.message("connected").content["segment"] == 0
+            for _ in range(3):
+                acknowledged_at = send(server, key, view())
+                assert stream.message().read_at - acknowledged_at < 2.0
+
+
+def test_a_load_is_told_with_its_counts(running: RunningServer, key: str, reader: str) -> None:
+    known = view() | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
+    with listening(running.url, reader) as stream:
+        connected = stream.message("connected").content
+        events = [known, known, WRONG, event_or_action("action:refresh")]
+        body = {"context": {"session": "s"}, "events": events, "lost": {"queue_overflow": 7}}
+        assert running.post(body, key=key).status == 202
+        told = stream.message()
+    assert told.content == {
+        "revision": told.content["revision"],
+        "after": connected["segment"],
+        "segment": connected["segment"] + 1,
+        "counts": {"accepted": 2, "duplicate": 1, "quarantined": 1, "lost": 7, "sync": 0},
+        "events": {"view": 1},
+        "actions": {"refresh": 1},
+    }
+    assert told.content["revision"] != connected["revision"]
+    assert told.id == str(told.content["segment"])
+
+
+def test_rows_come_with_their_envelopes_reasons_and_paths(running: RunningServer, key: str, reader: str) -> None:
+    good = view({"title": "Sales"})
+    with listening(running.url, reader, "rows=on") as stream:
+        stream.message("connected")
+        send(running, key, good, WRONG, viewer="u_42", deployment=12)
+        told = stream.message().content
+    assert told["droppedCount"] == 0
+    accepted, quarantined = told["rows"]
+    assert (accepted["fate"], accepted["type"], accepted["session"]) == ("accepted", "view", "s")
+    assert (accepted["viewer"], accepted["deployment"], accepted["reason"]) == ("u_42", 12, None)
+    assert json.loads(accepted["envelope"]).items() >= good.items()
+    assert (quarantined["fate"], quarantined["type"], quarantined["reason"]) == ("quarantined", "download", "bad_field")
+    assert quarantined["path"] == "payload.format"
+    assert json.loads(quarantined["envelope"]) == WRONG
+    assert quarantined["detail"].startswith('payload.format: "doc"')
+
+
+@pytest.mark.parametrize(
+    ("query", "seen"),
+    [
+        ("session=mine", ["view", "download"]),
+        ("type=download", ["download"]),
+        ("type=svc:event:view", ["view", "view"]),
+        ("fate=quarantined", ["download"]),
+        ("fate=accepted&session=mine", ["view"]),
+        ("tenant=acme", ["view"]),
+        ("deployment=7", ["view"]),
+    ],
+)
+def test_a_stream_can_be_narrowed(running: RunningServer, key: str, reader: str, query: str, seen: list[str]) -> None:
+    with listening(running.url, reader, f"rows=on&{query}") as stream, listening(running.url, reader) as all_of_it:
+        stream.message("connected")
+        all_of_it.message("connected")
+        send(running, key, view(), tenant="acme", deployment=7)
+        send(running, key, view(), WRONG, session="mine")
+        all_of_it.loaded(2)
+        rows: list[dict[str, Any]] = []
+        while len(rows) < len(seen):
+            rows += stream.message().content["rows"]
+        assert stream.is_silent(0.3)
+    assert [row["type"] for row in rows] == seen
+
+
+def test_a_stream_can_be_narrowed_to_what_one_key_sent(running: RunningServer, key: str, reader: str) -> None:
+    other = running.key("ingest")
+    key_id = KeyFile(running.data / "keys.json").keys()[-1].key_id
+    with listening(running.url, reader, f"rows=on&key={key_id}") as stream:
+        stream.message("connected")
+        send(running, key, view({"title": "of one"}))
+        send(running, other, view({"title": "of the other"}))
+        [row] = stream.message().content["rows"]
+    assert "of the other" in row["envelope"]
+    assert row["key_id"] == key_id
+
+
+@pytest.mark.parametrize("kind", ["read", "admin"])
+def test_a_scoped_reader_hears_nothing_of_other_deployments(running: RunningServer, key: str, kind: str) -> None:
+    scoped = running.key(kind, deployments=[2])
+    with listening(running.url, scoped, "rows=on&recent=100") as stream, listening(running.url, scoped) as counted:
+        assert all(row["deployment"] == 2 for row in stream.message("recent").content["rows"])
+        counted.message("connected")
+        send(running, key, view({"title": "secret of 1"}), WRONG, deployment=1)
+        send(running, key, view({"title": "secret of nobody"}), WRONG)
+        assert stream.is_silent(0.5)
+        assert counted.is_silent(0.0)
+        send(running, key, view({"title": "of 2"}), WRONG, deployment=2)
+        told, counts = stream.message().content, counted.message().content["counts"]
+    assert "secret" not in json.dumps(told)
+    assert [row["deployment"] for row in told["rows"]] == [2, 2]
+    assert counts == told["counts"] == {"accepted": 1, "duplicate": None, "quarantined": 1, "lost": 0, "sync": 0}
+
+
+@pytest.mark.parametrize("way", ["header", "parameter"])
+def test_whoever_comes_again_is_told_what_it_missed_and_nothing_twice(
+    running: RunningServer, key: str, reader: str, way: str
+) -> None:
+    with listening(running.url, reader, "rows=on&recent=5") as stream, listening(running.url, reader) as counted:
+        stream.message("recent")
+        counted.message("connected")
+        send(running, key, view({"title": "had"}))
+        last = stream.message()
+        counted.loaded(1)
+        stream.leave()
+        send(running, key, view({"title": "missed"}))
+        counted.loaded(1)
+    query, last_event_id = ("", last.id) if way == "header" else (f"&after={last.id}", None)
+    with listening(running.url, reader, f"rows=on&recent=5{query}", last_event_id=last_event_id) as stream:
+        told = stream.message().content
+        assert told["after"] == int(last.id)
+        assert [json.loads(row["envelope"])["payload"]["title"] for row in told["rows"]] == ["missed"]
+        assert stream.is_silent(0.3)
+
+
+def test_recent_rows_come_first(running: RunningServer, key: str, reader: str) -> None:
+    with listening(running.url, reader) as stream:
+        stream.message("connected")
+        send(running, key, *[view({"title": f"number {number}"}) for number in range(5)], session="recent")
+        stream.loaded(5)
+    with listening(running.url, reader, "recent=2&session=recent") as stream:
+        rows = stream.message("recent").content["rows"]
+    assert [json.loads(row["envelope"])["payload"]["title"] for row in rows] == ["number 3", "number 4"]
+
+
+def test_of_much_at_once_the_newest_rows_come_and_the_others_are_counted(
+    running: RunningServer, key: str, reader: str
+) -> None:
+    with listening(running.url, reader, "rows=on") as stream:
+        stream.message("connected")
+        send(running, key, *[view()] * 250)
+        told = stream.loaded(250)
+    assert all(len(message.content["rows"]) <= ROWS_MAX for message in told)
+    assert sum(len(message.content["rows"]) + message.content["droppedCount"] for message in told) == 250
+
+
+def test_of_long_envelopes_only_as_many_come_as_have_room(running: RunningServer, key: str, reader: str) -> None:
+    with listening(running.url, reader, "rows=on&session=long") as stream:
+        stream.message("connected")
+        send(running, key, *[view({"title": "x" * 60_000})] * 12, session="long")
+        told = stream.loaded(12)
+    for message in told:
+        assert 0 < sum(len(row["envelope"]) for row in message.content["rows"]) <= ENVELOPES_BYTES_MAX
+    assert sum(message.content["droppedCount"] for message in told) > 0
+
+
+def test_for_a_slow_reader_nothing_is_kept_and_the_sums_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedsink.http.live, "PAUSE_S", 0.0)
+    with open_server(tmp_path, segment_seal_s=0.01) as server:
+        reads_on = asyncio.Event()
+        written: list[bytes] = []
+
+        async def write(piece: bytes) -> None:
+            written.append(piece)
+            if b"event: loaded" in piece:
+                await reads_on.wait()
+
+        def told() -> list[dict[str, Any]]:
+            return [json.loads(piece.partition(b"data: ")[2]) for piece in written if b"event: loaded" in piece]
+
+        with server.streaming(f"{LIVE}?rows=on", server.key("read"), write):
+            key = server.key()
+            for count in range(1, 6):
+                server.post([view()] * 100, key=key)
+                wait_until(lambda: server.sink.loader.status.accepted_count == count * 100, what="it is loaded")  # noqa: B023
+                server.get("/healthz")
+            assert len(told()) == 1
+            reads_on.set()
+            while sum(one["counts"]["accepted"] for one in told()) < 500:
+                server.get("/healthz")
+    assert len(told()) == 2
+    assert [len(one["rows"]) for one in told()] == [ROWS_MAX, ROWS_MAX]
+    assert [one["droppedCount"] for one in told()] == [0, 300]
+    assert told()[1]["after"] == told()[0]["segment"]
+
+
+def test_beyond_as_many_streams_as_may_be_readers_get_503(running: RunningServer, key: str, reader: str) -> None:
+    with listening(running.url, reader) as first, listening(running.url, reader), listening(running.url, reader):
+        wait_until(lambda: listener_count(running) == 3, what="three listen")
+        refused = running.get(LIVE, key=reader)
+        assert (refused.status, refused.json()["reason"]) == (503, "overloaded")
+        assert int(refused.headers["retry-after"]) >= 1
+        send(running, key, view())
+        first.loaded(1)
+    wait_until(lambda: listener_count(running) == 0, what="nobody listens")
+    with listening(running.url, reader) as again:
+        assert again.answer.status == 200
+
+
+def test_it_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_KEYS_RELOAD_S="0.5") as server:
+        key, token = server.key(), server.key("read")
+        with listening(server.url, token, "rows=on") as stream:
+            stream.message("connected")
+            KeyFile(server.data / "keys.json").revoke(token, now=time.time())
+            revoked_at = time.monotonic()
+            assert stream.wait_for_end() - revoked_at < 1.2
+            send(server, key, view())
+            assert stream.is_silent(0.5)
+
+
+def test_streams_do_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data") as server:
+        reader = server.key("read")
+        with listening(server.url, reader) as stream, listening(server.url, reader, "rows=on", is_slow=True):
+            stream.message("connected")
+            began_at = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - began_at < 3.0
+            stream.wait_for_end()
+
+
+def test_a_stream_ends_after_its_time_and_beats_until_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.http.live, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(embedsink.http.live, "PAUSE_S", 0.01)
+    with open_server(tmp_path, live_timeout_s=0.4) as server:
+        answer = server.get(LIVE, key=server.key("read"))
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "private, no-store"
+    assert answer.text.startswith("retry: 1000\nid: 0\nevent: connected\n")
+    assert 3 <= answer.text.count("\n:\n\n") <= 12
+
+
+def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_server(tmp_path, segment_seal_s=0.01, live_timeout_s=0.01) as server:
+        asked: list[object] = []
+        monkeypatch.setattr(server.sink.store, "reader", asked.append)
+        server.post(view(), key=server.key())
+        wait_until(lambda: server.sink.loader.status.accepted_count == 1, what="it is loaded")
+        server.get("/healthz")
+        assert asked == []
+        assert server.sink.live.listener_count == 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "after=x",
+        "after=-1",
+        "after=99999999999",
+        "rows=yes",
+        "recent=0",
+        "recent=101",
+        "session=a&session=b",
+        "sesion=a",
+        "since=7d",
+        "type=a%00b",
+        "fate=lost",
+        "deployment=x",
+    ],
+)
+def test_a_wrong_parameter_is_a_400(server: Server, query: str) -> None:
+    assert problem(server.get(f"{LIVE}?{query}", key=server.key("read"))) == "bad_parameter"
+
+
+def test_a_wrong_last_event_id_is_a_400(server: Server) -> None:
+    answer = server.get(LIVE, key=server.key("read"), headers={"last-event-id": "elsewhere"})
+    assert problem(answer) == "bad_parameter"
+
+
+def test_head_answers_without_a_stream(server: Server) -> None:
+    answer = server.ask("HEAD", LIVE, key=server.key("read"))
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")

@@ -1,0 +1,265 @@
+"""The inspector in a real browser: it shows what arrives, does what it is told, and runs nothing that it shows."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+
+from embedsink.keys import KeyFile
+from tests.envelope.sending import event_or_action, view
+from tests.servers import RunningServer, running_server
+
+WRONG = event_or_action("event:download", {"format": "doc"})
+HOSTILE = (
+    "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
+    "\u202e שלום \x1b]0;run\x07 {{7*7}} '\"`"
+)
+LOADED_MS = 5_000
+
+
+class Inspector:
+    """A page of the inspector, logged in. `said` is what its console had to say, violations of its policy included."""
+
+    def __init__(self, page: Page, server: RunningServer) -> None:
+        self.page = page
+        self.server = server
+        self.key = server.key("ingest")
+        self.said: list[str] = []
+        page.on("console", lambda message: self.said.append(_line(message)))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+
+    def open(self, query: str = "", *, key: str | None = None) -> None:
+        """Go there by way of the login, and wait until it is live."""
+        self.page.goto(f"{self.server.url}/dashboards/inspector{query}")
+        if "/login" in self.page.url:
+            self.page.get_by_label("Read key").fill(key or self.server.key("read"))
+            self.page.get_by_role("button", name="Log in").click()
+        expect(self.page.locator("#live")).to_have_attribute("data-state", "live", timeout=LOADED_MS)
+
+    def send(self, *events: Any, **context: Any) -> None:
+        """Deliver events."""
+        assert self.server.post({"context": context, "events": list(events)}, key=self.key).status in (202, 422)
+
+    def rows(self, text: str = "") -> Locator:
+        """The rows in which a text stands, newest first."""
+        return self.page.locator(".arrival").filter(has_text=text)
+
+    def show(self, text: str) -> Locator:
+        """Open the newest row of that text."""
+        row = self.rows(text).first
+        row.locator("summary").click(timeout=LOADED_MS)
+        return row
+
+
+def _line(message: ConsoleMessage) -> str:
+    return f"{message.type}: {message.text}"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("inspector") / "data") as running:
+        yield running
+
+
+@contextmanager
+def inspecting(browser: Browser, server: RunningServer, **options: Any) -> Iterator[Inspector]:
+    context = browser.new_context(**options)
+    try:
+        yield Inspector(context.new_page(), server)
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def inspector(browser: Browser, server: RunningServer) -> Iterator[Inspector]:
+    """A page that in the end has not complained."""
+    with inspecting(browser, server) as opened:
+        yield opened
+        assert opened.said == []
+
+
+def test_what_arrives_appears_newest_first_with_reason_and_path(inspector: Inspector) -> None:
+    inspector.open("?session=appears")
+    expect(inspector.page.get_by_text("Nothing like this has arrived")).to_be_visible()
+    inspector.send(view(), WRONG, session="appears", deployment=12)
+    expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
+    expect(inspector.rows().first).to_contain_text("bad_field at payload.format")
+    expect(inspector.rows().last).to_contain_text("accepted")
+    expect(inspector.page.locator("#sums")).to_have_text("Since you opened this: 1 accepted · 1 rejected")
+    inspector.send(event_or_action("action:refresh"), session="appears")
+    expect(inspector.rows().first).to_contain_text("refreshaction", timeout=LOADED_MS)
+
+
+def test_a_row_opens_with_its_envelope_and_what_is_wrong_in_it(inspector: Inspector) -> None:
+    inspector.open("?session=opens")
+    inspector.send(WRONG, session="opens", viewer="u_42")
+    row = inspector.show("bad_field")
+    shown = row.locator("pre").inner_text()
+    assert json.loads(shown) == WRONG
+    assert '\n  "payload": {\n    "format": "doc",\n' in shown
+    expect(row.locator("pre .wrong")).to_have_text('"doc"')
+    expect(row.locator(".detail")).to_have_text('payload.format: "doc" is not one of csv, xlsx, png, pdf.')
+    expect(row.locator("dl")).to_contain_text("u_42")
+
+
+def test_numbers_keep_their_digits_and_names_that_stand_twice_stand_twice(inspector: Inspector) -> None:
+    inspector.open("?fate=quarantined")
+    body = b'{"a":12345678901234567890.10,"a":[1.50,{}, []],"b":"\\u00e9"}'
+    assert inspector.server.post(body, key=inspector.key).status == 400
+    shown = inspector.show("duplicate_key").locator("pre").inner_text()
+    assert re.sub(r"\s", "", shown) == body.decode().replace(" ", "")
+
+
+def test_what_is_hostile_is_text(inspector: Inspector) -> None:
+    inspector.open()
+    wild = {"source": "svc-embed", "direction": "event", "type": HOSTILE, "payload": {HOSTILE: HOSTILE}}
+    context = dict.fromkeys(("session", "viewer", "tenant", "page"), HOSTILE)
+    inspector.send(view({"title": HOSTILE, HOSTILE: HOSTILE}), wild, 1, HOSTILE, deployment=1, **context)
+    inspector.send(view({"title": "x" * 40_000, "path": "\u202e" * 2_000}), deployment=1, **context)
+    assert inspector.server.post(f"not json {HOSTILE}".encode(), key=inspector.key).status == 400
+    expect(inspector.rows("not_json").first).to_be_visible(timeout=LOADED_MS)
+    for row in inspector.rows().all()[:6]:
+        row.locator("summary").click()
+        row.get_by_role("button", name="Copy").wait_for()
+    page = inspector.page
+    assert page.title() == "Inspector · embedsink"
+    assert page.locator("main img, main script").count() == 0
+    shown = page.locator("main").inner_text()
+    assert "<img src=x" in shown
+    assert "\u202e" not in shown
+    assert "\\u202e" in shown
+    page.get_by_role("button", name="Only this session").first.click()
+    assert page.get_by_label("Session").input_value().startswith("<img src=x")
+    expect(inspector.rows("unknown_type")).to_have_count(1, timeout=LOADED_MS)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_filters_stand_in_the_address_and_a_link_shows_the_same(inspector: Inspector) -> None:
+    page = inspector.page
+    inspector.send(view(), WRONG, session="one", tenant="acme")
+    inspector.send(view(), session="two", tenant="acme")
+    inspector.open("?session=one")
+    expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
+    page.get_by_role("radio", name="Rejected").check()
+    expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
+    assert page.url.endswith("?session=one&fate=quarantined")
+    page.reload()
+    expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
+    assert page.get_by_label("Session").input_value() == "one"
+    page.go_back()
+    expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
+    page.get_by_role("button", name="Show all").click()
+    expect(inspector.rows("two").first).to_be_visible(timeout=LOADED_MS)
+    page.get_by_label("Type").fill("svc:event:download")
+    page.keyboard.press("Enter")
+    expect(inspector.rows("view")).to_have_count(0, timeout=LOADED_MS)
+    expect(inspector.rows("download").first).to_be_visible(timeout=LOADED_MS)
+
+
+def test_a_pause_holds_the_list_and_going_on_misses_nothing(inspector: Inspector) -> None:
+    inspector.open("?session=pause")
+    inspector.send(view(), session="pause")
+    expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
+    inspector.page.get_by_role("button", name="Pause").click()
+    expect(inspector.page.locator("#live")).to_have_text("Paused")
+    inspector.send(view(), WRONG, session="pause")
+    told = inspector.server.get("/api/v1/inspect?session=pause", key=inspector.server.key("read")).json()
+    assert told["quarantinedCount"] == 1
+    inspector.page.wait_for_timeout(700)
+    expect(inspector.rows()).to_have_count(1)
+    inspector.page.get_by_role("button", name="Resume").click()
+    expect(inspector.rows()).to_have_count(3, timeout=LOADED_MS)
+
+
+def test_a_rejection_is_tried_again_with_an_admin_key_alone(browser: Browser, server: RunningServer) -> None:
+    with inspecting(browser, server) as inspector:
+        try_again(inspector, inspector.page, server)
+
+
+def try_again(inspector: Inspector, page: Page, server: RunningServer) -> None:
+    reader = server.key("read")
+    inspector.open("?session=again", key=reader)
+    inspector.send(WRONG, session="again")
+    row = inspector.show("bad_field")
+    row.get_by_role("button", name="Try again").click()
+    page.get_by_role("textbox", name="Admin key").fill(reader)
+    page.get_by_role("button", name="Try again").last.click()
+    expect(page.locator("#asking-trouble")).to_contain_text("admin keys may")
+    page.get_by_role("textbox", name="Admin key").fill(server.key("admin"))
+    page.keyboard.press("Enter")
+    expect(row.get_by_role("button", name="Still rejected")).to_be_enabled()
+    assert page.locator("#admin").input_value() == ""
+    assert page.evaluate("JSON.stringify([localStorage, sessionStorage])") == "[{},{}]"
+    assert [line for line in inspector.said if "403" not in line] == []  # Browsers note each of those.
+
+
+def test_it_is_used_with_the_keyboard_alone(inspector: Inspector) -> None:
+    page = inspector.page
+    inspector.open("?session=keys")
+    inspector.send(WRONG, session="keys")
+    expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
+    page.get_by_role("button", name="Pause").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(inspector.rows().first.locator("pre")).to_be_visible()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Envelope"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Only this type"
+
+
+def test_a_scoped_reader_sees_its_own_deployments(browser: Browser, server: RunningServer) -> None:
+    scoped = server.key("read", deployments=[2])
+    with inspecting(browser, server) as inspector:
+        inspector.send(view({"title": "secret"}), WRONG, session="scoped", deployment=1)
+        inspector.open("?session=scoped", key=scoped)
+        inspector.send(view(), session="scoped", deployment=1)
+        inspector.send(view(), session="scoped", deployment=2)
+        expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
+        inspector.page.goto(f"{server.url}/dashboards/inspector?deployment=1")
+        expect(inspector.page.get_by_role("alert").first).to_contain_text("1 is outside the key's scope")
+        expect(inspector.page.locator("#live")).to_have_text("Not connected")
+
+
+def test_when_its_key_is_revoked_it_leads_to_the_login(browser: Browser, server: RunningServer) -> None:
+    reader = server.key("read")
+    with inspecting(browser, server) as inspector:
+        inspector.open("?session=revoked", key=reader)
+        KeyFile(server.data / "keys.json").revoke(reader, now=time.time())
+        inspector.page.wait_for_url("**/login?next=**session*", timeout=10_000)
+
+
+def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Any) -> None:
+    with running_server(tmp_path / "data") as server, inspecting(browser, server) as inspector:
+        inspector.open("?session=away")
+        inspector.page.route("**/api/v1/**", lambda route: route.abort())
+        server.get("/healthz")
+        inspector.page.evaluate("document.getElementById('pause').click(); document.getElementById('pause').click()")
+        expect(inspector.page.locator("#live")).to_have_text("Disconnected", timeout=10_000)
+        inspector.page.unroute("**/api/v1/**")
+        inspector.send(view(), session="away")
+        expect(inspector.rows()).to_have_count(1, timeout=10_000)
+        expect(inspector.page.locator("#live")).to_have_text("Live")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1_440])
+def test_it_fits_phones_and_wide_screens_and_has_no_serious_barrier(
+    browser: Browser, server: RunningServer, scheme: Any, width: int
+) -> None:
+    size: Any = {"width": width, "height": 800}
+    with inspecting(browser, server, color_scheme=scheme, viewport=size, reduced_motion="reduce") as inspector:
+        session = f"fits{width}{scheme}"
+        inspector.open(f"?session={session}")
+        inspector.send(view(), WRONG, session=session)
+        inspector.show("bad_field")
+        assert inspector.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert inspector.said == []
+        found = Axe().run(inspector.page).response["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
