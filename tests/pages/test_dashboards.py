@@ -16,7 +16,7 @@ from embedsink.demo.traffic import make_week
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
 from tests.programs import require
-from tests.servers import RunningServer, fetch, running_server, wait_until
+from tests.servers import RunningServer, running_server, wait_until
 
 HOSTILE = (
     "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>",
@@ -53,11 +53,20 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory, busy: RunningServer) -> Iterator[RunningServer]:
-    """A server without any events; it finds the bundle that the other has made."""
+def bundle(browser: Browser, busy: RunningServer) -> Path:
+    """What draws the charts: made by the first server whose page is opened, within some seconds."""
+    with reader_at(browser, busy) as reader:
+        reader.log_in(busy.key("read"))
+        folder = busy.data / "pages"
+        wait_until(lambda: any(folder.glob("vega-*.js.gz")), what="the bundle is made", timeout_s=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[RunningServer]:
+    """A server without any events."""
     data = tmp_path_factory.mktemp("quiet") / "data"
-    wait_until(lambda: any((busy.data / "pages").glob("*.js.gz")) or ask_for_bundle(busy), what="bundle", timeout_s=90)
-    shutil.copytree(busy.data / "pages", data / "pages")
+    shutil.copytree(bundle, data / "pages")
     with running_server(data) as server:
         yield server
 
@@ -67,16 +76,8 @@ def loaded(server: RunningServer) -> int:
     return sum(int(float(line.split()[1])) for line in lines if line.startswith("embedsink_loaded_envelopes_total{"))
 
 
-def ask_for_bundle(server: RunningServer) -> bool:
-    """Open a page, as whoever has a login does; not there yet."""
-    form = f"key={server.key('read')}".encode()
-    fetch(server.url + "/login", body=form, headers={"Content-Type": "application/x-www-form-urlencoded"})
-    time.sleep(0.2)
-    return False
-
-
 @pytest.fixture
-def reader(browser: Browser, busy: RunningServer) -> Iterator[Reader]:
+def reader(browser: Browser, busy: RunningServer, bundle: Path) -> Iterator[Reader]:
     """Somebody with a read key, at the demo's data."""
     with reader_at(browser, busy, timezone_id="Europe/Berlin") as one:
         one.log_in(busy.key("read"))
