@@ -9,7 +9,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import uvloop
 from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.http.access import Transport
-from embedsink.http.app import create_app
+from embedsink.http.app import Demo, create_app
 from embedsink.http.connections import HEAD_TIMEOUT_S, bounded_connections
 from embedsink.keys import KeyFile
 from embedsink.settings import Settings
@@ -121,11 +121,14 @@ class Listening:
         )
 
 
-def serve(folder: DataFolder, settings: Settings, listening: Listening, *, pages: Sequence[Any] = ()) -> int:
+def serve(folder: DataFolder, settings: Settings, listening: Listening, *, demo: Demo | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code: 0, or 1 when the disk failed or the start did.
 
     Args:
-        pages: further routes; those of the demo's page.
+        folder: the data folder.
+        settings: the limits.
+        listening: where.
+        demo: what only a demo has.
 
     Raises:
         Misconfigured: the address, the certificate, the keys, the folder, or another server that has it open.
@@ -138,11 +141,11 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening, *, pages
         KeyFile(folder.keys).keys()
     with listening.bound(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(one.getsockname()[:2]) for one in sockets]})
-        return _serve_on(sockets, folder, settings, listening, pages)
+        return _serve_on(sockets, folder, settings, listening, demo)
 
 
 def _serve_on(
-    sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening, pages: Sequence[Any]
+    sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening, demo: Demo | None
 ) -> int:
     failures: list[str] = []
     server = _Server(uvicorn.Config(lambda: None, log_config=None))
@@ -156,7 +159,7 @@ def _serve_on(
         settings,
         transport=listening.transport,
         on_failed=end_after_failure,
-        pages=pages,
+        demo=demo,
     )
     server.config = uvicorn.Config(
         app,

@@ -156,7 +156,13 @@ def _show_tables(server: DemoServer, screen: Screen) -> None:
 
 def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen: Screen) -> None:
     screen.headline("Look further, in another terminal while this runs")
-    for label, value in {"page": page, "server": server.url, "data folder": path, "admin key": keys.admin}.items():
+    for label, value in {
+        "page": page,
+        "dashboards": f"{server.url}/dashboards/",
+        "server": server.url,
+        "data folder": path,
+        "admin key": keys.admin,
+    }.items():
         screen.point(label, str(value))
     for snippet in snippets(server.url, path, keys):
         screen.say()

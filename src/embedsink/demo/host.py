@@ -11,6 +11,7 @@ from pathlib import Path
 from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.words import CUSTOMER
 from embedsink.folder import DataFolder
+from embedsink.http.app import Demo
 from embedsink.http.static_pages import Page, page_headers, page_routes, read_pages
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.logs import log_as_json
@@ -26,7 +27,8 @@ def main(data: Path, port: int, embed: str) -> int:
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _knowledge(folder, port, embed)}
     routes = page_routes(PAGE_PATH, pages, page_headers(frames=embed, framed_by="'none'"))
-    return serve(folder, read_settings(), Listening(port=port), pages=routes)
+    _, opened_with = KeyFile(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
+    return serve(folder, read_settings(), Listening(port=port), demo=Demo(routes, opened_with))
 
 
 def _knowledge(folder: DataFolder, port: int, embed: str) -> Page:

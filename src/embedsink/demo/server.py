@@ -33,7 +33,9 @@ _RECEIVED = re.compile(r'^embedsink_envelopes_total\{fate="\w+"\} (\S+)$', re.MU
 
 
 class DemoServer:
-    """`embedsink serve` on a data folder, with the demo's page. Use it as a context manager: inside, it is ready.
+    """`embedsink serve` on a data folder, with the demo's page, and dashboards that open by themselves.
+
+    Use it as a context manager: inside, it is ready.
 
     Args:
         data_folder: with its keys.

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from starlette.applications import Starlette
@@ -48,6 +49,19 @@ class State(TypedDict):
     logins: Logins
 
 
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What only a demo has beside the server's own.
+
+    Args:
+        routes: of its page.
+        opened_with: the token of a read key, which dashboards open with for everybody on this machine.
+    """
+
+    routes: Sequence[BaseRoute]
+    opened_with: str
+
+
 # A server that is told to end does not load a long backlog first: the next start does.
 CLOSING_S_MAX = 3.0
 
@@ -61,8 +75,7 @@ def create_app(
     *,
     transport: Transport = Transport.ANYTHING,
     on_failed: Callable[[], None] = lambda: None,
-    pages: Sequence[BaseRoute] = (),
-    opened_with: str | None = None,
+    demo: Demo | None = None,
 ) -> Starlette:
     """The ASGI application on a data folder.
 
@@ -71,8 +84,7 @@ def create_app(
         settings: the limits.
         transport: what keys may travel over.
         on_failed: called, in another thread, once the disk has failed and the program should end.
-        pages: further routes; those of the demo's page.
-        opened_with: a read key's token that everybody on this machine is logged in with: the demo's.
+        demo: what only a demo has.
 
     Raises:
         Misconfigured: a dashboard that is none.
@@ -83,13 +95,16 @@ def create_app(
         async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink:
             if sink.store.is_open:
                 boards.check(sink)
+            if demo is not None:
+                vega.prepare()
             _calm_the_garbage_collector()
             yield {"sink": sink, "events": events, "transport": transport, "logins": logins}
+            await vega.close()
 
     events = Events(settings)
     logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
     boards, vega = Dashboards(), Vega(folder)
-    shown = DashboardPages(boards, vega, settings, opened_with=opened_with)
+    shown = DashboardPages(boards, vega, settings, opened_with=demo.opened_with if demo else None)
     login = LoginPage(settings)
     app = Starlette(
         routes=[
@@ -123,7 +138,7 @@ def create_app(
             Route("/problems/{reason}", explain_problem),
             Route("/{module}.js", browser.show_file),
             Route("/{module}.d.ts", browser.show_file),
-            *pages,
+            *(demo.routes if demo else ()),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
