@@ -20,7 +20,7 @@ def test_ten_events_go_at_once_and_fewer_after_a_second(stage: Stage) -> None:
     assert [len(delivery["events"]) for delivery in first] == [10]
     emit(page, 1)
     assert len(stage.delivered(11)) == 2
-    assert waiting(page) == 0
+    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
 
 
 def test_one_request_is_on_its_way_at_a_time(stage: Stage) -> None:
@@ -76,7 +76,7 @@ def test_what_is_refused_is_not_sent_again_but_counted(stage: Stage, status: int
     stage.gate.answer(status)
     emit(page, 10)
     page.wait_for_function("stages.filter(([, stage]) => stage == 'lost').length == 10")
-    assert waiting(page) == 0
+    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
     embed_in(page).evaluate("view('/later')")
     [delivery] = stage.delivered(1, timeout_s=10)
     assert stage.gate.refused == 1

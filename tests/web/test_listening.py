@@ -37,7 +37,15 @@ NO_EVENTS = [
     "new Error('svc-embed')",
     "new ArrayBuffer(8)",
 ]
-WRONG_OPTIONS = ["undefined", "null", "{}", "{ origin: '*' }", "{ origin: 'null', key: 1 }", "7"]
+WRONG_OPTIONS = [
+    "undefined",
+    "null",
+    "{}",
+    "{ origin: '*' }",
+    "{ origin: 'null', key: 1 }",
+    "7",
+    "{ origin: 'localhost:3000' }",
+]
 
 
 def taken(page: Page) -> int:
@@ -161,6 +169,22 @@ def test_wrong_options_throw_nothing_and_forward_nothing(stage: Stage) -> None:
         page.evaluate(f"(() => {{ const g = forward({options}); g.flush(); g.stop(); }})()")
     embed_in(page).evaluate("view('/a')")
     assert len(events_of(stage.delivered(1, at_once=page))) == 1
+
+
+def test_an_origin_without_its_scheme_is_told_and_does_not_listen_to_frames_without_an_origin(stage: Stage) -> None:
+    page = stage.open(stage.host_page(frames="", options="{ origin: 'localhost:3000' }"))
+    assert page.evaluate("problems.length") == 1
+    page.evaluate(r"""() => {
+        const data = { source: "svc-embed", direction: "event", type: "svc:event:view", payload: {}, timestamp: 1 };
+        const frame = document.createElement("iframe");
+        frame.sandbox = "allow-scripts";
+        frame.srcdoc =
+            `<script>for (const data of [${JSON.stringify(data)}, "done"]) parent.postMessage(data, "*")<\/script>`;
+        addEventListener("message", ({ data }) => { window.done ||= data == "done"; });
+        document.body.append(frame);
+    }""")
+    page.wait_for_function("window.done")
+    assert page.evaluate("stages.length") == 0
 
 
 def test_host_prototypes_that_were_tampered_with_break_nothing(stage: Stage) -> None:

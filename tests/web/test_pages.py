@@ -71,7 +71,7 @@ def test_offline_then_online_delivers_at_once(stage: Stage) -> None:
     assert stage.gate.passed == []
     page.context.set_offline(False)
     stage.delivered(12, timeout_s=2.5)
-    assert waiting(page) == 0
+    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
 
 
 def test_a_full_storage_of_the_host_takes_nothing_from_delivery(stage: Stage) -> None:

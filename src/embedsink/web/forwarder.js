@@ -87,7 +87,8 @@ export const forward = (options) => {
         };
       }
       const text = stringify({ ...data, id: uuid(), seq: session.seq++ });
-      attempt(() => session.key && (sessionStorage[session.key] = stringify(session)));
+      // Deleted first, so that a full storage does not leave an old number to go on from.
+      attempt(() => session.key && delete sessionStorage[session.key] && (sessionStorage[session.key] = stringify(session)));
       const entry = {
         context: stringify({
           page: location.origin + location.pathname,
@@ -101,7 +102,7 @@ export const forward = (options) => {
       };
       tell(entry, "seen");
       // localStorage has 5 MiB, and it is the host page's.
-      if (queue.reduce((sum, { size }) => sum + size, entry.size) > 5e5) {
+      if (stringify([queue, entry]).length > 5e5) {
         tell(entry, "lost");
         throw (reason = "queue_overflow");
       }
@@ -182,7 +183,7 @@ export const forward = (options) => {
       wait = response.headers.get("retry-after");
       answer = Object(await response.json());
     } catch (error) {
-      answer = error;
+      answer = Object(error);
     }
     flyingBytes -= bytes;
     for (const entry of batch) entry.flying = false;
@@ -192,7 +193,6 @@ export const forward = (options) => {
     if (batch[1] && (status == 413 || answer.reason == "no_credential")) {
       // Too much, or one can't be read, and then nor can the key: halves tell which.
       bytesMax = bytes / 2;
-      flush();
     } else if (isKept || /^4(?!08|29)/.test(status)) {
       failures = 0;
       bytesMax = BODY_BYTES_MAX;
@@ -210,7 +210,8 @@ export const forward = (options) => {
   /** Take over what a forwarder has left, and keep its lock as long as this page is there: nobody else then sends it. */
   const own = (other) => {
     const load = (lock) => {
-      if (lock && other != place) attempt(() => {
+      // Without locks a live tab's events may be taken, so only where none wait: or tabs would copy each other's for ever.
+      if (lock && other != place && (lock.name || !queue[0])) attempt(() => {
         const [entries, counts] = parse(store[other]);
         for (const entry of entries) {
           entry.flying = false;
@@ -218,14 +219,15 @@ export const forward = (options) => {
           if (entry.at > Date.now() - 5e8) queue.push(entry);
           else lose({ expired: 1 });
         }
-        lose(counts);
+        // In this order: the room that was theirs is needed to keep them.
         delete store[other];
+        lose(counts);
         next();
       });
       return lock && new Promise((resolve) => on("pagehide", resolve));
     };
-    // Without locks, several tabs may send the same: its id lets it count once.
-    navigator.locks?.request(other, { ifAvailable: true }, load).catch(onError) ?? load(1);
+    // Without locks, several tabs may send the same: its id lets it count once. `attempt` swallows a refusal.
+    navigator.locks?.request(other, { ifAvailable: true }, load).catch(attempt) ?? load(1);
   };
 
   const adopt = () => {
@@ -238,14 +240,14 @@ export const forward = (options) => {
 
   const forwarder = {
     ignored: 0,
-    flush,
+    flush: () => flush(),
     stop: () => {
       origin = null;
     },
   };
 
   try {
-    origin = new URL(origin).origin;
+    origin = new URL(new URL(origin).origin).origin;
     endpoint ??= new URL("api/v1/events", import.meta.url);
     prefix = "embedsink " + [endpoint, origin, ""];
     place = prefix + uuid();
@@ -253,7 +255,7 @@ export const forward = (options) => {
     if (recordActions) on("embedsink:action", take);
     on("online", adopt);
     on("pageshow", adopt);
-    on("pagehide", () => flush(true));
+    on("pagehide", flush);
     on("visibilitychange", () => (document.hidden ? flush(true) : adopt()));
     adopt();
   } catch (error) {
@@ -265,5 +267,5 @@ export const forward = (options) => {
 for (const { src, dataset } of document.scripts) {
   const { viewer, tenant, deployment, ...options } = dataset;
   if (src == import.meta.url && options.key)
-    forward({ ...options, context: { viewer, tenant, deployment: deployment && +deployment } });
+    forward({ ...options, context: { viewer, tenant: tenant || undefined, deployment: +deployment || undefined } });
 }
