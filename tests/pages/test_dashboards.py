@@ -288,7 +288,7 @@ def test_a_server_that_is_gone_is_told_and_what_was_shown_stays(browser: Browser
 def seconds_to_ask(server: RunningServer) -> float:
     """How long the sections of a page take now, one after the other."""
     key, began = server.key("read"), time.monotonic()
-    for section in ("headline", "adoption", "quality", "leaders"):
+    for section in ("use", "quality", "leaders"):
         assert server.get(f"/api/v1/dashboards/overview/sections/{section}?surface=chat", key=key).status == 200
     return time.monotonic() - began
 
