@@ -116,7 +116,7 @@ def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
     assert found["delay"] >= 0
     assert found["segments"] >= 0
     arrived = charts(told, USE.replace("use", "leaders"), told.key("read"))["last-event"]["value"]
-    assert abs(arrived - now_ms()) < 60_000
+    assert abs(arrived - now_ms()) < 300_000
 
 
 @pytest.mark.parametrize(
