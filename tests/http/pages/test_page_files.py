@@ -1,0 +1,38 @@
+"""What the dashboards' pages load: little of their own, and nothing from elsewhere."""
+
+import re
+
+import pytest
+
+from embedsink.http.pages.files import page_files
+from tests.http.asking import Server
+
+OWN_BYTES_MAX = 30_000
+
+
+def loaded_by(module: str) -> set[str]:
+    """A module and all that it imports, in the end."""
+    found, waiting = set(), [module]
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        imported = re.findall(r'from "/pages/([a-z]+\.js)"', page_files()[name].content.decode())
+        waiting += set(imported) - found
+    return found
+
+
+def test_a_dashboard_loads_less_than_30_kb_of_our_scripts() -> None:
+    modules = loaded_by("dashboard.js")
+    assert {"tiles.js", "words.js", "live.js", "choices.js"} <= modules
+    assert sum(len(page_files()[name].content) for name in modules) <= OWN_BYTES_MAX
+
+
+@pytest.mark.parametrize("name", sorted(page_files()))
+def test_each_file_is_served_as_what_it_is_and_asks_nobody_else(server: Server, name: str) -> None:
+    answer = server.get(f"/pages/{name}")
+    assert answer.status_code == 200
+    kind = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}[name.rpartition(".")[2]]
+    assert answer.headers["content-type"].startswith(kind)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    text = answer.text.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.search(r"https?://|url\(|@import|innerHTML|eval\(", text)
