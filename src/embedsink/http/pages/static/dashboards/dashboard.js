@@ -6,8 +6,8 @@ import { clock } from "/pages/words.js";
 
 const told = JSON.parse(document.getElementById("dashboard").textContent);
 const MINUTE_MS = 60_000;
-// Asking again takes at most so great a part of the time: a server with much to read must not read for one page alone.
-const ASKING_SHARE = 1 / 4;
+// After an answer that took long a page rests as long: a server with much to read must not read for one page alone.
+const REST_MS_MIN = 150;
 
 const page = {
   told,
@@ -47,6 +47,7 @@ const sections = told.sections.map(({ id, tiles }) => ({
 let asking = null;
 let isAskedAgain = false;
 let waiting = 0;
+let restUntil = 0;
 let shownAt = "";
 
 // Of several reasons to ask at once, one more asking follows: nothing that was loaded meanwhile is missed.
@@ -55,6 +56,8 @@ async function refresh() {
     isAskedAgain = true;
     return;
   }
+  clearTimeout(waiting);
+  waiting = 0;
   const startedAt = performance.now();
   asking = Promise.all(sections.map(ask));
   const isWhole = (await asking).every(Boolean);
@@ -63,17 +66,24 @@ async function refresh() {
     shownAt = clock();
     tell();
   }
-  const tookMs = performance.now() - startedAt;
-  clearTimeout(waiting);
-  if (isAskedAgain) waiting = setTimeout(refresh, Math.max(200, tookMs / ASKING_SHARE - tookMs));
-  else waiting = setTimeout(refreshWhenSeen, MINUTE_MS);
+  const now = performance.now();
+  restUntil = now + Math.max(REST_MS_MIN, now - startedAt);
+  if (isAskedAgain) refreshSoon();
+  else waiting ||= setTimeout(refreshSoon, MINUTE_MS);
   isAskedAgain = false;
 }
 
-const refreshWhenSeen = () => {
-  if (document.hidden) document.addEventListener("visibilitychange", () => refresh(), { once: true });
-  else refresh();
-};
+// When somebody looks, and the page has rested.
+function refreshSoon() {
+  if (asking) {
+    isAskedAgain = true;
+  } else if (document.hidden) {
+    document.addEventListener("visibilitychange", () => refreshSoon(), { once: true });
+  } else {
+    clearTimeout(waiting);
+    waiting = setTimeout(refresh, Math.max(0, restUntil - performance.now()));
+  }
+}
 
 async function ask(section) {
   const query = choices.query.toString();
@@ -83,6 +93,7 @@ async function ask(section) {
     if (answer.status === 401) return leave();
     if (query !== choices.query.toString()) {
       isAskedAgain = true;
+      restUntil = 0;
       return false;
     }
     if (answer.status === 304) return true;
@@ -128,4 +139,4 @@ document.addEventListener("keydown", ({ key }) => {
 });
 
 refresh();
-listen(() => "", { onLoaded: refreshWhenSeen, onState: tell });
+listen({ onLoaded: refreshSoon, onState: tell });

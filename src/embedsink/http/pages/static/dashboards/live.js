@@ -2,18 +2,19 @@
 
 const STALE_MS = 4000;
 
-export function listen(query, { onLoaded, onState }) {
+export function listen({ onLoaded, onState }) {
   let revision = null;
-  let stale = 0;
+  let lostFor = 0;
   let source = null;
   const live = () => {
-    clearTimeout(stale);
-    stale = 0;
+    clearTimeout(lostFor);
+    lostFor = 0;
     onState("live");
   };
   const lost = () => {
+    if (lostFor) return;
     onState("connecting");
-    stale ||= setTimeout(() => onState("stale"), STALE_MS);
+    lostFor = setTimeout(() => onState("stale"), STALE_MS);
   };
   const told = ({ data }) => {
     const { revision: now } = JSON.parse(data);
@@ -22,7 +23,7 @@ export function listen(query, { onLoaded, onState }) {
     revision = now;
   };
   const open = () => {
-    source = new EventSource(`/api/v1/events/live${query()}`);
+    source = new EventSource("/api/v1/events/live");
     source.addEventListener("connected", told);
     source.addEventListener("loaded", told);
     source.addEventListener("error", () => {
@@ -32,5 +33,4 @@ export function listen(query, { onLoaded, onState }) {
     });
   };
   open();
-  return { again() { source.close(); open(); } };
 }

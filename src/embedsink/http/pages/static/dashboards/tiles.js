@@ -139,7 +139,25 @@ class Chart extends Tile {
     this.draw();
   }
 
+  // One after the other: what comes while a chart is being drawn is drawn into it.
   async draw() {
+    if (this.isDrawing) {
+      this.isDrawnAgain = true;
+      return;
+    }
+    this.isDrawing = true;
+    try {
+      await this.drawOnce();
+    } finally {
+      this.isDrawing = false;
+    }
+    if (this.isDrawnAgain) {
+      this.isDrawnAgain = false;
+      this.draw();
+    }
+  }
+
+  async drawOnce() {
     const { columns, rows, before } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.replace(table(this, columns, rows));
@@ -153,13 +171,11 @@ class Chart extends Tile {
       return this.describe(values);
     }
     this.kind = kind;
-    const turn = (this.turn = (this.turn ?? 0) + 1);
     try {
       await this.page.vega();
     } catch {
       return this.showTrouble("The drawing library could not be loaded. The table in the menu has the same rows.");
     }
-    if (turn !== this.turn) return;
     const plot = make("div", { className: "plot", role: "img" });
     plot.style.height = `${this.told.height}px`;
     this.replace(plot);
@@ -167,7 +183,6 @@ class Chart extends Tile {
       ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", ...vegaLocale(),
       tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
     });
-    if (turn !== this.turn) return drawn.finalize();
     this.view = drawn.view;
     this.finalize = drawn.finalize;
     if (this.told.select) this.view.addEventListener("click", (_, item) => this.pick(item?.datum));
@@ -241,7 +256,6 @@ class Chart extends Tile {
   }
 
   forget() {
-    this.turn = (this.turn ?? 0) + 1;
     this.finalize?.();
     this.view = this.finalize = null;
   }

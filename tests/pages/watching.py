@@ -1,0 +1,78 @@
+"""A reader at a page: a real browser, logged in, with everything written down that should never happen."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Page
+
+from tests.servers import RunningServer
+
+DASHBOARDS = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
+# A chart has its label when it is drawn. No tile waits.
+_IS_SHOWN = """() => document.querySelectorAll('[aria-busy="true"]').length === 0
+  && [...document.querySelectorAll('[data-body]')].every((body) =>
+    body.querySelector('.plot[aria-label], table, .empty'))"""
+# Violations are told to the page, and from there to the test.
+_TELL_VIOLATIONS = """addEventListener('securitypolicyviolation', (event) =>
+  console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`))"""
+
+
+class Reader:
+    """One page of one browser, in a context of its own."""
+
+    def __init__(self, page: Page, server: RunningServer) -> None:
+        self.page = page
+        self.server = server
+        self.troubles: list[str] = []
+        page.add_init_script(_TELL_VIOLATIONS)
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.troubles.append(f"thrown: {error}"))
+
+    def log_in(self, key: str, *, there: str = "/dashboards/overview") -> None:
+        """By the form, as people do."""
+        self.page.goto(self.server.url + there)
+        self.page.fill('input[name="key"]', key)
+        self.page.click("button.main")
+
+    def open(self, name: str, query: str = "") -> None:
+        """A dashboard, and wait until all of it is shown."""
+        self.page.goto(f"{self.server.url}/dashboards/{name}{query}")
+        self.wait_until_shown()
+
+    def wait_until_shown(self) -> None:
+        """Until no tile waits any more."""
+        self.wait(lambda: self.page.evaluate(_IS_SHOWN), "all tiles are shown", timeout_s=30)
+
+    def wait(self, holds: Callable[[], Any], what: str, *, timeout_s: float = 10.0) -> None:
+        """Until something holds. The page's policy forbids what Playwright's own waiting does there."""
+        end = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < end, f"still not so: {what}; {self.troubles}"
+            self.page.wait_for_timeout(20)
+
+    def number(self, tile: str) -> str:
+        """What a tile with a number shows."""
+        return self.page.inner_text(f'[data-tile="{tile}"] [data-value]')
+
+    def texts(self, tile: str) -> list[list[str]]:
+        """The rows of a tile's table."""
+        rows = self.page.query_selector_all(f'[data-tile="{tile}"] tbody tr')
+        return [[cell.inner_text() for cell in row.query_selector_all("td")] for row in rows]
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.troubles.append(message.text)
+
+
+@contextmanager
+def reader_at(browser: Browser, server: RunningServer, **options: Any) -> Iterator[Reader]:
+    """A reader who has heard of nothing wrong in the end."""
+    context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}, "locale": "en-GB"} | options))
+    try:
+        reader = Reader(context.new_page(), server)
+        yield reader
+        assert reader.troubles == []
+    finally:
+        context.close()
