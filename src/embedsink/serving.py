@@ -119,8 +119,14 @@ class Listening:
         )
 
 
-def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
+def serve(folder: DataFolder, settings: Settings, listening: Listening, *, opened_with: str | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code: 0, or 1 when the disk failed or the start did.
+
+    Args:
+        folder: the data folder.
+        settings: the limits.
+        listening: where.
+        opened_with: see `create_app`; only on loopback.
 
     Raises:
         Misconfigured: the address, the certificate, the keys, the folder, or another server that has it open.
@@ -133,10 +139,12 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening) -> int:
         KeyFile(folder.keys).keys()
     with listening.bound(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(one.getsockname()[:2]) for one in sockets]})
-        return _serve_on(sockets, folder, settings, listening)
+        return _serve_on(sockets, folder, settings, listening, opened_with if is_loopback(listening.host) else None)
 
 
-def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening) -> int:
+def _serve_on(
+    sockets: list[socket.socket], folder: DataFolder, settings: Settings, listening: Listening, opened_with: str | None
+) -> int:
     failures: list[str] = []
     server = _Server(uvicorn.Config(lambda: None, log_config=None))
 
@@ -149,6 +157,7 @@ def _serve_on(sockets: list[socket.socket], folder: DataFolder, settings: Settin
         settings,
         transport=listening.transport,
         on_failed=end_after_failure,
+        opened_with=opened_with,
     )
     server.config = uvicorn.Config(
         app,

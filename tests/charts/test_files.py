@@ -1,6 +1,7 @@
 """The files of `dashboards/`: the shipped ones are right, and a wrong one is told with its place."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,12 @@ def test_a_file_that_is_no_json_is_told(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{")
     with pytest.raises(Misconfigured, match=r"^dashboards/mine\.json: is not JSON \(.*\)\. Correct the file\.$"):
         read_dashboards(tmp_path)
+
+
+def test_the_example_in_the_documentation_is_a_dashboard(tmp_path: Path, reports: list[Report]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "support.json").write_text(example)
+    check_dashboards(read_dashboards(tmp_path), reports)
+    (tmp_path / "support.json").write_text(example.replace('"view_count"', '"views_count"'))
+    assert refusal(tmp_path, reports) in page

@@ -10,6 +10,7 @@ import pytest
 
 from embedsink.charts import ChartAnswer, Dashboard, answer_section, period_of, read_dashboards, span_of
 from embedsink.pictures import SectionAnswer, Telling, render
+from embedsink.reports import all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Store
 from tests.given import segment
@@ -60,7 +61,9 @@ def answers_of(store: Store, dashboard: Dashboard, **asked: str) -> dict[str, Se
     period = period_of(asked, now=NOW)
     start, end = span_of(period.scope, now=NOW)
     with store.reader(EVERYTHING) as reader:
-        told = {one.id: _charts(answer_section(reader, one, period, now=NOW)) for one in dashboard.sections}
+        reports = {report.name: report for report in all_reports(reader)}
+        sections = dashboard.sections
+        told = {one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in sections}
     return {
         id: SectionAnswer((start, end), period.scope.interval, bool(period.before), charts)
         for id, charts in told.items()

@@ -6,7 +6,7 @@ rows of a report ─┬─▶ a number
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from embedsink.charts.clock import Clock, utc_of
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Section, Table
 from embedsink.charts.period import Period
 from embedsink.charts.seeing import Seen, condition, seeing
-from embedsink.reports import Report, Scope, find_report, parse_scope
+from embedsink.reports import Report, Scope, parse_scope
 from embedsink.store import Reader, Selection
 
 
@@ -41,20 +41,23 @@ class ChartAnswer:
     asked: dict[str, str] | None = None
 
 
-def answer_section(reader: Reader, section: Section, period: Period, *, now: datetime) -> dict[str, ChartAnswer]:
+def answer_section(
+    reader: Reader, section: Section, period: Period, *, reports: Mapping[str, Report], now: datetime
+) -> dict[str, ChartAnswer]:
     """What each chart of a section shows, all of one moment; charts of the server itself are left out.
 
     Args:
         reader: with any scope; its variables are set anew.
         section: a checked one.
         period: what is seen.
+        reports: all that there are, by name.
         now: the clock, with a zone.
     """
     tiles = [tile for tile in section.charts if not isinstance(tile, Gauge)]
     answers: dict[str, ChartAnswer] = {}
     with reader.consistent():
-        for key, group in itertools.groupby(sorted(tiles, key=_source), key=_source):
-            answers |= _answer_source(reader, key, list(group), period, now)
+        for (name, own), group in itertools.groupby(sorted(tiles, key=_source), key=_source):
+            answers |= _answer_source(reader, reports[name], dict(own), list(group), _Asked(period, now))
     return {tile.id: answers[tile.id] for tile in tiles}
 
 
@@ -62,30 +65,32 @@ def _source(tile: Figure | Chart | Table) -> tuple[str, tuple[tuple[str, str], .
     return tile.report, tuple(sorted((str(name), value) for name, value in tile.parameters.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of every chart of a section."""
+
+    period: Period
+    now: datetime
+
+
 def _answer_source(
-    reader: Reader,
-    source: tuple[str, tuple[tuple[str, str], ...]],
-    tiles: list[Figure | Chart | Table],
-    period: Period,
-    now: datetime,
+    reader: Reader, report: Report, own: dict[str, str], tiles: list[Figure | Chart | Table], asked: _Asked
 ) -> dict[str, ChartAnswer]:
-    """What the charts of one report with the same parameters show."""
-    report = find_report(reader, source[0])
-    own = dict(source[1])
+    """What the charts of one report with the same parameters of their own show."""
+    period, now = asked.period, asked.now
     seen = _read(reader, report, tiles, _own_scope(period.scope, own, now))
     before: list[Seen | None] = [None] * len(tiles)
     compared = [tile for tile in tiles if "since" not in own and _has_before(tile)]
     if period.before and compared:
         found = iter(_read(reader, report, compared, _own_scope(period.before, own, now)))
         before = [next(found) if tile in compared else None for tile in tiles]
-    asked = period.asked | own
+    words = period.asked | own
     if "since" in own:
-        asked.pop("until", None)
+        words.pop("until", None)
     shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
-    answers = {}
-    for tile, one, other in zip(tiles, seen, before, strict=True):
-        answers[tile.id] = _answer(report, tile, one, other, Clock(period.scope, shift), asked)
-    return answers
+    clock = Clock(period.scope, shift)
+    shown = zip(tiles, seen, before, strict=True)
+    return {tile.id: _answer(tile, one, other, clock, words) for tile, one, other in shown}
 
 
 def _has_before(tile: Figure | Chart | Table) -> bool:
@@ -116,7 +121,6 @@ def _read(
 
 
 def _answer(
-    report: Report,
     tile: Figure | Chart | Table,
     seen: Any,
     before: Any,

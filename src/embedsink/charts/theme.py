@@ -89,7 +89,7 @@ def vega_config(palette: Palette) -> dict[str, Any]:
         "area": {"color": palette.accent, "fillOpacity": 0.18, "line": True},
         "rule": {"color": palette.quiet},
         "text": {"color": palette.ink, "fontSize": 12},
-        "point": {"filled": True, "size": 44},
+        "point": {"filled": True, "size": 44, "opacity": 1},
         "range": {
             "category": list(palette.series),
             "ordinal": list(palette.series),

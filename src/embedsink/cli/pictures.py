@@ -76,8 +76,12 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     dashboard = _find(name)
     period = period_of(asked, deployments=asked["deployment"], now=now)
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
-        check_dashboards({name: dashboard}, all_reports(reader))
-        charts = {section.id: answer_section(reader, section, period, now=now) for section in dashboard.sections}
+        reports = {report.name: report for report in all_reports(reader)}
+        check_dashboards({name: dashboard}, reports.values())
+        charts = {
+            section.id: answer_section(reader, section, period, reports=reports, now=now)
+            for section in dashboard.sections
+        }
     start, end = span_of(period.scope, now=now)
     return dashboard, {
         id: SectionAnswer(

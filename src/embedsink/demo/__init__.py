@@ -137,7 +137,12 @@ def _show_tables(server: DemoServer, account: Account, screen: Screen) -> None:
 
 def _show_further(server: DemoServer, path: Path, keys: Keys, screen: Screen) -> None:
     screen.headline("Look further, in another terminal while this runs")
-    for label, value in {"server": server.url, "data folder": path, "admin key": keys.admin}.items():
+    for label, value in {
+        "dashboards": f"{server.url}/dashboards/",
+        "server": server.url,
+        "data folder": path,
+        "admin key": keys.admin,
+    }.items():
         screen.point(label, str(value))
     for snippet in snippets(server.url, path, keys):
         screen.say()

@@ -32,7 +32,9 @@ _LOADED = re.compile(r'^embedsink_loaded_envelopes_total\{fate="(\w+)"\} (\S+)$'
 
 
 class DemoServer:
-    """`embedsink serve` on a data folder. Use it as a context manager: it is ready inside, and gone afterwards.
+    """`embedsink serve` on a data folder; its dashboards open by themselves.
+
+    Use it as a context manager: it is ready inside, and gone afterwards.
 
     Args:
         data_folder: with its keys.
@@ -51,10 +53,10 @@ class DemoServer:
     def __enter__(self) -> Self:
         self._log = tempfile.TemporaryFile()
         settings = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")} | _SETTINGS
-        options = ("--data", str(self._data_folder), "--host", HOST, "--port", str(self.port))
+        told = (str(self._data_folder), HOST, str(self.port))
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "embedsink", "serve", *options],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "embedsink.demo.opened", *told],
+            stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
             env=settings,
@@ -62,6 +64,7 @@ class DemoServer:
             process_group=0,
         )
         try:
+            self._tell_key()
             self._wait_until_ready()
         except BaseException:
             self.end()
@@ -72,6 +75,12 @@ class DemoServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+
+    def _tell_key(self) -> None:
+        # Not as an argument: those are everybody's to read.
+        if self._child.stdin is not None:
+            with self._child.stdin as pipe:
+                pipe.write(self._read_key.encode())
 
     def end(self) -> int:
         """End it and wait for it; its exit code."""

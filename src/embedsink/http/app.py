@@ -80,8 +80,11 @@ def create_app(
         async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink:
             if sink.store.is_open:
                 boards.check(sink)
+            if opened_with:
+                vega.prepare()
             _calm_the_garbage_collector()
             yield {"sink": sink, "events": events, "transport": transport, "logins": logins}
+            await vega.close()
 
     events = Events(settings)
     logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")

@@ -92,15 +92,32 @@ class Dashboards:
         sink: Sink = request.state.sink
         if any(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
-            told = await run_in_threadpool(_answer, sink, section, period)
+            told = await run_in_threadpool(self._answer, sink, section, period)
             return Response(told, media_type="application/json", headers=HEADERS | {"Cache-Control": "no-store"})
 
         async def answer() -> bytes:
             async with sink.report_slots:
-                return await run_in_threadpool(_answer, sink, section, period)
+                return await run_in_threadpool(self._answer, sink, section, period)
 
         body = await self._answers.shared(freshness.tag, answer)
         return Response(body, media_type="application/json", headers=HEADERS | freshness.headers())
+
+    def _answer(self, sink: Sink, section: Section, period: Period) -> bytes:
+        now = datetime.now(UTC)
+        charts: dict[str, Any] = {}
+        if not all(isinstance(tile, Gauge) for tile in section.charts):
+            with sink.store.reader(period.scope.variables()) as reader:
+                charts = dict(answer_section(reader, section, period, reports=self.reports(sink), now=now))
+        charts |= {
+            tile.id: {"value": _MEASURES[tile.measure](sink)} for tile in section.charts if isinstance(tile, Gauge)
+        }
+        told = {
+            "span": span_of(period.scope, now=now),
+            "interval": period.scope.interval,
+            "compared": period.before is not None,
+            "charts": charts,
+        }
+        return orjson.dumps(told)
 
 
 def asked_period(request: Request, key: Key) -> Period:
@@ -142,22 +159,6 @@ class _Answers:
         self._made[tag] = task.result()
         while len(self._made) > ANSWERS_KEPT_MAX or sum(map(len, self._made.values())) > ANSWERS_KEPT_BYTES_MAX:
             self._made.popitem(last=False)
-
-
-def _answer(sink: Sink, section: Section, period: Period) -> bytes:
-    now = datetime.now(UTC)
-    charts: dict[str, Any] = {}
-    if not all(isinstance(tile, Gauge) for tile in section.charts):
-        with sink.store.reader(period.scope.variables()) as reader:
-            charts = dict(answer_section(reader, section, period, now=now))
-    charts |= {tile.id: {"value": _MEASURES[tile.measure](sink)} for tile in section.charts if isinstance(tile, Gauge)}
-    told = {
-        "span": span_of(period.scope, now=now),
-        "interval": period.scope.interval,
-        "compared": period.before is not None,
-        "charts": charts,
-    }
-    return orjson.dumps(told)
 
 
 def _loading_delay_s(sink: Sink) -> float:

@@ -106,6 +106,7 @@ class Reader:
         # What Arrow writes as the zone of a time.
         connection.execute("set timezone = 'UTC'")
         self._held = held.pop_all()  # whatever ends with this reader
+        self._columns: dict[str, list[Column]] = {}  # that were asked for: views stay as they are
 
     def narrowed(self, **variables: object) -> "Reader":
         """The same reader, with some of its variables set anew."""
@@ -120,6 +121,12 @@ class Reader:
 
     def columns(self, view: str) -> list[Column]:
         """A view's columns with their comments, in order."""
+        known = self._columns.get(view)
+        if known is None:
+            known = self._columns[view] = self._ask_columns(view)
+        return known
+
+    def _ask_columns(self, view: str) -> list[Column]:
         found = self._connection.execute(
             "select column_name, data_type, coalesce(comment, '') from duckdb_columns() "
             "where table_name = $1 and not internal order by column_index",

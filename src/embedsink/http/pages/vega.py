@@ -5,6 +5,7 @@ the data.
 """
 
 import asyncio
+import contextlib
 import gzip
 import logging
 import os
@@ -45,6 +46,13 @@ class Vega:
         if self._making is None or (self._making.done() and _has_failed(self._making)):
             self._making = asyncio.create_task(self._made())
             self._making.add_done_callback(_note_failure)
+
+    async def close(self) -> None:
+        """Make it no further."""
+        if self._making is not None and not self._making.done():
+            self._making.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._making
 
     async def show(self, request: Request) -> Response:
         """The bundle; its address is of one content for ever.

@@ -138,5 +138,6 @@ document.addEventListener("keydown", ({ key }) => {
   }
 });
 
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 refresh();
 listen({ onLoaded: refreshSoon, onState: tell });
