@@ -9,8 +9,8 @@ import pytest
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
-HEADLINE = "/api/v1/dashboards/overview/sections/headline"
-ADOPTION = "/api/v1/dashboards/overview/sections/adoption"
+USE = "/api/v1/dashboards/overview/sections/use"
+QUALITY = "/api/v1/dashboards/overview/sections/quality"
 DAY_MS = 86_400_000
 
 
@@ -53,29 +53,30 @@ def charts(server: Server, path: str, key: str) -> dict[str, Any]:
 
 
 def test_numbers_are_those_of_the_reports_now_and_before(told: Server) -> None:
-    found = charts(told, HEADLINE, told.key("read"))
+    found = charts(told, USE, told.key("read"))
     assert (found["views"]["value"], found["views"]["value_before"]) == (4, 2)
     assert (found["weekly-viewers"]["value"], found["weekly-viewers"]["value_before"]) == (3, 1)
+    assert found["downloads"]["value"] == 0
+    found = charts(told, QUALITY, told.key("read"))
     assert found["errors-per-view"]["value"] == pytest.approx(25)
     assert found["answered"]["value"] is None  # Nobody asked anything: that is no share at all.
-    assert found["downloads"]["value"] == 0
 
 
 def test_a_scoped_key_sees_its_deployments_in_every_tile(told: Server) -> None:
     key = told.key("read", deployments=[2])
-    for name, sections in {"overview": ("headline", "adoption", "quality", "leaders"), "tenants": ("use",)}.items():
+    for name, sections in {"overview": ("use", "quality", "leaders"), "tenants": ("use",)}.items():
         for section in sections:
             text = told.get(f"/api/v1/dashboards/{name}/sections/{section}", key=key).text
             assert "t1" not in text
-    found = charts(told, HEADLINE, key)
+    found = charts(told, USE, key)
     assert (found["views"]["value"], found["views"]["value_before"]) == (1, 0)
-    rows = charts(told, ADOPTION, key)["views-by-surface"]
+    rows = charts(told, USE, key)["views-by-surface"]
     assert {row[rows["columns"].index("deployment")] for row in rows["rows"]} == {2}
-    assert problem(told.get(f"{HEADLINE}?deployment=1", key=key)) == "out_of_scope"
+    assert problem(told.get(f"{USE}?deployment=1", key=key)) == "out_of_scope"
 
 
 def test_a_chart_has_its_rows_and_those_of_the_period_before_moved_onto_them(told: Server) -> None:
-    found = charts(told, f"{ADOPTION}?deployment=1", told.key("read"))["views-by-surface"]
+    found = charts(told, f"{USE}?deployment=1", told.key("read"))["views-by-surface"]
     place = {name: found["columns"].index(name) for name in found["columns"]}
     assert sum(row[place["view_count"]] for row in found["rows"]) == 3
     [earlier] = found["before"]
@@ -89,21 +90,21 @@ def test_a_chart_has_its_rows_and_those_of_the_period_before_moved_onto_them(tol
 
 def test_a_page_may_be_narrowed(told: Server) -> None:
     key = told.key("read")
-    assert charts(told, f"{HEADLINE}?surface=app", key)["views"]["value"] == 1
-    assert charts(told, f"{HEADLINE}?tenant=t2", key)["views"]["value"] == 1
-    assert charts(told, f"{HEADLINE}?deployment=1&deployment=2&compare=off", key)["views"]["value_before"] is None
+    assert charts(told, f"{USE}?surface=app", key)["views"]["value"] == 1
+    assert charts(told, f"{USE}?tenant=t2", key)["views"]["value"] == 1
+    assert charts(told, f"{USE}?deployment=1&deployment=2&compare=off", key)["views"]["value_before"] is None
 
 
 def test_whoever_has_it_gets_304_until_something_is_loaded(told: Server) -> None:
     key = told.key("read")
-    tag = told.get(HEADLINE, key=key).headers["etag"]
-    again = told.get(HEADLINE, key=key, headers={"If-None-Match": tag})
+    tag = told.get(USE, key=key).headers["etag"]
+    again = told.get(USE, key=key, headers={"If-None-Match": tag})
     # The minute may have turned just then.
     if again.status_code != 304:
         tag = again.headers["etag"]
-        again = told.get(HEADLINE, key=key, headers={"If-None-Match": tag})
+        again = told.get(USE, key=key, headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
-    other = told.get(HEADLINE, key=told.key("read", deployments=[2]), headers={"If-None-Match": tag})
+    other = told.get(USE, key=told.key("read", deployments=[2]), headers={"If-None-Match": tag})
     assert other.status_code == 200
 
 
@@ -114,15 +115,17 @@ def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
     assert found["damaged"] == 0
     assert found["delay"] >= 0
     assert found["segments"] >= 0
+    arrived = charts(told, USE.replace("use", "leaders"), told.key("read"))["last-event"]["value"]
+    assert abs(arrived - now_ms()) < 300_000
 
 
 @pytest.mark.parametrize(
     ("path", "status", "told_"),
     [
-        ("/api/v1/dashboards/overvew/sections/headline", 404, 'dashboard "overvew" does not exist. There are overview'),
-        ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. There are head'),
-        (f"{HEADLINE}?period=1y", 400, 'period: "1y" is not one of 24h, 7d, 30d, 90d.'),
-        (f"{HEADLINE}?interval=day", 400, 'parameter "interval" does not exist.'),
+        ("/api/v1/dashboards/overvew/sections/use", 404, 'dashboard "overvew" does not exist. There are overview'),
+        ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. There are use'),
+        (f"{USE}?period=1y", 400, 'period: "1y" is not one of 24h, 7d, 30d, 90d.'),
+        (f"{USE}?interval=day", 400, 'parameter "interval" does not exist.'),
     ],
 )
 def test_what_is_not_there_is_told(told: Server, path: str, status: int, told_: str) -> None:
@@ -132,5 +135,5 @@ def test_what_is_not_there_is_told(told: Server, path: str, status: int, told_: 
 
 
 def test_it_needs_a_read_key(told: Server) -> None:
-    assert told.get(HEADLINE).status_code == 401
-    assert problem(told.get(HEADLINE, key=told.key("ingest"))) == "wrong_kind"
+    assert told.get(USE).status_code == 401
+    assert problem(told.get(USE, key=told.key("ingest"))) == "wrong_kind"

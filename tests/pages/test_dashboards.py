@@ -10,11 +10,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
-from embedsink.demo.sending import Account, Browsers
-from embedsink.demo.stopping import Stop
-from embedsink.demo.traffic import make_week
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
+from tests.pages.weeks import loaded_count, send_weeks
 from tests.servers import RunningServer, running_server, wait_until
 
 HOSTILE = (
@@ -31,13 +29,7 @@ SERIOUS = ("serious", "critical")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with the demo's week."""
     with running_server(tmp_path_factory.mktemp("busy") / "data") as server:
-        port = int(server.url.rpartition(":")[2])
-        account = Account()
-        with Stop() as stop:
-            sending = Browsers(port, server.key("ingest"), account)
-            for _ in sending.send_all(make_week(time.time_ns() // 1_000_000), stop):
-                pass
-        wait_until(lambda: loaded(server) >= account.sent_count, what="all is loaded", timeout_s=60)
+        send_weeks(server)
         yield server
 
 
@@ -60,11 +52,6 @@ def quiet(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[Ru
         yield server
 
 
-def loaded(server: RunningServer) -> int:
-    lines = server.get("/metrics").body.decode().splitlines()
-    return sum(int(float(line.split()[1])) for line in lines if line.startswith("embedsink_loaded_envelopes_total{"))
-
-
 @pytest.fixture
 def reader(browser: Browser, busy: RunningServer, bundle: Path) -> Iterator[Reader]:
     """Somebody with a read key, at the demo's data."""
@@ -78,7 +65,7 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(reader: 
     for name in DASHBOARDS:
         reader.open(name)
         assert reader.page.locator("[role=alert]").count() == 0
-        assert reader.page.locator("canvas").count() >= 2, name
+        assert reader.page.locator("canvas").count() >= 1, name
         found = Axe().run(reader.page).response["violations"]
         assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name
     assert reader.page.get_attribute('nav a[href*="/dashboards/pipeline"]', "aria-current") == "page"
@@ -212,10 +199,9 @@ def test_new_events_appear_within_two_seconds_and_nothing_jumps(browser: Browser
 
 def test_text_in_every_field_is_text(browser: Browser, quiet: RunningServer) -> None:
     ingest = quiet.key("ingest")
-    for text in HOSTILE:
-        send_everything(quiet, ingest, text)
-    before = loaded(quiet)
-    wait_until(lambda: loaded(quiet) >= before, what="hostile events are loaded")
+    before = loaded_count(quiet)
+    sent = sum(send_everything(quiet, ingest, text) for text in HOSTILE)
+    wait_until(lambda: loaded_count(quiet) >= before + sent, what="hostile events are loaded", timeout_s=30)
     with reader_at(browser, quiet) as reader:
         reader.log_in(quiet.key("read"))
         for name in DASHBOARDS:
@@ -277,7 +263,7 @@ def test_a_server_that_is_gone_is_told_and_what_was_shown_stays(browser: Browser
 def seconds_to_ask(server: RunningServer) -> float:
     """How long the sections of a page take now, one after the other."""
     key, began = server.key("read"), time.monotonic()
-    for section in ("headline", "adoption", "quality", "leaders"):
+    for section in ("use", "quality", "leaders"):
         assert server.get(f"/api/v1/dashboards/overview/sections/{section}?surface=chat", key=key).status == 200
     return time.monotonic() - began
 
@@ -289,8 +275,8 @@ def send(server: RunningServer, key: str, viewer: str, session: str) -> None:
     assert answer.status == 202
 
 
-def send_everything(server: RunningServer, key: str, text: str) -> None:
-    """Every event with this text in each field that takes one."""
+def send_everything(server: RunningServer, key: str, text: str) -> int:
+    """Every event with this text in each field that takes one; how many."""
     now = time.time_ns() // 1_000_000
     short = text[:400]
     events: list[dict[str, Any]] = [
@@ -314,3 +300,4 @@ def send_everything(server: RunningServer, key: str, text: str) -> None:
     }
     answer = server.post({"context": context, "events": events}, key=key)
     assert answer.status == 202, answer.body
+    return len(events)

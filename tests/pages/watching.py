@@ -41,9 +41,9 @@ class Reader:
         self.page.goto(f"{self.server.url}/dashboards/{name}{query}")
         self.wait_until_shown()
 
-    def wait_until_shown(self) -> None:
+    def wait_until_shown(self, *, timeout_s: float = 30.0) -> None:
         """Until no tile waits any more."""
-        self.wait(lambda: self.page.evaluate(_IS_SHOWN), "all tiles are shown", timeout_s=30)
+        self.wait(lambda: self.page.evaluate(_IS_SHOWN), "all tiles are shown", timeout_s=timeout_s)
 
     def wait(self, holds: Callable[[], Any], what: str, *, timeout_s: float = 10.0) -> None:
         """Until something holds. The page's policy forbids what Playwright's own waiting does there."""

@@ -19,7 +19,7 @@ def utc_of(now: datetime) -> datetime:
 
 def span_of(scope: Scope, *, now: datetime) -> list[int]:
     """From where to where a chart's time goes, in whole periods: epoch ms of what the reader's clocks show."""
-    clock = Clock(scope, timedelta())
+    clock = Clock(scope)
     until = utc_of(now) if scope.until is None else scope.until - timedelta(microseconds=1)
     return [clock.start(clock.shown(scope.since or until)), clock.end(clock.start(clock.shown(until)))]
 
@@ -32,7 +32,7 @@ class Clock:
     """
 
     scope: Scope
-    shift: timedelta
+    shift: timedelta = timedelta()
 
     def shown(self, value: Any, *, is_before: bool = False) -> Any:
         """A value of a row as a chart has it."""

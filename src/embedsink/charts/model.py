@@ -113,7 +113,14 @@ class Gauge(_Tile):
     """Something that the server knows of itself, now."""
 
     kind: Literal["server"]
-    measure: Literal["loading_delay_s", "journal_segment_count", "journal_bytes", "snapshot_age_s", "damaged_count"]
+    measure: Literal[
+        "last_arrival_at",
+        "loading_delay_s",
+        "journal_segment_count",
+        "journal_bytes",
+        "snapshot_age_s",
+        "damaged_count",
+    ]
     format: Format = "count"
     span: Literal[1, 2, 3, 4, 6] = 1
 

@@ -4,6 +4,7 @@ Pages that show the same ask at the same time, since each load is told to all of
 """
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -90,7 +91,7 @@ class Dashboards:
         if freshness.is_known:
             return freshness.not_modified(HEADERS)
         sink: Sink = request.state.sink
-        if any(isinstance(tile, Gauge) for tile in section.charts):
+        if all(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
             told = await run_in_threadpool(self._answer, sink, section, period)
             return Response(told, media_type="application/json", headers=HEADERS | {"Cache-Control": "no-store"})
@@ -174,10 +175,8 @@ def _snapshot_age_s(sink: Sink) -> float | None:
 def _journal_bytes(sink: Sink) -> int:
     sizes = 0
     for segment in sink.journal.segments():
-        try:
+        with contextlib.suppress(FileNotFoundError):  # A snapshot covers it by now.
             sizes += segment.stat().st_size
-        except FileNotFoundError:
-            continue  # A snapshot covers it by now.
     return sizes
 
 

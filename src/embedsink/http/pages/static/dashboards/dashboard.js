@@ -123,6 +123,10 @@ function tell(now = state) {
   const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting", stale: `Disconnected · as of ${shownAt || "never"}` }[state];
   sign.dataset.state = state;
   document.getElementById("live-text").textContent = text;
+  // Told once, and not with each new time.
+  const said = document.getElementById("live-said");
+  const word = { live: "Live", connecting: "", stale: "Disconnected" }[state];
+  if (word && said.textContent !== word) said.textContent = word;
 }
 
 document.addEventListener("click", ({ target }) => {

@@ -1,0 +1,56 @@
+"""Takes the pictures of the dashboards that README shows: `scripts/pictures`."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from playwright.sync_api import sync_playwright
+
+from tests.pages.watching import reader_at
+from tests.pages.weeks import send_weeks
+from tests.servers import running_server
+
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+
+
+class Picture(NamedTuple):
+    """A page, how it is looked at, and the file's name."""
+
+    name: str
+    dashboard: str
+    scheme: str
+    width: int
+    height: int
+
+
+PICTURES = (
+    Picture("overview", "overview", "light", 1280, 900),
+    Picture("reliability-dark", "reliability", "dark", 1280, 900),
+    Picture("overview-phone", "overview", "light", 390, 844),
+)
+
+
+def main() -> None:
+    """Two weeks of the demo's traffic, and a picture of each page."""
+    FOLDER.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_server(Path(folder) / "data") as server,
+        sync_playwright() as playwright,
+    ):
+        send_weeks(server, 2)
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        key = server.key("read")
+        for picture in PICTURES:
+            size = {"width": picture.width, "height": picture.height}
+            with reader_at(browser, server, viewport=size, color_scheme=picture.scheme) as reader:
+                reader.log_in(key, there=f"/dashboards/{picture.dashboard}")
+                reader.wait_until_shown(timeout_s=120)
+                reader.page.screenshot(path=FOLDER / f"{picture.name}.png")
+                print(FOLDER / f"{picture.name}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
