@@ -59,21 +59,28 @@ class Logins:
         key = keys.by_id(key_id)
         return key if key is not None and keys.is_live(key) else None
 
-    def spend_try(self, address: str) -> None:
-        """Count a try from an address.
+    def check_tries(self, address: str) -> None:
+        """Whether an address may try.
 
         Raises:
-            Unavailable: `rate_limited`.
+            Unavailable: `rate_limited`, after too many wrong keys.
         """
-        now = time.monotonic()
-        level, at = self._tries.pop(address, (float(TRIES_AT_ONCE), now))
-        level = min(float(TRIES_AT_ONCE), level + (now - at) * TRIES_PER_S)
-        self._tries[address] = (max(level - 1, 0.0), now)
+        if self._level(address) < 1:
+            detail = f"login: more than {TRIES_AT_ONCE} wrong keys from this address. Wait."
+            raise Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(1 / TRIES_PER_S))
+
+    def count_wrong(self, address: str) -> None:
+        """An address has tried a wrong key."""
+        level = self._level(address)
+        self._tries.pop(address, None)
+        self._tries[address] = (level - 1, time.monotonic())
         if len(self._tries) > ADDRESSES_MAX:
             self._tries.popitem(last=False)
-        if level < 1:
-            detail = f"login: more than {TRIES_AT_ONCE} tries at once from this address. Wait."
-            raise Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(1 / TRIES_PER_S))
+
+    def _level(self, address: str) -> float:
+        now = time.monotonic()
+        level, at = self._tries.get(address, (float(TRIES_AT_ONCE), now))
+        return min(float(TRIES_AT_ONCE), level + (now - at) * TRIES_PER_S)
 
     def _told(self, request: Request, value: str, max_age_s: int) -> str:
         parts = [f"Max-Age={max_age_s}", "Path=/", "HttpOnly"]

@@ -1,11 +1,19 @@
 """The login: a cookie for a key, worth no more than the key, and of no use to other sites."""
 
+import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from embedsink.folder import DataFolder
+from embedsink.http.app import create_app
+from embedsink.keys import KeyFile, KeyKind
+from embedsink.settings import Settings
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 
@@ -194,3 +202,34 @@ def test_the_bundle_is_made_for_nobody_without_a_login(server: Server) -> None:
     path = next(line for line in server.get("/openapi.json").json()["paths"] if "vega" in line)
     assert server.get(path.replace("{version}", "0" * 16)).status_code == 404
     assert time.monotonic() - began < 2
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Server]:
+    """A server as the demo has it: whoever is on this machine has its read key."""
+    folder = DataFolder(path)
+    folder.make()
+    _, token = KeyFile(folder.keys).create(KeyKind.READ, now=time.time())
+    app = create_app(folder, Settings(), opened_with=token)
+    with asyncio.Runner() as runner:
+        lifespan = app.router.lifespan_context(app)
+        state = runner.run(lifespan.__aenter__())
+        try:
+            yield Server(app, folder, runner, state)
+        finally:
+            runner.run(lifespan.__aexit__(None, None, None))
+
+
+def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as server:
+        page = server.get(PAGE, base_url="http://127.0.0.1:8322")
+        assert page.status_code == 200
+        cookie = page.headers["set-cookie"].partition(";")[0]
+        assert with_cookie(server, REPORT, cookie).status_code == 200
+        # A site elsewhere may give its name our address, and then it would be of one origin with us.
+        assert server.get(PAGE, base_url="http://rebound.example:8322").status_code == 303
+        assert server.get(REPORT, base_url="http://127.0.0.1:8322").status_code == 401
+
+
+def test_no_other_server_opens_by_itself(server: Server) -> None:
+    assert server.get(PAGE, base_url="http://127.0.0.1:8321").status_code == 303

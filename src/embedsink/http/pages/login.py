@@ -38,12 +38,14 @@ class LoginPage:
             return self._form(_place(request.query_params.get("next")))
         check_own_page(request)
         logins: Logins = request.state.logins
-        logins.spend_try(request.client.host if request.client else "")
+        address = request.client.host if request.client else ""
+        logins.check_tries(address)
         fields = await self._fields(request)
         place = _place(fields.get("next"))
         sink: Sink = request.state.sink
         key = sink.keys.find(fields.get("key", "").strip())
         if key is None:
+            logins.count_wrong(address)
             return self._form(place, trouble="This key is unknown, expired or revoked. Check it, or get another.")
         try:
             check_kind(key, [KeyKind.READ])
