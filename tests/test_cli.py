@@ -28,6 +28,7 @@ COMMANDS = [
     ["keys", "list"],
     ["keys", "revoke"],
     ["report"],
+    ["render"],
     ["inspect"],
     ["export"],
     ["import"],
@@ -211,6 +212,7 @@ def test_wrong_use_is_exit_code_2(data: Path, words: list[str], called: Call) ->
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in FOLDERLESS], ids=" ".join)
 def test_an_empty_name_is_no_data_folder(command: list[str], tmp_path: Path, called: Call) -> None:
     needed = {"create": ["--kind", "read"], "export": ["out.csv"], "import": [__file__]}
+    needed |= {"render": ["overview", "-o", "out.svg"]}
     words = [*command, *needed.get(command[-1], ["x"] if command[-1] in ("revoke", "show") else [])]
     with chdir(tmp_path):
         for done in (called(*words, "--data", ""), called(*words, EMBEDSINK_DATA="")):

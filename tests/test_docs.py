@@ -161,4 +161,4 @@ def test_the_notebook_lines_in_readme_work(tmp_path: Path, monkeypatch: pytest.M
 def test_pictures_of_the_demo_are_there_and_load_fast() -> None:
     for picture in ("docs/demo-light.png", "docs/demo-dark.png"):
         assert picture in page("README.md")
-        assert 50_000 < (ROOT / picture).stat().st_size <= 200_000, f"{picture}: make it anew with scripts/picture"
+        assert 50_000 < (ROOT / picture).stat().st_size <= 200_000, f"{picture}: make it anew with scripts/pictures"

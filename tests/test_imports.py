@@ -18,7 +18,7 @@ FLOORS: list[set[str]] = [
     {"arrivals", "loader", "reports", "syncs"},
     {"live"},
     {"sink", "doctor", "remote", "charts"},
-    {"quarantine", "transfer", "client"},
+    {"quarantine", "transfer", "client", "pictures"},
     {"http"},
     {"serving"},
     {"demo"},
@@ -35,7 +35,7 @@ ONLY_IN = {
     "typer": {"cli"},
     "pydantic": {"envelope", "settings", "http", "charts"},
     "itsdangerous": {"http"},
-    "vl_convert": {"http"},
+    "vl_convert": {"http", "pictures"},
 }
 
 

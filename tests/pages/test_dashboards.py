@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
 from tests.pages.weeks import loaded_count, send_weeks
-from tests.programs import require
 from tests.servers import RunningServer, running_server, wait_until
 
 HOSTILE = (
@@ -24,16 +23,6 @@ HOSTILE = (
     "javascript:window.pwned=1",
 )
 SERIOUS = ("serious", "critical")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's chromium."""
-    require("chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ number. Pages and pictures are made of the same files.
 
 from embedsink.charts.answering import ChartAnswer, answer_section
 from embedsink.charts.clock import span_of
-from embedsink.charts.files import check_dashboards, dashboards_folder, read_dashboards
+from embedsink.charts.files import check_dashboards, dashboards_folder, find_dashboard, read_dashboards
 from embedsink.charts.model import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.charts.period import PERIOD_DEFAULT, PERIODS, Period, period_of
@@ -30,6 +30,7 @@ __all__ = [
     "answer_section",
     "check_dashboards",
     "dashboards_folder",
+    "find_dashboard",
     "period_of",
     "read_dashboards",
     "span_of",

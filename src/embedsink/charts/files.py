@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
 from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.reasons import Reason
 from embedsink.reports import Report, parse_scope
 
 
@@ -29,6 +30,18 @@ def read_dashboards(folder: Path | None = None) -> dict[str, Dashboard]:
     """
     found = {path.stem: _read(path) for path in sorted((folder or dashboards_folder()).glob("*.json"))}
     return dict(sorted(found.items(), key=lambda entry: (entry[1].place, entry[0])))
+
+
+def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
+    """The dashboard of this name.
+
+    Raises:
+        Refused: `not_found`.
+    """
+    dashboard = dashboards.get(name)
+    if dashboard is None:
+        raise Refused(Reason.NOT_FOUND, f"dashboard {quote(name)} does not exist. {_instead(name, dashboards)}")
+    return dashboard
 
 
 def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> None:

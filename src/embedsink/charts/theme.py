@@ -8,9 +8,15 @@ FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, s
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colours of one scheme. `accent` is the one colour; `series` tells several apart, the accent first."""
+    """The colours of one scheme. `accent` is the one colour; `series` tells several apart, the accent first.
+
+    `ground` is a card's, `desk` is below the cards; `good` and `bad` tell changes.
+    """
 
     ground: str
+    desk: str
+    good: str
+    bad: str
     ink: str
     quiet: str
     line: str
@@ -21,6 +27,9 @@ class Palette:
 
 LIGHT = Palette(
     ground="#ffffff",
+    desk="#f4f6f8",
+    good="#0a6b4c",
+    bad="#b42318",
     ink="#1f2328",
     quiet="#59636e",
     line="#e4e8ec",
@@ -30,6 +39,9 @@ LIGHT = Palette(
 )
 DARK = Palette(
     ground="#151c24",
+    desk="#0d1218",
+    good="#4cc38a",
+    bad="#ff8a7a",
     ink="#e6edf3",
     quiet="#9aa5b1",
     line="#27303a",

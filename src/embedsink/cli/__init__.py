@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from embedsink import __version__
-from embedsink.cli import events, inspection, keys, quarantine, reports, server, syncs, upkeep
+from embedsink.cli import events, inspection, keys, pictures, quarantine, reports, server, syncs, upkeep
 from embedsink.cli.options import examples
 from embedsink.cli.output import FAILED, WRONG_USE, fail
 from embedsink.errors import EmbedsinkError
@@ -30,6 +30,7 @@ app.command(short_help="Receive events and answer reports.", epilog=server.SERVE
 app.command(short_help="Show it at work, with made-up traffic.", epilog=server.DEMO_EXAMPLES)(server.demo)
 app.add_typer(keys.app, name="keys")
 app.command(short_help="Show a report, or which there are.", epilog=reports.EXAMPLES)(reports.report)
+app.command(short_help="Draw a dashboard as a PDF, PNG, SVG or HTML file.", epilog=pictures.EXAMPLES)(pictures.render)
 app.command(short_help="Show what arrived of one session, for tests.", epilog=inspection.EXAMPLES)(inspection.inspect)
 app.command("export", short_help="Write all raw events to a file.", epilog=events.EXPORT_EXAMPLES)(events.export_file)
 app.command("import", short_help="Take in the events of a file.", epilog=events.IMPORT_EXAMPLES)(events.import_file)

@@ -24,6 +24,7 @@ from embedsink.charts import (
     Section,
     answer_section,
     check_dashboards,
+    find_dashboard,
     period_of,
     read_dashboards,
     span_of,
@@ -73,11 +74,7 @@ class Dashboards:
         Raises:
             Refused: `not_found`.
         """
-        dashboard = self.by_name.get(name)
-        if dashboard is None:
-            there_are = ", ".join(self.by_name)
-            raise Refused(Reason.NOT_FOUND, f"dashboard {quote(name)} does not exist. There are {there_are}.")
-        return dashboard
+        return find_dashboard(self.by_name, name)
 
     async def show_section(self, request: Request) -> Response:
         """What the charts of a section show, in the reader's scope; 304 where the reader has it."""

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from embedsink.folder import DataFolder
-from embedsink.http.app import create_app
+from embedsink.http.app import Demo, create_app
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.settings import Settings
 from tests.envelope.sending import view
@@ -210,7 +210,7 @@ def opened(path: Path) -> Iterator[Server]:
     folder = DataFolder(path)
     folder.make()
     _, token = KeyFile(folder.keys).create(KeyKind.READ, now=time.time())
-    app = create_app(folder, Settings(), opened_with=token)
+    app = create_app(folder, Settings(), demo=Demo((), token))
     with asyncio.Runner() as runner:
         lifespan = app.router.lifespan_context(app)
         state = runner.run(lifespan.__aenter__())

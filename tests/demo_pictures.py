@@ -1,4 +1,4 @@
-"""The pictures in README: the demo's page in a real browser, light and dark. `scripts/picture` runs it."""
+"""The pictures in README: the demo's page in a real browser, light and dark. `scripts/pictures` runs it."""
 
 import subprocess
 import sys

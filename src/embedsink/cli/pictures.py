@@ -1,0 +1,114 @@
+"""`embedsink render`: a dashboard as a picture or a document, without a browser."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, server_at
+from embedsink.cli.output import written_whole
+
+if TYPE_CHECKING:
+    from embedsink.charts import Dashboard
+    from embedsink.pictures import SectionAnswer
+
+EXAMPLES = examples(
+    "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
+    "embedsink render reliability --period 24h --dark -o today.png --url https://sink.example.com",
+)
+NARROWING = ("surface", "deployment", "tenant")
+Asked = dict[str, Any]
+
+
+def render(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The dashboard: the name of its file, such as overview.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: .pdf, .png, .svg or .html says what.")
+    ],
+    period: Annotated[str | None, typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d, up to now; else 7d.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Instead: from a date or time on, or 14d ago.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to then, exclusive.")] = None,
+    surface: Annotated[str | None, typer.Option(metavar="NAME", help="dashboard, app or chat alone.")] = None,
+    deployment: Annotated[list[str] | None, typer.Option(metavar="N", help="This deployment; repeatable.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="This tenant alone.")] = None,
+    timezone: Annotated[str | None, typer.Option(metavar="NAME", help="By whose clocks; else UTC.")] = None,
+    compare: Annotated[bool, typer.Option(help="Tell changes against the period before.")] = True,
+    dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
+    data: Data = DATA,
+    url: Url = None,
+    key: KeyOption = None,
+) -> None:
+    """Draw a dashboard as a PDF, PNG, SVG or HTML file that needs nothing else, for mails and documents.
+
+    From a data folder it shows the last snapshot, be a server running or not. What a server alone knows, such as the
+    age of its journal, is shown with --url. The PDF is one page, as long as the dashboard.
+    """
+    from embedsink.pictures import FORMATS, Telling
+    from embedsink.pictures import render as rendered
+
+    format = output.suffix.removeprefix(".")
+    if format not in FORMATS:
+        there_are = ", ".join(f".{one}" for one in FORMATS)
+        raise typer.BadParameter(f"-o {output.name}: does not say what to draw. End it with one of {there_are}.")
+    asked: Asked = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
+    asked |= {"timezone": timezone, "compare": "on" if compare else "off", "deployment": deployment or []}
+    now = datetime.now(UTC)
+    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
+    narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
+    drawn = rendered(dashboard, answers, Telling(now, timezone or "UTC", narrowed), format=format, is_dark=dark)
+    with written_whole(output) as part:
+        part.write_bytes(drawn)
+
+
+def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+    from embedsink.charts import answer_section, check_dashboards, period_of, span_of
+    from embedsink.folder import DataFolder
+    from embedsink.pictures import SectionAnswer
+    from embedsink.reports import all_reports
+    from embedsink.store import EVERYTHING, open_snapshot
+
+    dashboard = _find(name)
+    period = period_of(asked, deployments=asked["deployment"], now=now)
+    with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+        check_dashboards({name: dashboard}, reports.values())
+        charts = {
+            section.id: answer_section(reader, section, period, reports=reports, now=now)
+            for section in dashboard.sections
+        }
+    start, end = span_of(period.scope, now=now)
+    return dashboard, {
+        id: SectionAnswer(
+            (start, end),
+            period.scope.interval,
+            period.before is not None,
+            {one: asdict(answer) for one, answer in answered.items()},
+        )
+        for id, answered in charts.items()
+        if answered
+    }
+
+
+def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+    from embedsink.pictures import SectionAnswer
+
+    dashboard, remote = _find(name), server_at(url, key)
+    answers = {}
+    for section in dashboard.sections:
+        told: Mapping[str, Any] = json.loads(remote.get("dashboards", name, "sections", section.id, query=asked))
+        start, end = told["span"]
+        answers[section.id] = SectionAnswer((start, end), told["interval"], told["compared"], told["charts"])
+    return dashboard, answers
+
+
+def _find(name: str) -> "Dashboard":
+    """The dashboard of this program; a server of another version may have others."""
+    from embedsink.charts import find_dashboard, read_dashboards
+
+    return find_dashboard(read_dashboards(), name)

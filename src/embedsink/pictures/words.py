@@ -1,0 +1,71 @@
+"""Numbers, times and changes in English words; static/dashboards/words.js writes them for a reader's locale."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+NONE = "–"
+_BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_SPANS = ((172_800, 86_400, "d", 1), (5_400, 3_600, "h", 1), (90, 60, "min", 0))
+
+
+def write(value: Any, format: str) -> str:
+    """A value as a reader reads it; `format` is a tile's."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float) or format == "text":
+        return str(value)
+    if format in ("ms", "s"):
+        return _span(value / 1_000 if format == "ms" else value)
+    if format == "time":
+        return moment(int(value))
+    if format == "share":
+        return f"{_trimmed(value * 100, 1)}%"
+    if format == "bytes":
+        size, unit = next(((size, unit) for size, unit in _BYTES if value >= size), (1, "B"))
+        return f"{_trimmed(value / size, 1)} {unit}"
+    if format == "count":
+        return f"{_trimmed(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
+    return _trimmed(value, 2 if abs(value) < 100 else 0)
+
+
+def moment(shown_ms: int) -> str:
+    """A time of day; `shown_ms` is what the reader's clocks show."""
+    return f"{_clock(shown_ms):%-d %b %Y, %H:%M}"
+
+
+def day(shown_ms: int) -> str:
+    """A day."""
+    return f"{_clock(shown_ms):%-d %b %Y}"
+
+
+def change(value: Any, before: Any, format: str) -> tuple[str, str]:
+    """Against the period before: `up`, `down` or nothing, and how much."""
+    if not isinstance(value, int | float) or not isinstance(before, int | float):
+        return "", ""
+    if not before:
+        return "", "none before"
+    if value == before:
+        return "", "as before"
+    points = f"{write(abs(value - before) * 100, 'number')} points"
+    by = points if format == "share" else write(abs(value / before - 1), "share")
+    return "up" if value > before else "down", f"{by} from {write(before, format)}"
+
+
+def _span(seconds: float) -> str:
+    if seconds and seconds < 1:
+        return f"{seconds * 1_000:,.0f} ms"
+    for least, unit_s, unit, digits in _SPANS:
+        if seconds >= least:
+            return f"{_trimmed(seconds / unit_s, digits)} {unit}"
+    return f"{_trimmed(seconds, 1 if seconds < 10 else 0)} s"
+
+
+def _trimmed(value: float, digits: int) -> str:
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _clock(shown_ms: int) -> datetime:
+    return datetime.fromtimestamp(shown_ms / 1_000, UTC)

@@ -1,0 +1,31 @@
+"""A rendered page in a real browser: it shows itself, loads nothing and complains of nothing."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from embedsink.charts import read_dashboards
+from embedsink.pictures import SectionAnswer, Telling, render
+
+
+def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) -> None:
+    dashboard = read_dashboards()["tenants"]
+    rows = [[f"</svg><script>document.title='run'</script> {number}", number] for number in range(1, 6)]
+    chart = next(one for section in dashboard.sections for one in section.charts if one.kind == "chart")
+    section = next(section for section in dashboard.sections if chart in section.charts)
+    told = {"columns": ["tenant", "view_count"], "rows": rows, "before": []}
+    answers = {section.id: SectionAnswer((0, 86_400_000), "day", False, {chart.id: told})}
+    file = tmp_path / "tenants.html"
+    file.write_bytes(render(dashboard, answers, Telling(datetime.now(UTC)), format="html"))
+    asked: list[str] = []
+    said: list[str] = []
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(file.as_uri())
+    assert (asked, said) == ([file.as_uri()], [])
+    assert page.title() == "Tenants · embedsink"
+    assert page.locator("svg.sheet > g").count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()

@@ -1,0 +1,161 @@
+"""Dashboards as files: whole, of the right period, inert, and in need of nothing else."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink.charts import ChartAnswer, Dashboard, answer_section, period_of, read_dashboards, span_of
+from embedsink.pictures import SectionAnswer, Telling, render
+from embedsink.reports import all_reports
+from embedsink.segment import inspect
+from embedsink.store import EVERYTHING, Store
+from tests.given import segment
+from tests.pictures.reading import addresses_of, names_of, parse, texts_of
+
+NOW = datetime(2026, 11, 6, 12, tzinfo=UTC)  # the Friday after the Monday of tests/given.py
+HOSTILE = (
+    "<script>alert(1)</script><image href='https://evil.example/x.png'/> \u202e ]]> &amp; \x1b[31m {{7*7}} " + "w" * 300
+)
+DASHBOARDS = read_dashboards()
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Store]]:
+    """Stores with nothing, with some honest events, and with hostile text in every field."""
+    texts = ("title", "path", "public_id", "viewer", "tenant", "page", "session")
+    wild: dict[str, Any] = dict.fromkeys(texts, HOSTILE) | {"publicId": HOSTILE}
+    del wild["public_id"]
+    honest: list[dict[str, Any]] = [
+        {"type": "ready"},
+        *[
+            {"type": "view", "at": f"{hour}:00", "title": "Sales", "publicId": "d_1", "viewer": f"u{hour}"}
+            for hour in range(10, 15)
+        ],
+        {"type": "dashboard-loaded", "at": "10:01", "publicId": "d_1", "loadDurationMs": 900},
+        {"type": "download", "at": "11:00", "rowCount": 10, "title": "Sales"},
+        {"type": "error", "at": "11:30"},
+    ]
+    kinds = ("view", "download", "drilldown", "error", "dashboard-loaded", "navigate", "ai-query", "ready")
+    hostile = [{"type": kind, **wild} | _in_payload(kind) for kind in kinds]
+    stores = {}
+    for name, given in (("nothing", []), ("honest", honest), ("hostile", hostile)):
+        folder = tmp_path_factory.mktemp(name)
+        stores[name] = Store(folder / "store.duckdb")
+        stores[name].open()
+        stores[name].load(inspect(segment(folder, given)))
+    yield stores
+    for store in stores.values():
+        store.close()
+
+
+def _in_payload(kind: str) -> dict[str, Any]:
+    fields = {"drilldown": "member", "error": "message", "ai-query": "query", "navigate": "previousPath"}
+    return {fields[kind]: HOSTILE} if kind in fields else {}
+
+
+def answers_of(store: Store, dashboard: Dashboard, **asked: str) -> dict[str, SectionAnswer]:
+    period = period_of(asked, now=NOW)
+    start, end = span_of(period.scope, now=NOW)
+    with store.reader(EVERYTHING) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+        sections = dashboard.sections
+        told = {one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in sections}
+    return {
+        id: SectionAnswer((start, end), period.scope.interval, bool(period.before), charts)
+        for id, charts in told.items()
+    }
+
+
+def _charts(answers: dict[str, ChartAnswer]) -> dict[str, dict[str, Any]]:
+    return {id: asdict(answer) for id, answer in answers.items()}
+
+
+def drawn(store: Store, name: str, format: str = "svg", *, is_dark: bool = False, **asked: str) -> bytes:
+    dashboard = DASHBOARDS[name]
+    return render(dashboard, answers_of(store, dashboard, **asked), Telling(NOW), format=format, is_dark=is_dark)
+
+
+def test_it_says_what_it_is_of_when_and_for_whom(stores: dict[str, Store]) -> None:
+    dashboard = DASHBOARDS["overview"]
+    answers = answers_of(stores["honest"], dashboard, period="7d")
+    telling = Telling(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
+    texts = texts_of(render(dashboard, answers, telling, format="svg").decode())
+    assert texts[0] == "Overview"
+    told = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · made 6 Nov 2026, 13:00"
+    assert told in texts
+
+
+def test_numbers_are_those_of_the_reports(stores: dict[str, Store]) -> None:
+    texts = texts_of(drawn(stores["honest"], "overview").decode())
+    assert texts[texts.index("Views") + 1] == "5"
+    assert texts[texts.index("Downloads") + 1] == "1"
+    assert "Sales" in texts  # the label of a bar
+    assert "2 Nov" in texts  # and of a day
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_every_dashboard_of_nothing_says_so(stores: dict[str, Store], name: str) -> None:
+    svg = drawn(stores["nothing"], name).decode()
+    assert DASHBOARDS[name].title in texts_of(svg)
+    charts = sum(one.kind in ("chart", "table") for section in DASHBOARDS[name].sections for one in section.charts)
+    assert texts_of(svg).count("Nothing in this period") == charts
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_what_is_hostile_is_text_in_every_dashboard(stores: dict[str, Store], name: str) -> None:
+    svg = drawn(stores["hostile"], name).decode()
+    assert not names_of(svg) & {"script", "image", "foreignObject", "a", "iframe", "use"}
+    assert all(address.startswith("url(#") for address in addresses_of(svg))
+    assert "\u202e" not in "".join(texts_of(svg))
+    assert all(width < 1_200 for width in map(float, _widths_of_cards(svg)))
+
+
+def _widths_of_cards(svg: str) -> list[str]:
+    return [one.get("width") or "0" for one in parse(svg).iter() if one.tag.endswith("}rect") and one.get("rx") == "10"]
+
+
+def test_each_format_is_what_it_says(stores: dict[str, Store]) -> None:
+    png = drawn(stores["honest"], "tenants", "png")
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(png[16:20]) == 2_400
+    pdf = drawn(stores["honest"], "tenants", "pdf")
+    assert pdf.startswith(b"%PDF-")
+    assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type/Page/") + pdf.count(b"/Type /Page ") <= 1
+    html = drawn(stores["honest"], "tenants", "html").decode()
+    assert html.startswith("<!doctype html>")
+    assert "default-src 'none'" in html
+    assert "<script" not in html
+
+
+def test_dark_is_light_on_dark(stores: dict[str, Store]) -> None:
+    light, dark = (drawn(stores["nothing"], "overview", is_dark=is_dark).decode() for is_dark in (False, True))
+    assert 'fill="#f4f6f8"' in light
+    assert 'fill="#0d1218"' in dark
+
+
+def test_another_period_shows_other_numbers(stores: dict[str, Store]) -> None:
+    until = (NOW - timedelta(days=7)).date().isoformat()
+    texts = texts_of(drawn(stores["honest"], "overview", since="2026-10-01", until=until).decode())
+    assert texts[texts.index("Views") + 1] == "0"
+    assert "1 Oct 2026 – 29 Oct 2026 (UTC) · made 6 Nov 2026, 12:00" in texts
+
+
+def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    store.load(
+        inspect(
+            segment(
+                tmp_path, [{"type": "view", "at": f"2026-{day} 10:00"} for day in ("10-27", "10-28", "11-03", "11-04")]
+            )
+        )
+    )
+    compared = drawn(store, "overview").decode()
+    alone = drawn(store, "overview", compare="off").decode()
+    store.close()
+    assert "stroke-dasharray" in compared
+    assert "stroke-dasharray" not in alone

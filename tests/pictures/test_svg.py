@@ -1,0 +1,59 @@
+"""SVG as text: what stands in it is text, in the room that there is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embedsink.pictures.svg import card, cut, escaped, line, placed, width_of, wrapped
+from tests.pictures.reading import parse
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+
+
+@given(TEXT)
+def test_any_text_is_text(text: str) -> None:
+    [element] = parse(f"<svg>{line(text, 0, 0, size=13, colour='#000')}</svg>")
+    assert len(element) == 0
+    assert "\u202e" not in (element.text or "")
+
+
+def test_what_xml_cannot_hold_is_left_out() -> None:
+    assert escaped("a\x00\x1b\ud800<b>&\u202e") == "a   &lt;b&gt;&amp; "
+
+
+@given(TEXT, st.floats(20, 400))
+def test_what_is_cut_has_room(text: str, room: float) -> None:
+    shown = cut(text, 13, room)
+    assert shown == text or shown == "…" or width_of(shown, 13) <= room
+    assert shown == text or shown.endswith("…")
+
+
+def test_a_text_is_wrapped_and_its_end_is_told() -> None:
+    lines = wrapped("one two three four five six seven", 13, 90, lines_max=2)
+    assert len(lines) == 2
+    assert lines[0] == "one two three"
+    assert lines[1].endswith("…")
+    assert wrapped("short", 13, 90, lines_max=2) == ["short"]
+
+
+def test_two_pictures_keep_their_own_clips() -> None:
+    drawn = (
+        '<svg width="1"><defs><clipPath id="clip0"/></defs><g clip-path="url(#clip0)"><text>id="clip0"</text></g></svg>'
+    )
+    first, second = (placed(drawn, 1, 2, name=name) for name in ("a", "b"))
+    assert 'id="a-clip0"' in first
+    assert "url(#a-clip0)" in first
+    assert 'id="b-clip0"' in second
+    assert '<text>id="clip0"</text>' in first
+    assert first.startswith('<svg x="1.0" y="2.0" width="1">')
+
+
+def test_a_card_is_drawn_within_its_place() -> None:
+    [rect] = parse(f"<svg>{card(0, 0, 100, 50, ground='#fff', line='#eee')}</svg>")
+    assert (rect.get("width"), rect.get("height")) == ("99.0", "49.0")
+
+
+@pytest.mark.parametrize(("wider", "narrower"), [("W", "i"), ("漢", "a"), ("AB", "ab")])
+def test_widths_are_about_those_of_the_font(wider: str, narrower: str) -> None:
+    assert width_of(wider, 10) > width_of(narrower, 10)
+    assert width_of("a", 10, is_bold=True) > width_of("a", 10)

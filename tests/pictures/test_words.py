@@ -1,0 +1,63 @@
+"""Numbers in words: what a reader of a picture reads."""
+
+from typing import Any
+
+import pytest
+
+from embedsink.pictures.words import change, day, moment, write
+
+NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
+
+
+@pytest.mark.parametrize(
+    ("value", "format", "shown"),
+    [
+        (None, "count", "–"),
+        (0, "count", "0"),
+        (1_234, "count", "1,234"),
+        (12_345_678, "count", "12.35M"),
+        (12.756, "number", "12.76"),
+        (12.0, "number", "12"),
+        (1_234.5, "number", "1,234"),
+        (0.8714, "share", "87.1%"),
+        (1, "share", "100%"),
+        (0.25, "s", "250 ms"),
+        (9.96, "s", "10 s"),
+        (3.14, "s", "3.1 s"),
+        (61, "s", "61 s"),
+        (600, "s", "10 min"),
+        (7_200, "s", "2 h"),
+        (259_200, "s", "3 d"),
+        (1_500, "ms", "1.5 s"),
+        (0, "ms", "0 s"),
+        (512, "bytes", "512 B"),
+        (1_048_576, "bytes", "1 MB"),
+        (NOON_MS, "time", "21 Nov 2026, 12:00"),
+        ("acme", "text", "acme"),
+        (True, "text", "yes"),
+    ],
+)
+def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: str) -> None:
+    assert write(value, format) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "format", "told"),
+    [
+        (110, 100, "count", ("up", "10% from 100")),
+        (50, 100, "count", ("down", "50% from 100")),
+        (0.5, 0.4, "share", ("up", "10 points from 40%")),
+        (7, 7, "count", ("", "as before")),
+        (7, 0, "count", ("", "none before")),
+        (7, None, "count", ("", "")),
+        (None, 7, "count", ("", "")),
+    ],
+)
+def test_a_change_is_told_against_the_period_before(
+    value: Any, before: Any, format: str, told: tuple[str, str]
+) -> None:
+    assert change(value, before, format) == told
+
+
+def test_days_and_times_are_what_the_readers_clocks_show() -> None:
+    assert (day(NOON_MS), moment(NOON_MS)) == ("21 Nov 2026", "21 Nov 2026, 12:00")
