@@ -122,7 +122,11 @@ def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "told_"),
     [
-        ("/api/v1/dashboards/overvew/sections/use", 404, 'dashboard "overvew" does not exist. There are overview'),
+        (
+            "/api/v1/dashboards/overvew/sections/use",
+            404,
+            'dashboard "overvew" does not exist. Did you mean "overview"?',
+        ),
         ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. There are use'),
         (f"{USE}?period=1y", 400, 'period: "1y" is not one of 24h, 7d, 30d, 90d.'),
         (f"{USE}?interval=day", 400, 'parameter "interval" does not exist.'),
