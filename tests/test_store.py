@@ -283,10 +283,71 @@ def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_i
     loading.store.close()
 
     loading.store.open()
-    assert loading.ask("select name from migration order by name") == [("0001_initial",), ("0002_sync",)]
+    assert loading.ask("select name from migration order by name") == [
+        ("0001_initial",),
+        ("0002_sync",),
+        ("0003_loss_id",),
+    ]
     assert loading.ask("select event_id::varchar from event") == [(ID,)]
     loading.lines(sync())
     assert loading.ask("select sync_job_id from sync") == [("job1",)]
+    assert loading.offending() == {}
+    loading.store.close()
+
+
+@pytest.mark.parametrize("in_one_segment", [True, False])
+def test_a_loss_that_is_told_again_counts_once(loading: Loading, in_one_segment: bool) -> None:
+    told = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}
+    # The answer was lost on the way: by now there are more events, and more of them were given up.
+    again = told | {"events": [view(id=ID.upper()), view(id=OTHER_ID)], "lost": {"queue_overflow": 5, "too_old": 1}}
+    for bodies in ([told, told, again, told],) if in_one_segment else ([told], [told], [again], [told]):
+        loading.bodies(*bodies)
+    lost = "select reason, sum(lost_count)::bigint from loss group by reason order by reason"
+    assert loading.ask(lost) == [("queue_overflow", 5), ("too_old", 1)]
+    assert loading.ask("select lost_count from completeness") == [(6,)]
+
+    loading.bodies(told | {"events": [view(id=OTHER_ID)]})
+    assert loading.ask(lost) == [("queue_overflow", 8), ("too_old", 2)]
+
+
+def test_a_loss_is_known_again_by_a_rejected_envelope_too(loading: Loading) -> None:
+    for _ in range(2):
+        loading.bodies({"events": [view(id=ID, surface="moon")], "lost": {"queue_overflow": 3}})
+    assert loading.ask("select lost_count from loss") == [(3,)]
+
+
+def test_losses_without_an_id_count_each_time(loading: Loading) -> None:
+    # As the version before wrote them, too.
+    line = b'{"kind":"lost","received_at":%d,"key_id":"k_1","reason":"quota","lost_count":3}\n' % RECEIVED_AT
+    loading.lines(line, line)
+    loading.lines(line)
+    loading.bodies({"events": [view()], "lost": {"quota": 3}}, {"events": [], "lost": {"quota": 3}})
+    assert loading.ask("select lost_count, loss_id from loss") == [(3, None)] * 5
+
+
+def test_a_loss_is_remembered_as_long_as_an_event(loading: Loading) -> None:
+    told = {"events": [view(id=ID)], "lost": {"quota": 3}}
+    loading.bodies(told)
+    loading.bodies(told, received_at=RECEIVED_AT + 7 * DAY_MS)
+    assert loading.ask("select sum(lost_count)::bigint from loss") == [(3,)]
+    loading.bodies({"events": [], "lost": {"quota": 3}}, received_at=RECEIVED_AT + 30 * DAY_MS)
+    assert loading.ask("select sum(lost_count)::bigint from loss") == [(6,)]
+
+
+def test_a_store_made_before_losses_had_ids_keeps_them_and_takes_more_in(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    loading.bodies({"events": [view(id=ID)], "lost": {"quota": 3}})
+    connection = loading.store._loading()
+    for statement in ("alter table loss drop column loss_id", "delete from migration where name = '0003_loss_id'"):
+        connection.execute(statement)
+    loading.store.checkpoint()
+    loading.store.close()
+
+    loading.store.open()
+    assert loading.ask("select lost_count, loss_id from loss") == [(3, None)]
+    for _ in range(2):
+        loading.bodies({"events": [view(id=OTHER_ID)], "lost": {"quota": 4}})
+    assert loading.ask("select lost_count from completeness") == [(7,)]
     assert loading.offending() == {}
     loading.store.close()
 

@@ -13,6 +13,7 @@ import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
+from embedsink import transfer
 from embedsink.client import open as open_folder
 from embedsink.envelope import Rules
 from embedsink.errors import EmbedsinkError
@@ -20,7 +21,7 @@ from embedsink.folder import DataFolder
 from embedsink.numbered_lines import opened_lines, read_lines
 from embedsink.remote import Remote, Unreachable
 from embedsink.settings import Settings
-from embedsink.sink import Sink
+from embedsink.sink import Sink, now_ms
 from embedsink.store import EVERYTHING, open_snapshot
 from embedsink.transfer import (
     DELIVERY_BYTES_MAX,
@@ -150,6 +151,30 @@ def test_what_a_file_holds_that_is_wrong_is_kept_once(tmp_path: Path) -> None:
     import_into(tmp_path / "data", [*given, b"{oops"])
     assert ledger(tmp_path / "data")["quarantined_count"] == 12
     assert len(open_folder(tmp_path / "data").sql("select distinct quarantine_id from quarantine")) == 12
+    assert offending_rows(tmp_path / "data") == {}
+
+
+@pytest.mark.parametrize("later_ms", [0, 9 * 24 * HOUR_MS])
+def test_a_file_that_is_imported_again_weeks_later_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later_ms: int
+) -> None:
+    action = {"source": "svc-embed", "direction": "action", "type": "svc:action:refresh", "payload": {}}
+    losing = {"lost": {"queue_overflow": 3}, "events": [view(), view(id=str(uuid4()))]}
+    given = [view(), action | {"timestamp": YEAR_AGO_MS}, losing, {"lost": {"quota": 2}, "events": []}]
+    given += [
+        {"lost": {"quota": 4}, "events": [7]},
+        view(surface="moon"),
+        {"receivedAt": YEAR_AGO_MS, "events": [view()]},
+    ]
+    for moved_ms in (-later_ms, 0):
+        monkeypatch.setattr(transfer, "now_ms", lambda moved_ms=moved_ms: now_ms() + moved_ms)
+        import_into(tmp_path / "data", [*given, b"{oops" + b"x" * 20_000])
+    counts = {table: len(rows(tmp_path / "data", table)) for table in ("event", "action", "quarantine")}
+    assert counts == {"event": 4, "action": 1, "quarantine": 3}
+    lost = open_folder(tmp_path / "data").sql(
+        "select reason, sum(lost_count)::bigint from loss group by all order by 1"
+    )
+    assert lost.to_numpy().tolist() == [["queue_overflow", 3], ["quota", 6]]
     assert offending_rows(tmp_path / "data") == {}
 
 

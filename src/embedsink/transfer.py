@@ -306,7 +306,11 @@ def _with_room(rules: Rules) -> Rules:
 async def _accept(sink: Sink, delivery: Delivery, parsed: Parsed) -> None:
     # Envelopes have ids by now, so that new ones are those of the rejections.
     ids = [delivery.rejection_id(rejection.index) for rejection in parsed.rejected]
-    await _patiently(lambda settled: sink.keep(parsed, settled, key_id=IMPORT_KEY_ID, new_id=partial(next, iter(ids))))
+    await _patiently(
+        lambda settled: sink.keep(
+            parsed, settled, key_id=IMPORT_KEY_ID, new_id=partial(next, iter(ids)), delivery_id=delivery.names[0]
+        )
+    )
 
 
 async def _quarantine(sink: Sink, delivery: Delivery, refusal: Refused, received_at: int) -> None:
