@@ -296,6 +296,12 @@ def test_neighbours_with_one_context_travel_together() -> None:
     one, two = {"context": {"session": "1"}, "events": [view()]}, {"context": {"session": "2"}, "events": [view()]}
     assert [len(delivery.events) for delivery in deliveries([one, one, two, one])] == [2, 1, 1]
     assert [len(delivery.events) for delivery in deliveries([view()] * (EVENTS_MAX + 1))] == [EVENTS_MAX, 1]
+    alike = [{"context": {"deployment": value}, "events": [view()]} for value in (1, True, 1, 1)]
+    assert [(delivery.lines, delivery.around["context"]["deployment"]) for delivery in deliveries(alike)] == [
+        ([1], 1),
+        ([2], True),
+        ([3, 4], 1),
+    ]
     large = view(payload={"surface": "dashboard", "path": "x" * (DELIVERY_BYTES_MAX // 2)})
     assert [len(delivery.events) for delivery in deliveries([large, large])] == [1, 1]
 

@@ -268,7 +268,9 @@ def _belong_together(one: Delivery, other: Delivery, rules: Rules) -> bool:
         and other.raw is None
         and one.wrong is None
         and "lost" not in one.around
-        and (one.around, one.received_at, one.skew_ms) == (other.around, other.received_at, other.skew_ms)
+        and (one.received_at, one.skew_ms) == (other.received_at, other.skew_ms)
+        # As JSON: to Python, `true` and 1 are the same.
+        and encode(one.around) == encode(other.around)
         and len(one.events) + len(other.events) <= min(EVENTS_MAX, rules.events_max)
     )
 

@@ -148,7 +148,8 @@ class Reader:
     def page(self, selection: Selection) -> int | None:
         """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
 
-        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any.
+        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any that was to be seen. One
+        of an earlier arrival that shows only later is skipped: see embedsink.reports.paging.
         """
         limit = selection.limit or 1
         if selection.is_dear:
