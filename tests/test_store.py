@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import json
+import re
+import resource
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,11 +25,13 @@ from embedsink.envelope import (
     sync_line,
 )
 from embedsink.envelope.lines import replayed_line
-from embedsink.errors import Misconfigured
+from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import inspect, trailer
 from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Ledger, SqlUnfit, Store, StoreBroken, database, schema
+from embedsink.store import EVERYTHING, Ledger, SqlUnfit, Store, StoreBroken, StoreRefused, database, schema
+from embedsink.store.reader import VARIABLES
+from embedsink.store.schema import transaction
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 
 DAY_MS = 86_400_000
@@ -480,3 +484,91 @@ def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loa
             assert thread_count() == 2
         assert thread_count() == 2
     assert thread_count() == 1
+
+
+def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+        raise duckdb.IOException("IO Error: No space left on device")
+
+    before = loading.store.revision
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "transaction", losing_the_answer)
+        with pytest.raises(StoreRefused):
+            loading.bodies(view(id=ID))
+    assert loading.ask("select count(*) from event") == [(1,)]
+    assert loading.store.revision != before
+
+
+def test_readers_of_a_store_that_breaks_are_told_to_ask_again(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
+    reader = loading.store.reader(EVERYTHING)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (loading.store.path.stat().st_size, limit[1]))
+    try:
+        with pytest.raises(EmbedsinkError):
+            loading.store.checkpoint()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+    with pytest.raises(StoreBroken):
+        loading.store.loaded_segments()
+    for ask in (
+        lambda: reader.columns("views"),
+        lambda: reader.comment("views"),
+        lambda: list(reader.rows("views")),
+        lambda: loading.store.reader(EVERYTHING),
+    ):
+        with pytest.raises(Unavailable, match="store: "):
+            ask()
+    loading.store.close()
+
+
+def test_readers_of_a_store_that_closes_are_told_to_ask_again(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    reader = loading.store.reader(EVERYTHING)
+    loading.store.close()
+    for ask in (lambda: reader.columns("views"), lambda: reader.comment("views"), lambda: reader.narrowed(after=None)):
+        with pytest.raises(Unavailable, match="store: "):
+            ask()
+
+
+def test_memory_that_can_not_be_raised_is_the_stores_trouble_and_is_not_counted(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory_limit() -> object:
+        return loading.ask("select current_setting('memory_limit')")[0][0]
+
+    def refuse(*_: object) -> None:
+        raise duckdb.IOException("IO Error: No space left on device")
+
+    loading.bodies(view())
+    usual = memory_limit()
+    with monkeypatch.context() as patch:
+        patch.setattr(database._Raised, "_set", refuse)
+        for act in (loading.store.checkpoint, lambda: list(loading.store.verify())):
+            with pytest.raises(StoreRefused):
+                act()
+    loading.store.checkpoint()
+    assert memory_limit() == usual
+
+
+@pytest.mark.parametrize("misspelt", ["tennant", "Tenant", "deployment"])
+def test_a_variable_that_no_view_reads_is_never_dropped(loading: Loading, misspelt: str) -> None:
+    with pytest.raises(ValueError, match=misspelt):
+        loading.store.reader({**EVERYTHING, misspelt: "acme"})
+    with loading.store.reader(EVERYTHING) as reader, pytest.raises(ValueError, match=misspelt):
+        reader.narrowed(**{misspelt: "acme"})
+
+
+def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
+    sql = " ".join(
+        [*read_sql("views/base").values(), *read_sql("views/reports").values(), *read_sql("macros").values()]
+    )
+    # `up_to` is read by the pages of any view.
+    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == set(VARIABLES) - {"up_to"}
