@@ -263,6 +263,15 @@ def test_reading_tells_every_byte(tmp_path: Path) -> None:
     assert [(number, len(line)) for number, line in found] == [(1, 1), (3, 11), (4, 1)]
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_the_end_of_a_line_counts_for_nothing(tmp_path: Path, end: bytes) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_bytes(b"".join(b"x" * count + end for count in (9, 10, 11)) if end else b"x" * 10)
+    with file.open("rb") as opened:
+        found = [len(line) for _, line in read_lines(opened, bytes_max=10, on_read=lambda count: None)]
+    assert found == ([9, 10, 11] if end else [10])
+
+
 def test_the_arrival_of_a_line_is_kept(tmp_path: Path) -> None:
     import_into(tmp_path / "data", [{"receivedAt": YEAR_AGO_MS, "events": [view()]}])
     assert rows(tmp_path / "data", "event")["received_at"].tolist() == [
