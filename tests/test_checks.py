@@ -44,6 +44,7 @@ OTHER_FAULTS = [
     ("rejection_is_whole", "update quarantine_rest set piece = piece + 1"),
     ("row_is_of_a_loaded_segment", "update event set arrival = null"),
     ("row_is_of_a_loaded_segment", "update event set arrival = 1::bigint << 32"),
+    ("row_is_of_a_loaded_segment", "update sync set arrival = 7::bigint << 32"),
     ("ledger_adds_up", "update loaded_segment set received_count = received_count + 1"),
     ("ledger_adds_up", "delete from loaded_segment"),
     ("ledger_adds_up", "insert into quarantine (arrival) select min(arrival) from event"),

@@ -126,6 +126,30 @@ def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
     assert events_in(folder.store) == expected(1)
 
 
+def test_what_was_committed_although_it_was_refused_is_told_and_published(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+        raise StoreRefused("the answer to the commit was lost")
+
+    loads: list[str] = []
+    loader = Loader(folder, Store(folder.store), on_loaded=lambda: loads.append("loaded"))
+    loader.open_store()
+    loader.work_once(is_last=True)
+    add_segment(folder, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "transaction", losing_the_answer)
+        loader.work_once(is_last=False)
+    assert loads == []
+    loader.work_once(is_last=True)
+    assert (loads, loader.status.trouble) == (["loaded"], None)
+    loader.close()
+    assert events_in(folder.snapshot) == expected(1)
+
+
 def test_a_segment_that_was_not_committed_is_loaded_at_the_next_try(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,13 @@
 """Replay: what was rejected is accepted when it is valid by now, as far as its key reaches, and once."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
+import embedsink.http.quarantine
 from embedsink.envelope import Parsed, Rejection, Rules
 from embedsink.envelope.body import encode
 from embedsink.envelope.catalog import catalog_for
@@ -124,6 +127,25 @@ def test_one_rejection_is_shown_whole_by_its_id(quick: Server) -> None:
     assert whole["raw"].encode() == body
     answer = quick.get("/api/v1/quarantine?id=1234", key=admin)
     assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+
+
+def test_a_long_list_is_written_in_a_thread_where_it_holds_nobody_up(
+    quick: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    class Noted:
+        OPT_NAIVE_UTC, OPT_UTC_Z = orjson.OPT_NAIVE_UTC, orjson.OPT_UTC_Z
+
+        @staticmethod
+        def dumps(value: object, option: int) -> bytes:
+            threads.append(threading.current_thread())
+            return orjson.dumps(value, option=option)
+
+    monkeypatch.setattr(embedsink.http.quarantine, "orjson", Noted)
+    assert quick.get("/api/v1/quarantine", key=quick.key("read")).json() == []
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread(), "the loop's"
 
 
 def test_one_replay_at_a_time(quick: Server) -> None:

@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import json
+import re
+import resource
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,11 +25,13 @@ from embedsink.envelope import (
     sync_line,
 )
 from embedsink.envelope.lines import replayed_line
-from embedsink.errors import Misconfigured
+from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import inspect, trailer
 from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Ledger, SqlUnfit, Store, StoreBroken, database, schema
+from embedsink.store import EVERYTHING, Ledger, SqlUnfit, Store, StoreBroken, StoreRefused, database, schema
+from embedsink.store.reader import VARIABLES
+from embedsink.store.schema import transaction
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 
 DAY_MS = 86_400_000
@@ -283,10 +287,71 @@ def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_i
     loading.store.close()
 
     loading.store.open()
-    assert loading.ask("select name from migration order by name") == [("0001_initial",), ("0002_sync",)]
+    assert loading.ask("select name from migration order by name") == [
+        ("0001_initial",),
+        ("0002_sync",),
+        ("0003_loss_id",),
+    ]
     assert loading.ask("select event_id::varchar from event") == [(ID,)]
     loading.lines(sync())
     assert loading.ask("select sync_job_id from sync") == [("job1",)]
+    assert loading.offending() == {}
+    loading.store.close()
+
+
+@pytest.mark.parametrize("in_one_segment", [True, False])
+def test_a_loss_that_is_told_again_counts_once(loading: Loading, in_one_segment: bool) -> None:
+    told = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}
+    # The answer was lost on the way: by now there are more events, and more of them were given up.
+    again = told | {"events": [view(id=ID.upper()), view(id=OTHER_ID)], "lost": {"queue_overflow": 5, "too_old": 1}}
+    for bodies in ([told, told, again, told],) if in_one_segment else ([told], [told], [again], [told]):
+        loading.bodies(*bodies)
+    lost = "select reason, sum(lost_count)::bigint from loss group by reason order by reason"
+    assert loading.ask(lost) == [("queue_overflow", 5), ("too_old", 1)]
+    assert loading.ask("select lost_count from completeness") == [(6,)]
+
+    loading.bodies(told | {"events": [view(id=OTHER_ID)]})
+    assert loading.ask(lost) == [("queue_overflow", 8), ("too_old", 2)]
+
+
+def test_a_loss_is_known_again_by_a_rejected_envelope_too(loading: Loading) -> None:
+    for _ in range(2):
+        loading.bodies({"events": [view(id=ID, surface="moon")], "lost": {"queue_overflow": 3}})
+    assert loading.ask("select lost_count from loss") == [(3,)]
+
+
+def test_losses_without_an_id_count_each_time(loading: Loading) -> None:
+    # As the version before wrote them, too.
+    line = b'{"kind":"lost","received_at":%d,"key_id":"k_1","reason":"quota","lost_count":3}\n' % RECEIVED_AT
+    loading.lines(line, line)
+    loading.lines(line)
+    loading.bodies({"events": [view()], "lost": {"quota": 3}}, {"events": [], "lost": {"quota": 3}})
+    assert loading.ask("select lost_count, loss_id from loss") == [(3, None)] * 5
+
+
+def test_a_loss_is_remembered_as_long_as_an_event(loading: Loading) -> None:
+    told = {"events": [view(id=ID)], "lost": {"quota": 3}}
+    loading.bodies(told)
+    loading.bodies(told, received_at=RECEIVED_AT + 7 * DAY_MS)
+    assert loading.ask("select sum(lost_count)::bigint from loss") == [(3,)]
+    loading.bodies({"events": [], "lost": {"quota": 3}}, received_at=RECEIVED_AT + 30 * DAY_MS)
+    assert loading.ask("select sum(lost_count)::bigint from loss") == [(6,)]
+
+
+def test_a_store_made_before_losses_had_ids_keeps_them_and_takes_more_in(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    loading.bodies({"events": [view(id=ID)], "lost": {"quota": 3}})
+    connection = loading.store._loading()
+    for statement in ("alter table loss drop column loss_id", "delete from migration where name = '0003_loss_id'"):
+        connection.execute(statement)
+    loading.store.checkpoint()
+    loading.store.close()
+
+    loading.store.open()
+    assert loading.ask("select lost_count, loss_id from loss") == [(3, None)]
+    for _ in range(2):
+        loading.bodies({"events": [view(id=OTHER_ID)], "lost": {"quota": 4}})
+    assert loading.ask("select lost_count from completeness") == [(7,)]
     assert loading.offending() == {}
     loading.store.close()
 
@@ -419,3 +484,91 @@ def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loa
             assert thread_count() == 2
         assert thread_count() == 2
     assert thread_count() == 1
+
+
+def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+        raise duckdb.IOException("IO Error: No space left on device")
+
+    before = loading.store.revision
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "transaction", losing_the_answer)
+        with pytest.raises(StoreRefused):
+            loading.bodies(view(id=ID))
+    assert loading.ask("select count(*) from event") == [(1,)]
+    assert loading.store.revision != before
+
+
+def test_readers_of_a_store_that_breaks_are_told_to_ask_again(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
+    reader = loading.store.reader(EVERYTHING)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (loading.store.path.stat().st_size, limit[1]))
+    try:
+        with pytest.raises(EmbedsinkError):
+            loading.store.checkpoint()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+    with pytest.raises(StoreBroken):
+        loading.store.loaded_segments()
+    for ask in (
+        lambda: reader.columns("views"),
+        lambda: reader.comment("views"),
+        lambda: list(reader.rows("views")),
+        lambda: loading.store.reader(EVERYTHING),
+    ):
+        with pytest.raises(Unavailable, match="store: "):
+            ask()
+    loading.store.close()
+
+
+def test_readers_of_a_store_that_closes_are_told_to_ask_again(tmp_path: Path) -> None:
+    loading = Loading(tmp_path)
+    reader = loading.store.reader(EVERYTHING)
+    loading.store.close()
+    for ask in (lambda: reader.columns("views"), lambda: reader.comment("views"), lambda: reader.narrowed(after=None)):
+        with pytest.raises(Unavailable, match="store: "):
+            ask()
+
+
+def test_memory_that_can_not_be_raised_is_the_stores_trouble_and_is_not_counted(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory_limit() -> object:
+        return loading.ask("select current_setting('memory_limit')")[0][0]
+
+    def refuse(*_: object) -> None:
+        raise duckdb.IOException("IO Error: No space left on device")
+
+    loading.bodies(view())
+    usual = memory_limit()
+    with monkeypatch.context() as patch:
+        patch.setattr(database._Raised, "_set", refuse)
+        for act in (loading.store.checkpoint, lambda: list(loading.store.verify())):
+            with pytest.raises(StoreRefused):
+                act()
+    loading.store.checkpoint()
+    assert memory_limit() == usual
+
+
+@pytest.mark.parametrize("misspelt", ["tennant", "Tenant", "deployment"])
+def test_a_variable_that_no_view_reads_is_never_dropped(loading: Loading, misspelt: str) -> None:
+    with pytest.raises(ValueError, match=misspelt):
+        loading.store.reader({**EVERYTHING, misspelt: "acme"})
+    with loading.store.reader(EVERYTHING) as reader, pytest.raises(ValueError, match=misspelt):
+        reader.narrowed(**{misspelt: "acme"})
+
+
+def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
+    sql = " ".join(
+        [*read_sql("views/base").values(), *read_sql("views/reports").values(), *read_sql("macros").values()]
+    )
+    # `up_to` is read by the pages of any view.
+    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == set(VARIABLES) - {"up_to"}

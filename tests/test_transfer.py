@@ -13,6 +13,7 @@ import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
+from embedsink import transfer
 from embedsink.client import open as open_folder
 from embedsink.envelope import Rules
 from embedsink.errors import EmbedsinkError
@@ -20,7 +21,7 @@ from embedsink.folder import DataFolder
 from embedsink.numbered_lines import opened_lines, read_lines
 from embedsink.remote import Remote, Unreachable
 from embedsink.settings import Settings
-from embedsink.sink import Sink
+from embedsink.sink import Sink, now_ms
 from embedsink.store import EVERYTHING, open_snapshot
 from embedsink.transfer import (
     DELIVERY_BYTES_MAX,
@@ -153,6 +154,30 @@ def test_what_a_file_holds_that_is_wrong_is_kept_once(tmp_path: Path) -> None:
     assert offending_rows(tmp_path / "data") == {}
 
 
+@pytest.mark.parametrize("later_ms", [0, 9 * 24 * HOUR_MS])
+def test_a_file_that_is_imported_again_weeks_later_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later_ms: int
+) -> None:
+    action = {"source": "svc-embed", "direction": "action", "type": "svc:action:refresh", "payload": {}}
+    losing = {"lost": {"queue_overflow": 3}, "events": [view(), view(id=str(uuid4()))]}
+    given = [view(), action | {"timestamp": YEAR_AGO_MS}, losing, {"lost": {"quota": 2}, "events": []}]
+    given += [
+        {"lost": {"quota": 4}, "events": [7]},
+        view(surface="moon"),
+        {"receivedAt": YEAR_AGO_MS, "events": [view()]},
+    ]
+    for moved_ms in (-later_ms, 0):
+        monkeypatch.setattr(transfer, "now_ms", lambda moved_ms=moved_ms: now_ms() + moved_ms)
+        import_into(tmp_path / "data", [*given, b"{oops" + b"x" * 20_000])
+    counts = {table: len(rows(tmp_path / "data", table)) for table in ("event", "action", "quarantine")}
+    assert counts == {"event": 4, "action": 1, "quarantine": 3}
+    lost = open_folder(tmp_path / "data").sql(
+        "select reason, sum(lost_count)::bigint from loss group by all order by 1"
+    )
+    assert lost.to_numpy().tolist() == [["queue_overflow", 3], ["quota", 6]]
+    assert offending_rows(tmp_path / "data") == {}
+
+
 def test_halves_of_a_delivery_keep_their_rejections_apart(tmp_path: Path) -> None:
     """Too many for one body, so each half is stored by itself: seven times the same content, and each is one."""
     for _ in range(2):
@@ -238,6 +263,15 @@ def test_reading_tells_every_byte(tmp_path: Path) -> None:
     assert [(number, len(line)) for number, line in found] == [(1, 1), (3, 11), (4, 1)]
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_the_end_of_a_line_counts_for_nothing(tmp_path: Path, end: bytes) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_bytes(b"".join(b"x" * count + end for count in (9, 10, 11)) if end else b"x" * 10)
+    with file.open("rb") as opened:
+        found = [len(line) for _, line in read_lines(opened, bytes_max=10, on_read=lambda count: None)]
+    assert found == ([9, 10, 11] if end else [10])
+
+
 def test_the_arrival_of_a_line_is_kept(tmp_path: Path) -> None:
     import_into(tmp_path / "data", [{"receivedAt": YEAR_AGO_MS, "events": [view()]}])
     assert rows(tmp_path / "data", "event")["received_at"].tolist() == [
@@ -271,6 +305,12 @@ def test_neighbours_with_one_context_travel_together() -> None:
     one, two = {"context": {"session": "1"}, "events": [view()]}, {"context": {"session": "2"}, "events": [view()]}
     assert [len(delivery.events) for delivery in deliveries([one, one, two, one])] == [2, 1, 1]
     assert [len(delivery.events) for delivery in deliveries([view()] * (EVENTS_MAX + 1))] == [EVENTS_MAX, 1]
+    alike = [{"context": {"deployment": value}, "events": [view()]} for value in (1, True, 1, 1)]
+    assert [(delivery.lines, delivery.around["context"]["deployment"]) for delivery in deliveries(alike)] == [
+        ([1], 1),
+        ([2], True),
+        ([3, 4], 1),
+    ]
     large = view(payload={"surface": "dashboard", "path": "x" * (DELIVERY_BYTES_MAX // 2)})
     assert [len(delivery.events) for delivery in deliveries([large, large])] == [1, 1]
 

@@ -155,3 +155,8 @@ def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) 
     finally:
         store._loading().execute("reset variable since")
     assert re.search(r"SEQ_SCAN.*Filters[^}]*(occurred|received)_at\s*>=", plan.replace("\\", ""), re.DOTALL)
+
+
+def test_the_scope_on_deployments_is_enforced_in_one_place() -> None:
+    files = {**read_sql("macros"), **read_sql("views/base"), **read_sql("views/reports")}
+    assert [name for name, sql in files.items() if "getvariable('deployments')" in sql] == ["is_in_deployments"]

@@ -9,6 +9,8 @@ with place as (
     select 'quarantine', arrival from quarantine
     union all
     select 'loss', arrival from loss
+    union all
+    select 'sync', arrival from sync
 )
 select table_name, arrival >> 32 as segment_number, count(*) as row_count, min(arrival) as first_arrival
 from place

@@ -1,12 +1,34 @@
--- What forwarders had to give up.
+-- What forwarders had to give up. A sender without an answer tells its counts again, and by then they may have grown: so of
+-- one id only what goes beyond the highest count before it is a row. What has no id counts each time.
 insert into loss by name
+with told as materialized (
+    select
+        *,
+        id::uuid as loss_id,
+        max(lost_count) over (
+            partition by coalesce(id, arrival::varchar)
+            order by arrival
+            rows between unbounded preceding and 1 preceding
+        ) as lost_count_before
+    from line
+    where kind = 'lost'
+),
+stored as (
+    select loss_id, sum(lost_count) as lost_count
+    from loss
+    where received_at >= getvariable('dedup_since')::timestamp
+      and loss_id in (select loss_id from told)
+    group by loss_id
+)
 select
-    arrival,
-    make_timestamp(received_at * 1000) as received_at,
-    key_id,
-    context.deployment as deployment,
-    context.session as session,
-    reason,
-    lost_count
-from line
-where kind = 'lost';
+    told.arrival,
+    make_timestamp(told.received_at * 1000) as received_at,
+    told.key_id,
+    told.context.deployment as deployment,
+    told.context.session as session,
+    told.reason,
+    (told.lost_count - greatest(told.lost_count_before, stored.lost_count, 0))::bigint as lost_count,
+    told.loss_id
+from told
+left join stored using (loss_id)
+where told.lost_count > greatest(told.lost_count_before, stored.lost_count, 0);

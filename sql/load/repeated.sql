@@ -1,8 +1,14 @@
--- One row per delivered envelope whose id was seen before: earlier in these segments, or in the last days of the store.
+-- One row per delivered envelope whose id was seen before: earlier in these segments, or in the last days of the store. What
+-- comes out of a file is compared with the whole store: files are imported again years later, and that is rare.
 -- The bound on received_at is a literal when the query is planned, so that older rows are never read. The delivered ids
 -- are the small side: they are hashed, and the stored ones only stream past.
 set variable dedup_since = (
-    select make_timestamp(min(received_at) * 1000) - to_days(getvariable('dedup_days')::integer) from arrived
+    select if(
+        bool_or(is_imported),
+        timestamp '-infinity',
+        make_timestamp(min(received_at) * 1000) - to_days(getvariable('dedup_days')::integer)
+    )
+    from arrived
 );
 
 create or replace temp table repeated as

@@ -1,7 +1,6 @@
 -- One row per event in scope from first_at on and before end_at (null bounds nothing), on any surface, with its deployment and
--- tenant resolved: its own, or else what the session's `ready` said, whenever it did. This is the one place where the scope
--- on deployments is enforced: an event without any is seen only where no deployments are asked for, and an empty list sees
--- nothing. A variable that nobody set is null, and bounds nothing.
+-- tenant resolved: its own, or else what the session's `ready` said, whenever it did; those of the deployments and the tenant
+-- that the reader may see. A variable that nobody set is null, and bounds nothing.
 create or replace macro event_between(first_at, end_at) as table
 with resolved as (
     select
@@ -16,5 +15,5 @@ select *
 from resolved
 where (first_at is null or occurred_at >= first_at)
   and (end_at is null or occurred_at < end_at)
-  and (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+  and is_in_deployments(deployment)
   and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar);

@@ -192,7 +192,7 @@ class Loader:
             self.open_store()
         elif self.status.load_trouble:
             # What was refused may have been committed all the same.
-            self._loaded = self._loaded_of_the_journal()
+            self._take_note_of(self._loaded_of_the_journal())
         for some in self._waiting():
             if time.monotonic() >= self._load_until:
                 return
@@ -200,6 +200,13 @@ class Loader:
             # A long backlog must not keep snapshots, and with them the journal's room, waiting.
             if time.monotonic() >= self._snapshot_due_at:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
+
+    def _take_note_of(self, loaded: set[str]) -> None:
+        is_new = not loaded <= self._loaded
+        self._loaded = loaded
+        if is_new:
+            self._is_dirty = True
+            self._on_loaded()
 
     def _publish_what_is_new(self) -> None:
         # Opening looks at little of a store. What is damaged must not replace a snapshot that is sound.

@@ -59,9 +59,9 @@ def read_lines(
     while line := file.readline(bytes_max + 2):
         number += 1
         on_read(len(line))
-        content, is_whole = line, line.endswith(b"\n")
+        content, is_whole = line.removesuffix(b"\n").removesuffix(b"\r"), line.endswith(b"\n")
         while not is_whole and (rest := file.readline(bytes_max)):
             on_read(len(rest))
             is_whole = rest.endswith(b"\n")
         if content.strip():
-            yield number, content.strip() if len(content) <= bytes_max + 1 else content[: bytes_max + 1]
+            yield number, content.strip() if len(content) <= bytes_max else content[: bytes_max + 1]

@@ -198,7 +198,15 @@ class Sink:
             except Misconfigured as error:
                 log.error("keys_trouble", extra={"detail": str(error)})
 
-    def keep(self, parsed: Parsed, settled: Settled, *, key_id: str, new_id: NewId = uuid7) -> None:
+    def keep(
+        self,
+        parsed: Parsed,
+        settled: Settled,
+        *,
+        key_id: str,
+        new_id: NewId = uuid7,
+        delivery_id: str | None = None,
+    ) -> None:
         """Journal a delivery: its accepted envelopes, its rejections and what the forwarder lost.
 
         Args:
@@ -206,11 +214,12 @@ class Sink:
             settled: told once it is durable, or why nothing of it is kept.
             key_id: who sent it.
             new_id: makes an id for each envelope without one, then for each rejection.
+            delivery_id: what the delivery is called whenever it comes, where no envelope in it has an id.
 
         Raises:
             Unavailable: nothing of it is kept.
         """
-        lines = journal_lines(parsed, key_id=key_id, new_id=new_id)
+        lines = journal_lines(parsed, key_id=key_id, new_id=new_id, delivery_id=delivery_id)
         self.submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
 
     def keep_body(

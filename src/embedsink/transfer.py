@@ -268,7 +268,9 @@ def _belong_together(one: Delivery, other: Delivery, rules: Rules) -> bool:
         and other.raw is None
         and one.wrong is None
         and "lost" not in one.around
-        and (one.around, one.received_at, one.skew_ms) == (other.around, other.received_at, other.skew_ms)
+        and (one.received_at, one.skew_ms) == (other.received_at, other.skew_ms)
+        # As JSON: to Python, `true` and 1 are the same.
+        and encode(one.around) == encode(other.around)
         and len(one.events) + len(other.events) <= min(EVENTS_MAX, rules.events_max)
     )
 
@@ -306,7 +308,11 @@ def _with_room(rules: Rules) -> Rules:
 async def _accept(sink: Sink, delivery: Delivery, parsed: Parsed) -> None:
     # Envelopes have ids by now, so that new ones are those of the rejections.
     ids = [delivery.rejection_id(rejection.index) for rejection in parsed.rejected]
-    await _patiently(lambda settled: sink.keep(parsed, settled, key_id=IMPORT_KEY_ID, new_id=partial(next, iter(ids))))
+    await _patiently(
+        lambda settled: sink.keep(
+            parsed, settled, key_id=IMPORT_KEY_ID, new_id=partial(next, iter(ids)), delivery_id=delivery.names[0]
+        )
+    )
 
 
 async def _quarantine(sink: Sink, delivery: Delivery, refusal: Refused, received_at: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +21,7 @@ CONTEXT = {
     "tenant": "acme",
     "page": "https://a.example",
 }
+OTHER_ID = ID[:-1] + "f"
 AROUND = {"received_at": RECEIVED_AT, "sent_at": 1_763_596_801_500, "key_id": "k_1", "context": CONTEXT}
 
 
@@ -120,6 +122,20 @@ def test_each_reason_of_loss_is_one_line() -> None:
         {"kind": "lost", **AROUND, "reason": "queue_overflow", "lost_count": 3},
         {"kind": "lost", **AROUND, "reason": "too_old", "lost_count": 1},
     ]
+
+
+def test_each_reason_of_loss_has_an_id_that_stays_when_the_delivery_is_sent_again() -> None:
+    def told(*events: Any, **lost: int) -> list[str | None]:
+        return [line.get("id") for line in lines_of(delivery(*events, lost=lost)) if line["kind"] == "lost"]
+
+    first = told(view(id=ID), quota=3, too_old=1)
+    assert len({UUID(id) for id in first if id}) == 2
+    # However far the counts and the delivery have grown by then, and whatever has no id.
+    assert told(view(id=ID.upper()), view(id=OTHER_ID), quota=5, too_old=2) == first
+    assert told(view(), 7, view(id=ID), quota=3, too_old=1) == first
+    assert told(view(id=ID, surface="moon"), quota=3, too_old=1) == first
+    assert set(told(view(id=OTHER_ID), quota=3, too_old=1)).isdisjoint(first)
+    assert told(view(), 7, quota=3) == [None]
 
 
 def test_there_are_as_many_lines_as_envelopes_and_reasons_of_loss() -> None:

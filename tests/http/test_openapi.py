@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import requests
 import schemathesis
@@ -17,9 +18,12 @@ from schemathesis.specs.openapi.checks import (
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+import embedsink.http.openapi
 from embedsink import __version__
+from embedsink.http.cors import INGEST_PATH
 from embedsink.http.openapi import description
 from embedsink.settings import Settings
+from embedsink.sink import Slots
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server
 
@@ -78,10 +82,58 @@ def test_it_is_served_to_everybody(server: Server) -> None:
     assert answer.json()["info"]["version"] == __version__
 
 
+def test_it_is_written_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = server.get("/openapi.json")
+    # Who needs no key must not make the server work.
+    monkeypatch.delattr(embedsink.http.openapi, "JSONResponse")
+    again = server.get("/openapi.json")
+    assert (again.status_code, again.content) == (200, first.content)
+
+
 def test_it_is_valid() -> None:
     api.validate()
     ids = [operation["operationId"] for item in DESCRIBED["paths"].values() for operation in item.values()]
     assert len(set(ids)) == len(ids) == len(list(api.get_all_operations()))
+
+
+WITH_KEY = sorted(
+    (path, method)
+    for path, item in DESCRIBED["paths"].items()
+    for method, operation in item.items()
+    if operation["security"] and path != INGEST_PATH
+)
+
+
+def reasons_of(path: str, method: str, status: int) -> list[str]:
+    """Those that the description names for a status."""
+    response = DESCRIBED["paths"][path][method]["responses"].get(str(status))
+    if response is None:
+        return []
+    parts: list[dict[str, Any]] = response["content"]["application/problem+json"]["schema"]["allOf"]
+    return [reason for part in parts for reason in part.get("properties", {}).get("reason", {}).get("enum", ())]
+
+
+def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Response:
+    """An operation with some value for each part of its address."""
+    values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j"}
+    return server.ask(method.upper(), path.format(**values), **options)
+
+
+@pytest.mark.parametrize(("path", "method"), WITH_KEY)
+def test_a_page_of_another_origin_is_described(server: Server, path: str, method: str) -> None:
+    key = server.key("admin", origins=["https://here.example"])
+    answer = ask(server, path, method, key=key, headers={"origin": "https://there.example"})
+    assert answer.status_code == 403
+    assert answer.json()["reason"] in reasons_of(path, method, 403)
+
+
+def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.sink, "report_slots", Slots(0, waiting_max=0))
+    key = server.key("admin")
+    refused = {path: ask(server, path, "get", key=key) for path, method in WITH_KEY if method == "get"}
+    busy = {path: answer.json()["reason"] for path, answer in refused.items() if answer.status_code == 503}
+    assert {"/api/v1/quarantine", "/api/v1/reports/{name}", "/api/v1/summary.zip"} <= busy.keys()
+    assert {path for path, reason in busy.items() if reason not in reasons_of(path, "get", 503)} == set()
 
 
 def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:

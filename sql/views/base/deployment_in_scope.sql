@@ -24,7 +24,7 @@ select
     count(*) filter (kind = 'key') as key_count
 from named
 where deployment is not null
-  and (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+  and is_in_deployments(deployment)
   and (getvariable('after') is null or deployment > getvariable('after')::bigint)
 group by deployment
 order by deployment

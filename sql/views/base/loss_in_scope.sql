@@ -16,9 +16,8 @@ resolved as (
 )
 select *
 from resolved
-where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
-  and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
-  and (getvariable('until') is null or received_at < getvariable('until')::timestamp);
+where is_in_deployments(deployment)
+  and is_in_period(received_at);
 
 comment on view loss_in_scope is
 'What forwarders in scope had to give up, as they reported it; a loss names neither surface nor tenant.';

@@ -6,9 +6,8 @@ create or replace view quarantine_in_scope as
 with newest as (
     select arrival
     from quarantine
-    where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
-      and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
-      and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
+    where is_in_deployments(deployment)
+      and is_in_period(received_at)
       and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
     order by arrival desc

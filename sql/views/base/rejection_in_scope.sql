@@ -4,9 +4,8 @@
 create or replace view rejection_in_scope as
 select arrival, received_at, key_id, deployment, session, viewer, tenant, reason, replayed_at
 from quarantine
-where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
-  and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
-  and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
+where is_in_deployments(deployment)
+  and is_in_period(received_at)
   and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar);
 
 comment on view rejection_in_scope is 'Every kept rejection in scope: when, whose, why, and whether it was replayed.';

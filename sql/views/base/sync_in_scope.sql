@@ -3,9 +3,8 @@
 create or replace view sync_in_scope as
 select *
 from sync
-where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
-  and (getvariable('since') is null or completed_at >= getvariable('since')::timestamp)
-  and (getvariable('until') is null or completed_at < getvariable('until')::timestamp)
+where is_in_deployments(deployment)
+  and is_in_period(completed_at)
   and (getvariable('sync_job_ids') is null or list_contains(getvariable('sync_job_ids')::varchar[], sync_job_id));
 
 comment on view sync_in_scope is

@@ -95,8 +95,10 @@ def report(
         _check_all(name, output, format, asked)
         _write_all(source, asked, output or Path())
     elif name is None:
+        _check_list(output, asked)
         _list(source.listed(), wanted)
     elif wanted is Format.TABLE:
+        _check_table(output)
         if not _show(source, name, asked):
             say(_nothing(name, asked, data, url))
     else:
@@ -187,6 +189,19 @@ def _check_all(name: str | None, output: Path | None, format: Format | None, ask
     for option in ROWS:
         if asked[option] is not None:
             raise typer.BadParameter(f"--all --{option}: is for one report. Name it.")
+
+
+def _check_list(output: Path | None, asked: Asked) -> None:
+    unheard = [f"--{option}" for option in (*BOUNDS, "interval", "timezone", *ROWS) if asked[option] not in (None, [])]
+    unheard += ["--no-guard"] * (asked["guard"] == "off") + ["--bom"] * (asked["bom"] == "on")
+    unheard += [f"-o {output}"] * (output is not None)
+    if unheard:
+        raise typer.BadParameter(f"{unheard[0]}: is for a report. Name one, or take all of them with --all.")
+
+
+def _check_table(output: Path | None) -> None:
+    if output is not None:
+        raise typer.BadParameter(f"-o {output}: a table goes to no file. Add --format csv, json, parquet or arrow.")
 
 
 def _write_all(source: _Source, asked: Asked, output: Path) -> None:

@@ -3,7 +3,9 @@
 import base64
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
+from uuid import UUID, uuid5
 
 import orjson
 
@@ -17,16 +19,18 @@ NewId = Callable[[], object]
 _KEY_BEGINNING = b"es_"
 _BEGINNINGS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_BEGINNING = b'{"kind":"sync",'
+_LOSSES = UUID("1f7d0c52-9a4e-4c83-b6d5-2e0a7f3c94b8")
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_BEGINNING), re.MULTILINE)
 
 
-def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId) -> bytes:
+def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
     """One NDJSON line for each accepted envelope, each rejection and each reason of loss.
 
     Args:
         parsed: the delivery.
         key_id: who sent it.
         new_id: makes an id (a UUIDv7) for an envelope without one, and for each rejection.
+        delivery_id: what the delivery is called whenever it comes, where no envelope in it has an id.
     """
     around = encode(
         {
@@ -38,7 +42,8 @@ def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId) -> bytes:
     )[1:-1]
     lines = _accepted_lines(parsed, around + b',"envelope":', new_id)
     lines += [_rejected_line(rejection, around, new_id) for rejection in parsed.rejected]
-    lines += [_lost_line(reason, count, around) for reason, count in parsed.lost.items()]
+    if parsed.lost:
+        lines += _lost_lines(parsed, around, _first_id(parsed) or delivery_id)
     return _without_keys(b"".join(lines))
 
 
@@ -141,5 +146,16 @@ def _without_keys(raw: bytes) -> bytes:
     return without_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
-def _lost_line(reason: str, count: int, around: bytes) -> bytes:
-    return b'{"kind":"lost",%b,%b}\n' % (around, encode({"reason": reason, "lost_count": count})[1:-1])
+def _first_id(parsed: Parsed) -> str | None:
+    """The first id that a sender gave: sent again, a delivery begins with the same envelope."""
+    accepted = (one.envelope.get("id") for one in parsed.accepted)
+    return next(filter(None, chain(accepted, (one.id for one in parsed.rejected))), None)
+
+
+def _lost_lines(parsed: Parsed, around: bytes, delivery_id: str | None) -> Iterator[bytes]:
+    """A line for each reason. Its id makes a retry count once, as an envelope's does; without any, each counts."""
+    for reason, count in parsed.lost.items():
+        loss: dict[str, Any] = {"reason": reason, "lost_count": count}
+        if delivery_id is not None:
+            loss["id"] = str(uuid5(_LOSSES, f"{delivery_id.lower()}:{reason}"))
+        yield b'{"kind":"lost",%b,%b}\n' % (around, encode(loss)[1:-1])

@@ -5,7 +5,7 @@ import contextlib
 import errno
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar
@@ -52,13 +52,25 @@ async def spooled(
                 if spool.is_short_of_room():
                     spool.stop()
         except asyncio.CancelledError:
-            spool.stop()
+            await _ended(spool, writing)
             raise
         written = await writing
-        if spool.file.tell() > SPOOLED_BYTES_MAX and spool.is_short_of_room():
+        # To the end: what the engine writes itself moves no position.
+        if spool.file.seek(0, os.SEEK_END) > SPOOLED_BYTES_MAX and spool.is_short_of_room():
             spool.file.close()
             raise _no_room(_ALMOST_FULL)
         return spool.file, written
+
+
+async def _ended(spool: "_Spool", writing: asyncio.Future[Any]) -> None:
+    """Stop it, and wait until its thread has ended: until then it works, and the place for a report is its."""
+    while not writing.done():
+        spool.stop()
+        with contextlib.suppress(asyncio.CancelledError):  # It is heard already.
+            await asyncio.wait({writing}, timeout=LOOK_EVERY_S)
+    if not writing.cancelled():
+        writing.exception()  # Nobody is there to be told.
+    spool.file.close()
 
 
 class _Spool:
@@ -120,16 +132,28 @@ class _Revoked(Exception):
 
 
 class Download(StreamingResponse):
-    """A stream that is cut when its key is revoked. Whoever stops reading is cut by the system (serving.py)."""
+    """A stream that is cut when its key is revoked. Whoever stops reading is cut by the system (serving.py).
 
-    def __init__(self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], **options: Any) -> None:
+    `held` is let go of at its end, also when it is cut before anything was read.
+    """
+
+    def __init__(
+        self,
+        content: AsyncGenerator[bytes],
+        may_go_on: Callable[[], bool],
+        *,
+        held: AbstractContextManager[Any] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(content, **options)
         self._content = content
         self._may_go_on = may_go_on
+        self._held = held or contextlib.nullcontext()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with _cut_when_revoked(scope, self._may_go_on):
-            await super().__call__(scope, receive, send)
+        with self._held:
+            async with _cut_when_revoked(scope, self._may_go_on):
+                await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         with contextlib.suppress(_Revoked):
@@ -223,10 +247,9 @@ def download(
     if file_name is not None:
         told["Content-Disposition"] = f'attachment; filename="{file_name}"'
     may_go_on = partial(sink.keys.is_live, key)
-    return Download(_chunks(file), may_go_on, media_type=media_type, headers=told)
+    return Download(_chunks(file), may_go_on, held=file, media_type=media_type, headers=told)
 
 
 async def _chunks(file: IO[bytes]) -> AsyncGenerator[bytes]:
-    with file:
-        while chunk := await run_in_threadpool(file.read, CHUNK_BYTES):
-            yield chunk
+    while chunk := await run_in_threadpool(file.read, CHUNK_BYTES):
+        yield chunk

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.errors import Refused, Unavailable
+from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import require_key
 from embedsink.http.download import HEADERS, FileDownload, download, spooled
 from embedsink.http.freshness import Freshness, is_known
@@ -33,7 +33,8 @@ async def show_events(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     suffix = request.path_params["suffix"]
     if suffix not in EVENT_FORMATS:
-        raise Refused(Reason.NOT_FOUND, f"events.{suffix[:16]} does not exist. There are .csv, .ndjson and .parquet.")
+        there_are = "There are .csv, .ndjson and .parquet."
+        raise Refused(Reason.NOT_FOUND, f"{quote(f'events.{suffix}')} does not exist. {there_are}")
     return await answer_rows(request, key, Question("events", EVENTS, Format(suffix)))
 
 

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from embedsink.errors import Refused
+from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
 from embedsink.http.download import HEADERS
 from embedsink.http.parameters import check_parameters
@@ -43,7 +43,7 @@ async def show_report(request: Request) -> Response:
     name, suffix = known_name(name), suffix or Format.JSON
     if suffix not in FORMATS:
         there_are = f"{', '.join(f'.{format}' for format in FORMATS[:-1])} and .{FORMATS[-1]}"
-        raise Refused(Reason.NOT_FOUND, f"report {name}.{suffix[:16]} does not exist. There are {there_are}.")
+        raise Refused(Reason.NOT_FOUND, f"report {quote(f'{name}.{suffix}')} does not exist. There are {there_are}.")
     return await answer_rows(request, key, Question(name, name, Format(suffix), is_timed(name)))
 
 

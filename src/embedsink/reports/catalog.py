@@ -17,6 +17,9 @@ EVENTS = "event_in_scope"
 EVENT_COLUMNS_HIDDEN = ("key_id",)
 
 _COLUMN_COMMENT = re.compile(r"^(?P<description>.*?\.)(?: Unit: (?P<unit>[^.]+)\.)?$")
+_TEXT = re.compile(r"'(?:[^']|'')*'")
+_TEXT_OR_COMMENT = re.compile(rf"(?P<text>{_TEXT.pattern})|--[^\n]*")
+_COMMENT_ON = re.compile(rf"comment on [^']*{_TEXT.pattern}\s*;")
 _TYPES = {
     "BIGINT": "integer",
     "HUGEINT": "integer",
@@ -129,14 +132,20 @@ def is_windowed(name: str) -> bool:
 
 
 def _all_sql_of(name: str) -> Iterator[str]:
-    """A view's file, and those of all views and macros that it builds on."""
+    """The statement of a view, and those of all views and macros that it builds on."""
     views = {**read_sql("views/base"), **read_sql("views/reports"), **read_sql("macros")}
-    waiting, seen = [name], set()
+    waiting, seen = {name}, set()
     while waiting:
         one = waiting.pop()
         seen.add(one)
-        yield views[one]
-        waiting += (set(re.findall(r"\w+", views[one])) & views.keys()) - seen
+        statement = _statement_of(views[one])
+        yield statement
+        waiting |= (set(re.findall(r"\w+", _TEXT.sub("", statement))) & views.keys()) - seen
+
+
+def _statement_of(sql: str) -> str:
+    """A file without its comments: they speak of other views, too."""
+    return _COMMENT_ON.sub("", _TEXT_OR_COMMENT.sub(lambda found: found["text"] or "", sql))
 
 
 def row_schema(report: Report) -> dict[str, Any]:

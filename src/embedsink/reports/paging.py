@@ -1,6 +1,8 @@
 """Pages of rows: `limit`, and a cursor that goes on after the last row, whatever arrives meanwhile.
 
-A page is in the order of arrival. Arrivals only grow: what comes in between two pages comes after both.
+A page is in the order of arrival. Arrivals only grow: what comes in between two pages comes after both. Two things can
+show a row of an earlier arrival, which later pages leave out: a late answer that pairs the stages of an AI query anew,
+and a late `ready` that says to which deployment its session's events belong (docs/reports.md).
 """
 
 import base64

@@ -18,7 +18,7 @@ from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
 from embedsink.store.failures import StoreBroken, StoreTooSmall, lacks_memory, translated
-from embedsink.store.reader import Reader
+from embedsink.store.reader import Reader, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, create_views, migrate, refuse_newer, transaction
 
 WIDE_ROW_BYTES = 2_048
@@ -163,12 +163,12 @@ class Store:
         """A reader with this scope.
 
         Raises:
-            Unavailable: `not_ready` while the store is closed.
+            Unavailable: `not_ready` while the store is closed or broken.
         """
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
-            with contextlib.ExitStack() as stack:
+            with away_is_unavailable(), contextlib.ExitStack() as stack:
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
@@ -212,11 +212,13 @@ class Store:
         try:
             ledger = self._load(variables)
         except StoreTooSmall:
-            with self._memory.more(self._loading()):
+            with translated(), self._memory.more(self._loading()):
                 # What failed may have been the commit, after all was done.
                 ledger = self._ledger() if self._has(segments[0]) else self._load(variables)
-        opening, load_count = self._revision
-        self._revision = (opening, load_count + 1)
+        finally:
+            # Also when it failed: the commit may have taken effect all the same.
+            opening, load_count = self._revision
+            self._revision = (opening, load_count + 1)
         byte_count = sum(segment.byte_count for segment in segments)
         self._waiting_bytes += byte_count
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:
@@ -242,7 +244,7 @@ class Store:
             StoreDamaged: the file is damaged.
             StoreRefused, StoreBroken: it could not be read to the end.
         """
-        with self._memory.more(self._loading()), translated():
+        with translated(), self._memory.more(self._loading()):
             tables = "select table_name from duckdb_tables() where database_name = 'store'"
             for (table,) in self._loading().execute(tables).fetchall():
                 counted = self._loading().execute(f"select count(*) from {table}").fetchone()  # noqa: S608  our own
@@ -263,7 +265,7 @@ class Store:
         """Bring everything into the one file, so that a copy of it is complete."""
         try:
             # All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database.
-            with self._memory.more(self._loading(), only_if=self._has_wide_rows), translated():
+            with translated(), self._memory.more(self._loading(), only_if=self._has_wide_rows):
                 self._loading().execute("checkpoint store")
         except StoreBroken as error:
             # Those of an earlier program: the next try, after reopening, has the memory.
@@ -340,8 +342,9 @@ class _Raised:
     def more(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
         with self._lock:
             self._needing_count += only_if
-            self._set(connection)
         try:
+            with self._lock:
+                self._set(connection)
             yield
         finally:
             # Also where it is what it was: a memory_limit makes DuckDB give back what it holds for nothing, 40 MiB.

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 2_048
 # Rows of a Parquet row group and of an Arrow batch: what a writer and a reader hold in memory at once.
 ROWS_OF_BATCH = 20_480
-SCOPE_VARIABLES = (
+# Whatever the views read.
+VARIABLES = (
+    "deployments",
     "since",
     "until",
     "surface",
@@ -104,9 +106,7 @@ class Reader:
         self._connection = connection
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
         # keeps readers apart must be named, because null means every deployment.
-        for name, value in {name: scope.get(name) for name in SCOPE_VARIABLES}.items():
-            connection.execute(f"set variable {name} = $1", [value])
-        connection.execute("set variable deployments = $1", [scope["deployments"]])
+        self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
         # What Arrow writes as the zone of a time.
         connection.execute("set timezone = 'UTC'")
         self._held = held.pop_all()  # whatever ends with this reader
@@ -114,8 +114,8 @@ class Reader:
 
     def narrowed(self, **variables: object) -> "Reader":
         """The same reader, with some of its variables set anew."""
-        for name, value in variables.items():
-            self._connection.execute(f"set variable {name} = $1", [value])
+        with away_is_unavailable():
+            self._set(variables)
         return self
 
     def variable(self, name: str) -> Any:
@@ -131,7 +131,7 @@ class Reader:
         return known
 
     def _ask_columns(self, view: str) -> list[Column]:
-        found = self._connection.execute(
+        found = self._ask(
             "select column_name, data_type, coalesce(comment, '') from duckdb_columns() "
             "where table_name = $1 and not internal order by column_index",
             [view],
@@ -140,7 +140,7 @@ class Reader:
 
     def comment(self, view: str) -> str:
         """What `comment on view` says."""
-        found = self._connection.execute(
+        found = self._ask(
             "select coalesce(comment, '') from duckdb_views() where view_name = $1 and not internal", [view]
         ).fetchall()
         return found[0][0] if found else ""
@@ -159,7 +159,8 @@ class Reader:
     def page(self, selection: Selection) -> int | None:
         """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
 
-        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any.
+        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any that was to be seen. One
+        of an earlier arrival that shows only later is skipped: see embedsink.reports.paging.
         """
         limit = selection.limit or 1
         if selection.is_dear:
@@ -176,7 +177,7 @@ class Reader:
 
     def frame(self, selection: str | Selection) -> tuple["pandas.DataFrame", list[str]]:
         """The rows of a view as a frame, and the SQL type of each column."""
-        with _away_is_unavailable():
+        with away_is_unavailable():
             return _framed(self._ask(*self._select(selection, _PORTABLE)))
 
     def run(self, sql: str) -> tuple["pandas.DataFrame", list[str]]:
@@ -224,7 +225,7 @@ class Reader:
             [(count,)] = self._ask(f"select count(*) {source}").fetchall()
             for start in range(0, max(count, 1), ROWS_OF_BATCH):
                 batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
-                with _away_is_unavailable():
+                with away_is_unavailable():
                     rows = self._connection.sql(f"select * exclude (file_row_number) {source} {batch}")
                     writer.write_stream(rows, write_schema=start == 0)
 
@@ -264,8 +265,16 @@ class Reader:
         limit, parameters = ("", []) if selection.limit is None else (" limit $1", [selection.limit])
         return f'select {columns} from "{selection.view}"{limit}', list(parameters)  # noqa: S608
 
+    def _set(self, variables: Mapping[str, object]) -> None:
+        unknown = variables.keys() - set(VARIABLES)
+        if unknown:
+            # No view reads it: whoever misspells what should narrow the scope would see more.
+            raise ValueError(f"variables {sorted(unknown)}: no view reads them. There are {', '.join(VARIABLES)}.")
+        for name, value in variables.items():
+            self._connection.execute(f"set variable {name} = $1", [value])
+
     def _ask(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
-        with _away_is_unavailable():
+        with away_is_unavailable():
             return self._connection.execute(sql, parameters)
 
 
@@ -327,12 +336,13 @@ def _framed(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list
 
 
 def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    with _away_is_unavailable():
+    with away_is_unavailable():
         return result.fetchmany(ROWS_AT_ONCE)
 
 
 @contextlib.contextmanager
-def _away_is_unavailable() -> Iterator[None]:
+def away_is_unavailable() -> Iterator[None]:
+    """A database that is broken, closed or too busy now is one to ask again."""
     try:
         with translated():
             yield

@@ -23,7 +23,13 @@ __all__ = ["Schema", "describe", "description"]
 async def describe(request: Request) -> Response:
     """The description of this server: its limits and service name are in it."""
     sink: Sink = request.state.sink
-    return JSONResponse(description(sink.settings))
+    return Response(_written(sink.settings), media_type="application/json")
+
+
+@lru_cache(maxsize=4)
+def _written(settings: Settings) -> bytes:
+    # Once: it asks for no key, and writing it takes milliseconds in which senders wait.
+    return bytes(JSONResponse(description(settings)).body)
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ from embedsink.http.openapi.parts import Schema, ref
 from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 
-_SYNC = (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.WRONG_ORIGIN)
+_SYNC = (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
 _RECORD = (*_SYNC, *BODY, Reason.CONFLICT, Reason.INVALID_BODY, Reason.RATE_LIMITED, *JOURNAL)
 
 

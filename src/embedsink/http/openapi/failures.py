@@ -7,6 +7,7 @@ ACCESS = (
     Reason.TWO_CREDENTIALS,
     Reason.NO_CREDENTIAL,
     Reason.BAD_CREDENTIAL,
+    Reason.WRONG_ORIGIN,
     Reason.WRONG_KIND,
     Reason.PLAIN_HTTP,
     Reason.NOT_READY,

@@ -15,7 +15,6 @@ _INGEST = (
     *BODY,
     Reason.EMPTY,
     Reason.OUT_OF_SCOPE,
-    Reason.WRONG_ORIGIN,
     Reason.TOO_MANY_EVENTS,
     Reason.NOTHING_ACCEPTED,
     Reason.RATE_LIMITED,

@@ -8,6 +8,7 @@ from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import array, ref
 from embedsink.keys import KeyKind
+from embedsink.reasons import Reason
 
 
 def operations() -> Sequence[Operation]:
@@ -23,7 +24,7 @@ def operations() -> Sequence[Operation]:
             "listQuarantine",
             "The newest kept rejections in the reader's scope",
             (200, "The rejections.", {"application/json": array({"type": "object"})}),
-            SCOPED,
+            (*SCOPED, Reason.OVERLOADED),
             (KeyKind.READ, KeyKind.ADMIN),
             parameters=[*scope_parameters(), limit, one],
         ),

@@ -1,0 +1,97 @@
+"""Downloads: written whole before the first byte, and nothing of one is left behind when it is stopped."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import pytest
+from starlette.types import Message
+
+import embedsink.http.download
+from embedsink.errors import Unavailable
+from embedsink.http.download import Download, _chunks, spooled
+from embedsink.http.exports import EVENT_FORMATS
+from embedsink.store import EVERYTHING, Reader
+from tests.envelope.sending import view
+from tests.http.asking import Server, open_server, problem
+
+SCOPE = {"type": "http", "method": "GET", "headers": [], "extensions": {}}
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with an event, and with a place for one report."""
+    limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
+    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, **limits) as server:
+        server.post(view(), key=server.key())
+        server.rows("/api/v1/reports/views", key=server.key("read"))
+        yield server
+
+
+def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_ended(narrow: Server) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    files: list[IO[bytes]] = []
+
+    def write(reader: Reader, file: IO[bytes]) -> None:
+        files.append(file)
+        begun.set()
+        may_end.wait(10)
+
+    async def cancel() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+        task = asyncio.create_task(spooled(narrow.sink, EVERYTHING, write))
+        await asyncio.to_thread(begun.wait, 10)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0.05)
+            assert not task.done()
+            with pytest.raises(Unavailable, match="as many are waiting as may"):
+                await narrow.sink.report_slots.__aenter__()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with narrow.sink.report_slots:
+            assert [file.closed for file in files] == [True]
+
+    failures: list[object] = []
+    narrow._runner.run(cancel())
+    assert failures == []
+
+
+@pytest.mark.parametrize("format", EVENT_FORMATS)
+def test_the_disk_is_looked_at_after_the_last_byte_whoever_wrote_it(
+    narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    monkeypatch.setattr(embedsink.http.download, "ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(embedsink.http.download, "LOOK_EVERY_S", 60)
+    key = narrow.key("read")
+    assert narrow.get(f"/api/v1/events.{format}", key=key).status_code == 200, "what is small needs no room"
+    monkeypatch.setattr(embedsink.http.download, "SPOOLED_BYTES_MAX", 10)
+    assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
+
+
+@pytest.mark.parametrize("live_count", [0, 1, 2, 3, 1_000])
+def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int) -> None:
+    asked: list[None] = []
+    sent: list[Message] = []
+
+    def may_go_on() -> bool:
+        asked.append(None)
+        return len(asked) <= live_count
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        await asyncio.sleep(10)
+        return {"type": "http.disconnect"}
+
+    with TemporaryFile() as file:
+        file.write(b"x" * 200_000)
+        file.seek(0)
+        asyncio.run(Download(_chunks(file), may_go_on, held=file)(SCOPE, receive, send))
+        assert file.closed
+    is_whole = sum(len(message.get("body", b"")) for message in sent) == 200_000
+    assert is_whole == (live_count == 1_000)
