@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from embedsink.errors import Refused
 from embedsink.http.access import token_of
 from embedsink.keys import KeyFile, KeyKind
+from embedsink.keys.token import new_token
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
 
@@ -204,6 +206,26 @@ def test_a_key_in_the_address_does_not_count(house: Server, name: str) -> None:
             answer = house.ask(method, f"{path}?{name}={written}")
             assert problem(answer) == "bad_credential"
             assert key not in answer.text
+
+
+@pytest.mark.parametrize("query", ["since={key}", "access_token={key}", "access_token=other", "tenant=es_read_madrid"])
+def test_a_key_in_the_address_is_told_apart_from_a_bad_one_in_the_header(query: str) -> None:
+    key = new_token(KeyKind.READ)
+    for authorization in ([], [f"Bearer {key}"], ["Bearer"]):
+        with pytest.raises(Refused, match=r"^address: a key, or access_token, stands in it, ") as refused:
+            token_of(authorization, query.format(key=key))
+        assert refused.value.reason == "bad_credential"
+        assert key not in str(refused.value)
+
+
+def test_a_key_in_the_address_is_told_where_a_key_is_asked_for_and_nowhere_else(house: Server) -> None:
+    key = house.key("read")
+    for path in ("/api/v1/reports", "/api/v1/reports/views.csv", "/api/v1/reports/nothing"):
+        answer = house.get(f"{path}?since={key}", key=key)
+        assert (answer.status_code, problem(answer)) == (401, "bad_credential")
+        assert answer.json()["detail"].startswith("address: ")
+    for path, status in (("/healthz", 200), ("/metrics", 200), ("/nothing", 404)):
+        assert house.get(f"{path}?access_token={key}").status_code == status
 
 
 def test_an_ordinary_parameter_may_begin_like_a_key(house: Server) -> None:

@@ -17,7 +17,7 @@ present as (
     select
         tenant,
         count(distinct viewer) as viewer_count,
-        count(distinct date_trunc('day', wall_clock(first_seen_at))) as active_day_count,
+        count(distinct day_of(first_seen_at)) as active_day_count,
         sum(view_count)::bigint as view_count,
         min(first_seen_at) as first_seen_at,
         max(last_seen_at) as last_seen_at

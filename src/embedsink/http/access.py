@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _KEY_IN_URL = re.compile(r"es_(?:ingest|read|admin)_|(?:^|[&;])access_token=")
 # One sentence for every key that does not hold, so that nobody learns why.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
+# Nor is it looked up there: of any key, and of a word that only looks like one, the same is said.
+_IN_ADDRESS = (
+    "address: a key, or access_token, stands in it, and addresses end up in logs. "
+    "Take it out, send the key in the header `Authorization: Bearer <key>`, and replace it if it is a real one."
+)
 
 
 class Transport(Enum):
@@ -38,9 +43,9 @@ def token_of(authorization: list[str], query: str) -> str | None:
     """
     if len(authorization) > 1:
         raise Refused(Reason.TWO_CREDENTIALS, "authorization: stands twice. Send one key.")
-    # A key in a URL ends up in logs and histories, so it does not count as one.
+    # A key in a URL ends up in logs and histories, so it does not count as one, whatever the header holds.
     if query and _KEY_IN_URL.search(unquote(query)):
-        raise Refused(Reason.BAD_CREDENTIAL, _BAD)
+        raise Refused(Reason.BAD_CREDENTIAL, _IN_ADDRESS)
     if not authorization:
         return None
     scheme, _, token = authorization[0].partition(" ")

@@ -1,7 +1,6 @@
 """How rows go out: CSV, JSON, NDJSON, Parquet and Arrow, some thousand at a time."""
 
-import csv
-import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -15,7 +14,14 @@ from embedsink.reports.catalog import type_of
 from embedsink.store import Column, Reader, Selection
 
 # What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
-_FORMULA_STARTS = frozenset("=+-@＝＋－＠\t\r\n")
+# What can't be seen, and quotation marks, they may take away before they look.
+_FORMULA = re.compile('["\u00ad\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠]')
+_CONTROLS = frozenset("\t\r\n")
+# Where commas are for decimals, spreadsheets begin cells at semicolons, and heed only quotation marks that begin one.
+_CELL_END = re.compile(r"[;|\t\r\n]")
+_INNER_FORMULA = re.compile(f"({_CELL_END.pattern})(?={_FORMULA.pattern})")
+# A field that holds one of these is quoted, so that it stays one cell whatever a program separates cells by.
+_QUOTED = re.compile(r'[",;|\t\r\n]')
 _JSON_OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
 
 Convert = Callable[[Any], Any]
@@ -73,15 +79,13 @@ def csv_chunks(reader: Reader, selection: str | Selection, *, guard: bool = True
         guard, bom: see `Style`.
     """
     columns = _columns(reader, selection)
-    text = io.StringIO("\ufeff" if bom else "", newline="")
-    text.seek(0, io.SEEK_END)
-    writer = csv.writer(text)
-    writer.writerow([column.name for column in columns])
-    converts = [_csv_convert(type_of(column), guard) for column in columns]
+    mark = "\ufeff" if bom else ""
+    yield f"{mark}{','.join([column.name for column in columns])}\r\n".encode()
+    converts: list[Convert | None] = [_csv_convert(type_of(column), guard) for column in columns]
+    # A line with nothing in it would be no row.
+    nothing = '""' if len(columns) == 1 else ""
     for rows in reader.rows(selection):
-        writer.writerows(_converted(rows, converts))
-        yield _take(text)
-    yield _take(text)
+        yield "".join([f"{','.join(fields) or nothing}\r\n" for fields in _converted(rows, converts)]).encode()
 
 
 def json_chunks(reader: Reader, selection: str | Selection) -> Iterator[bytes]:
@@ -119,43 +123,57 @@ def _converted(rows: list[tuple[Any, ...]], converts: list[Convert | None]) -> I
     return zip(*converted, strict=True)
 
 
-def _csv_convert(type_: str, guard: bool) -> Convert | None:
-    if type_ in ("integer", "number"):
-        return None
-    text: Convert = _guarded if guard else _plain
-    converts: dict[str, Convert] = {"boolean": _truth, "timestamp": _instant, "date": _day}
-    return converts.get(type_, text)
+def _csv_convert(type_: str, guard: bool) -> Convert:
+    converts: dict[str, Convert] = {
+        "integer": _number,
+        "number": _number,
+        "boolean": _truth,
+        "timestamp": _instant,
+        "date": _day,
+    }
+    return converts.get(type_, _guarded if guard else _plain)
 
 
-def _guarded(value: Any) -> Any:
-    text = _plain(value)
-    return f"'{text}" if text and text[0] in _FORMULA_STARTS else text
+def _guarded(value: Any) -> str:
+    text = _text(value)
+    if not text:
+        return ""
+    if _CELL_END.search(text):
+        text = _INNER_FORMULA.sub(r"\1'", text)
+    return _field(f"'{text}" if text[0] in _CONTROLS or _FORMULA.match(text) else text)
 
 
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str):
+def _plain(value: Any) -> str:
+    return _field(_text(value))
+
+
+def _field(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
         return value
     return orjson.dumps(value, option=_JSON_OPTIONS).decode() if isinstance(value, list | dict) else str(value)
 
 
-def _truth(value: bool | None) -> str | None:
-    return None if value is None else "true" if value else "false"
+def _number(value: float | None) -> str:
+    return "" if value is None else str(value)
 
 
-def _instant(value: datetime | None) -> str | None:
-    return None if value is None else f"{value.isoformat()}Z"
+def _truth(value: bool | None) -> str:
+    return "" if value is None else "true" if value else "false"
 
 
-def _day(value: date | None) -> str | None:
-    return None if value is None else value.isoformat()
+def _instant(value: datetime | None) -> str:
+    return "" if value is None else f"{value.isoformat()}Z"
+
+
+def _day(value: date | None) -> str:
+    return "" if value is None else value.isoformat()
 
 
 def _fragment(value: str | None) -> orjson.Fragment | None:
     return None if value is None else orjson.Fragment(value)
-
-
-def _take(text: io.StringIO) -> bytes:
-    taken = text.getvalue().encode()
-    text.seek(0)
-    text.truncate()
-    return taken
