@@ -17,7 +17,7 @@ present as (
     select
         tenant,
         count(distinct viewer) as viewer_count,
-        count(distinct date_trunc('day', wall_clock(first_seen_at))) as active_day_count,
+        count(distinct day_of(first_seen_at)) as active_day_count,
         sum(view_count)::bigint as view_count,
         min(first_seen_at) as first_seen_at,
         max(last_seen_at) as last_seen_at
@@ -50,7 +50,7 @@ select
     -- into the future ends now.
     last_seen_at < least(
         getvariable('until')::timestamp,
-        coalesce(getvariable('now')::timestamp, make_timestamp(epoch_us(now())))
+        current_moment()
     ) - interval 14 days as is_quiet
 from present
 left join delayed on present.tenant is not distinct from delayed.tenant
