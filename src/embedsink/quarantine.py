@@ -34,7 +34,7 @@ def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> li
 
     Of long ones `raw` is only the beginning, but for the one that is asked for by its id.
     """
-    return _dicts(reader.narrowed(row_limit=limit, quarantine_id=quarantine_id), LIST)
+    return reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST)
 
 
 async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
@@ -72,9 +72,15 @@ class _Block:
     last_arrival: int
 
 
+<<<<<<< HEAD
 def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _Block | None:
     with sink.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}) as reader:
         rows = _dicts(reader, REPLAYABLE)
+=======
+def _next_block(sink: Sink, after: int | None) -> _Block | None:
+    with sink.store.reader({**EVERYTHING, "after": after}) as reader:
+        rows = reader.dicts(REPLAYABLE)
+>>>>>>> mend3
     if not rows:
         return None
     valid = [(row, parsed) for row in rows if (parsed := _valid(row, sink))]
@@ -107,11 +113,6 @@ def _valid(row: Mapping[str, Any], sink: Sink) -> Parsed | None:
 def _lines_of(row: Mapping[str, Any], parsed: Parsed) -> bytes:
     lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_of(row))
     return lines + replayed_line(str(row["quarantine_id"]), received_at=now_ms())
-
-
-def _dicts(reader: Reader, view: str) -> list[dict[str, Any]]:
-    names = [column.name for column in reader.columns(view)]
-    return [dict(zip(names, row, strict=True)) for block in reader.rows(view) for row in block]
 
 
 def _ids_of(row: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from embedsink.errors import Refused, Unavailable, quote
 from embedsink.journal import Journal, Settled, wait_for
 from embedsink.reasons import Reason
 from embedsink.segment import find_damage
-from embedsink.store import EVERYTHING, Reader, Store
+from embedsink.store import EVERYTHING, Store
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class Syncs:
     def _loaded_of(self, names: list[Name]) -> set[Name]:
         """Those of these that the store has."""
         with self._store.reader({**EVERYTHING, "sync_job_ids": [job_id for _, job_id in names]}) as reader:
-            return {(row["deployment"], row["sync_job_id"]) for row in _rows(reader, LOADED_VIEW)}.intersection(names)
+            return {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(LOADED_VIEW)}.intersection(names)
 
     async def _find_loaded(self, name: Name) -> Recorded | None:
         async with self._lookups:
@@ -196,7 +196,7 @@ class Syncs:
     def _ask_the_store(self, name: Name) -> Recorded | None:
         deployment, job_id = name
         with self._store.reader({"deployments": [deployment], "sync_job_ids": [job_id]}) as reader:
-            return next((_recorded(row) for row in _rows(reader, VIEW)), None)
+            return next((_recorded(row) for row in reader.dicts(VIEW)), None)
 
 
 def _is_new(sync: Sync, known: Recorded) -> bool:
@@ -214,11 +214,6 @@ def _syncs_of(path: Path) -> list[Sync]:
     syncs = list(read_syncs(content))
     # A damaged segment is set aside whole, and so nothing of it is ever loaded.
     return syncs if syncs and find_damage(content) is None else []
-
-
-def _rows(reader: Reader, view: str) -> list[dict[str, Any]]:
-    names = [column.name for column in reader.columns(view)]
-    return [dict(zip(names, row, strict=True)) for block in reader.rows(view) for row in block]
 
 
 def _recorded(row: dict[str, Any]) -> Recorded:

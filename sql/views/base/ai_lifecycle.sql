@@ -69,7 +69,7 @@ select
         when finished_status is not null then finished_status
         -- The server's clock, in UTC whatever the time zone of the session; tests set their own.
         when submitted_at + interval 10 minutes
-            > coalesce(getvariable('now')::timestamp, make_timestamp(epoch_us(now()))) then 'pending'
+            > current_moment() then 'pending'
         else 'abandoned'
     end as status,
     (epoch_us(finished_at) - epoch_us(submitted_at)) // 1000 as latency_ms

@@ -34,7 +34,7 @@ placed as (
     where event.type in ('dashboard-loaded', 'download', 'drilldown', 'error') and event.public_id is null
 )
 select * replace (
-    if(type = 'dashboard-loaded' and load_duration_ms between 0 and 86400000, load_duration_ms, null) as load_duration_ms,
+    if(type = 'dashboard-loaded', believed_duration_ms(load_duration_ms), null) as load_duration_ms,
     if(
         type = 'dashboard-loaded' and widget_count between 0 and 100000 and widget_count = floor(widget_count),
         widget_count, null

@@ -20,7 +20,7 @@ select
         when type <> 'view' or session is null or public_id is null then null
         when next.type = 'dashboard-loaded' and next.occurred_at <= occurred_at + interval 1 day then true
         when occurred_at + interval 1 minute
-            > coalesce(getvariable('now')::timestamp, make_timestamp(epoch_us(now()))) then null
+            > current_moment() then null
         else false
     end as is_loaded
 from queued

@@ -27,7 +27,7 @@ join (
         deployment,
         occurred_at,
         type,
-        if(load_duration_ms between 0 and 86400000, load_duration_ms, null) as load_duration_ms
+        believed_duration_ms(load_duration_ms) as load_duration_ms
     from event_at_any_time
     where type in ('view', 'error', 'dashboard-loaded')
       and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 24 hour)

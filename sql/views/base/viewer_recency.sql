@@ -40,7 +40,7 @@ where (getvariable('since') is null or day >= day_of(getvariable('since')::times
   and (
       days_ago = 0
       or day <= day_of(least(
-          coalesce(getvariable('now')::timestamp, make_timestamp(epoch_us(now()))),
+          current_moment(),
           getvariable('until')::timestamp - interval 1 microsecond
       ))
   )

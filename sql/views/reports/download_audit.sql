@@ -10,7 +10,7 @@ select
     target,
     widget_id,
     title,
-    if(row_count between 0 and 1e11, row_count, null)::bigint as exported_row_count,
+    believed_row_count(row_count)::bigint as exported_row_count,
     surface,
     session,
     page,

@@ -12,7 +12,7 @@ with exported as (
         target,
         viewer,
         count(*) as download_count,
-        sum(case when row_count between 0 and 1e11 then row_count end) as exported_row_count
+        sum(believed_row_count(row_count)) as exported_row_count
     from event_in_scope
     where type = 'download'
     group by all

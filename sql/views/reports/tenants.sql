@@ -50,7 +50,7 @@ select
     -- into the future ends now.
     last_seen_at < least(
         getvariable('until')::timestamp,
-        coalesce(getvariable('now')::timestamp, make_timestamp(epoch_us(now())))
+        current_moment()
     ) - interval 14 days as is_quiet
 from present
 left join delayed on present.tenant is not distinct from delayed.tenant

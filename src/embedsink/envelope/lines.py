@@ -3,9 +3,9 @@
 import base64
 import re
 from collections.abc import Callable, Iterator
+from hashlib import blake2s
 from itertools import chain
 from typing import Any
-from uuid import UUID, uuid5
 
 import orjson
 
@@ -19,7 +19,6 @@ NewId = Callable[[], object]
 _KEY_BEGINNING = b"es_"
 _BEGINNINGS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_BEGINNING = b'{"kind":"sync",'
-_LOSSES = UUID("1f7d0c52-9a4e-4c83-b6d5-2e0a7f3c94b8")
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_BEGINNING), re.MULTILINE)
 
 
@@ -157,5 +156,5 @@ def _lost_lines(parsed: Parsed, around: bytes, delivery_id: str | None) -> Itera
     for reason, count in parsed.lost.items():
         loss: dict[str, Any] = {"reason": reason, "lost_count": count}
         if delivery_id is not None:
-            loss["id"] = str(uuid5(_LOSSES, f"{delivery_id.lower()}:{reason}"))
+            loss["id"] = blake2s(f"loss:{delivery_id.lower()}:{reason}".encode(), digest_size=16).hexdigest()
         yield b'{"kind":"lost",%b,%b}\n' % (around, encode(loss)[1:-1])

@@ -156,6 +156,11 @@ class Reader:
         while rows := _fetch(result):
             yield rows
 
+    def dicts(self, view: str) -> list[dict[str, Any]]:
+        """All rows of a view by the names of its columns; for views that bound themselves."""
+        names = [column.name for column in self.columns(view)]
+        return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
+
     def page(self, selection: Selection) -> int | None:
         """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
 
