@@ -1,5 +1,5 @@
--- One row per download, as it was told, oldest first. A row count below zero or beyond a hundred billion can't be, and is
--- null here as it is not summed in `downloads`.
+-- One row per download, as it was told, oldest first. A row count below zero, beyond a hundred billion or with a fraction
+-- can't be, and is null here as it is not summed in `downloads`.
 create or replace view download_audit as
 select
     occurred_at,
@@ -10,7 +10,7 @@ select
     target,
     widget_id,
     title,
-    if(row_count between 0 and 1e11, row_count, null)::bigint as exported_row_count,
+    if(row_count between 0 and 1e11 and row_count = floor(row_count), row_count, null)::bigint as exported_row_count,
     surface,
     session,
     page,
