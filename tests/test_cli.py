@@ -638,6 +638,8 @@ def test_a_sync_result_that_is_refused_says_why(
     assert 'svcCount: "5" is not an integer' in done.stderr
     result_file.write_text("{}")
     assert_failed(called(*words), "result.json: has no syncJobId.")
+    result_file.write_text(json.dumps(SYNC | {"syncJobId": 5}))
+    assert_failed(called(*words), "result.json: syncJobId: 5 is not text.")
     result_file.write_text("nothing")
     assert_failed(called(*words), "result.json: is not JSON")
     assert_failed(called(*words, "--job", "job 1"), "body: Expecting value")

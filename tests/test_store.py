@@ -570,5 +570,4 @@ def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
     sql = " ".join(
         [*read_sql("views/base").values(), *read_sql("views/reports").values(), *read_sql("macros").values()]
     )
-    # `up_to` is read by the pages of any view.
-    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == set(VARIABLES) - {"up_to"}
+    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == set(VARIABLES)

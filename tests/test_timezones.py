@@ -132,7 +132,7 @@ def test_a_span_is_as_long_ago_everywhere() -> None:
         ("Berlin", 'Did you mean "Europe/Berlin"?'),
         ("+01:00", "Write it like Europe/Berlin."),
         ("localtime", "time zone of the IANA database."),
-        ("posixrules", "time zone of the IANA database."),
+        ("posixrules", "time zone of the IANA database. Write it like Europe/Berlin."),
         ("posix/Europe/Berlin", "time zone of the IANA database."),
         ("Factory", "is no place's time zone. It says that nobody chose one. Write it like Europe/Berlin."),
         ("../../etc/passwd", "time zone of the IANA database."),

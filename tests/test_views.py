@@ -159,4 +159,6 @@ def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) 
 
 def test_the_scope_on_deployments_is_enforced_in_one_place() -> None:
     files = {**read_sql("macros"), **read_sql("views/base"), **read_sql("views/reports")}
-    assert [name for name, sql in files.items() if "getvariable('deployments')" in sql] == ["is_in_deployments"]
+    assert [name for name, sql in files.items() if "list_contains(getvariable('deployments')" in sql] == [
+        "is_in_deployments"
+    ]

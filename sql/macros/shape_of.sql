@@ -1,6 +1,7 @@
 -- What a text has in common with those that differ only in case, spacing, numbers, ids and quoted parts:
 -- `Sales of "Acme"  in 2025?` and `sales of 'Initech' in 2026?` both are `sales of "…" in #?`. An apostrophe within a word
--- quotes nothing.
+-- quotes nothing. An id is a UUID, what begins with 0x, or hexadecimal: eight digits, or six of which one is no letter,
+-- so that `facade` is a word. A sign belongs to its number unless a word stands before it: `week-5`.
 create or replace macro shape_of(original) as
 trim(regexp_replace(
     regexp_replace(
@@ -11,7 +12,13 @@ trim(regexp_replace(
             ),
             '(^|[\s(=:,])''[^'']*''', '\1"…"', 'g'
         ),
-        '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16,}\b|\d+([.,:/-]\d+)*', '#', 'g'
+        '(^|[^a-z0-9])(?:(?:'
+        || '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|0x[0-9a-f]+'
+        || '|[a-f][0-9a-f]{7,}|[a-f]\d[0-9a-f]{4,}|[a-f]{2}\d[0-9a-f]{3,}|[a-f]{3}\d[0-9a-f]{2,}|[a-f]{4}\d[0-9a-f]+'
+        || '|[a-f]{5}\d[0-9a-f]*|\d[a-f][0-9a-f]{4,}|\d{2}[a-f][0-9a-f]{3,}|\d{3}[a-f][0-9a-f]{2,}|\d{4}[a-f][0-9a-f]+'
+        || '|\d{5,}[a-f][0-9a-f]*)\b|[+-]\p{Nd}+(?:[.,:/-]\p{Nd}+)*)'
+        || '|\p{Nd}+(?:[.,:/-]\p{Nd}+)*',
+        '\1#', 'g'
     ),
-    '\s+', ' ', 'g'
+    '[\s\p{Z}]+', ' ', 'g'
 ));

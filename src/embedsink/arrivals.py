@@ -48,7 +48,7 @@ class Counts:
 def count_arrivals(reader: Reader) -> Counts:
     """How much of what is in the reader's scope arrived."""
     counts = Counts()
-    for row in _dicts(reader, "arrived_count"):
+    for row in reader.dicts("arrived_count"):
         counts.fates[row["fate"]] += row["row_count"]
         if row["fate"] == "accepted":
             by_type = counts.events if row["direction"] == "event" else counts.actions
@@ -58,7 +58,7 @@ def count_arrivals(reader: Reader) -> Counts:
 
 def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
     """The newest rows in the reader's scope with their envelopes, oldest first: as many as have room in a message."""
-    rows = _dicts(reader.narrowed(row_limit=limit), "arrived_newest")
+    rows = reader.narrowed(row_limit=limit).dicts("arrived_newest")
     left = ENVELOPES_BYTES_MAX
     for place in range(len(rows) - 1, -1, -1):
         left -= len(rows[place]["envelope"].encode())
@@ -69,9 +69,4 @@ def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, 
 
 def rejected_arrivals(reader: Reader) -> list[dict[str, Any]]:
     """The first rejections in the reader's scope, without their text."""
-    return _dicts(reader.narrowed(row_limit=REJECTED_MAX), "arrived_rejected")
-
-
-def _dicts(reader: Reader, view: str) -> list[dict[str, Any]]:
-    names = [column.name for column in reader.columns(view)]
-    return [dict(zip(names, row, strict=True)) for rows in reader.rows(view) for row in rows]
+    return reader.narrowed(row_limit=REJECTED_MAX).dicts("arrived_rejected")

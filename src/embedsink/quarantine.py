@@ -72,15 +72,9 @@ class _Block:
     last_arrival: int
 
 
-<<<<<<< HEAD
 def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _Block | None:
     with sink.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}) as reader:
-        rows = _dicts(reader, REPLAYABLE)
-=======
-def _next_block(sink: Sink, after: int | None) -> _Block | None:
-    with sink.store.reader({**EVERYTHING, "after": after}) as reader:
         rows = reader.dicts(REPLAYABLE)
->>>>>>> mend3
     if not rows:
         return None
     valid = [(row, parsed) for row in rows if (parsed := _valid(row, sink))]

@@ -115,7 +115,7 @@ def reasons_of(path: str, method: str, status: int) -> list[str]:
 
 def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Response:
     """An operation with some value for each part of its address."""
-    values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j"}
+    values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j", "section": "use"}
     return server.ask(method.upper(), path.format(**values), **options)
 
 

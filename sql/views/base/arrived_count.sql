@@ -31,7 +31,7 @@ having sum(lost_count) > 0
 union all by name
 select 'sync' as fate, count(*) as row_count
 from sync
-where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+where is_in_deployments(deployment)
   and (getvariable('after') is null or arrival > getvariable('after')::bigint)
   and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint)
   and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)

@@ -8,7 +8,7 @@ create or replace view arrived_in_scope as
 with rejected as (
     select *, try_cast(raw as json) as sent
     from quarantine
-    where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+    where is_in_deployments(deployment)
       and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
 ),
 told as (
@@ -21,7 +21,7 @@ told as (
         arrival, 'accepted' as fate, 'action' as direction, type, action_id as id, received_at, key_id, deployment, session,
         viewer, tenant, page, seq
     from action
-    where (getvariable('deployments') is null or list_contains(getvariable('deployments')::bigint[], deployment))
+    where is_in_deployments(deployment)
       and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
     union all by name
     select

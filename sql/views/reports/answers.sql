@@ -33,7 +33,7 @@ comment on column answers.followed_by_action_count is
 'Questions whose session drilled down or downloaded within 10 minutes after the end, or after asking where no end was seen.';
 comment on column answers.asked_again_count is
 'Questions whose session asked one of the same shape within 10 minutes after they were asked.';
-comment on column answers.session_count is 'Distinct sessions that asked.';
-comment on column answers.viewer_count is 'Distinct viewers who asked.';
+comment on column answers.session_count is 'Distinct sessions with such a question, also where only its end was seen.';
+comment on column answers.viewer_count is 'Distinct viewers with such a question, also where only its end was seen.';
 comment on column answers.surfaces is 'Surfaces on which it was asked, in the order of the alphabet.';
 comment on column answers.example_query is 'The latest of the questions, as it was typed.';

@@ -1,5 +1,5 @@
--- One row per download, as it was told, oldest first. A row count below zero or beyond a hundred billion can't be, and is
--- null here as it is not summed in `downloads`.
+-- One row per download, as it was told, oldest first. A row count below zero, beyond a hundred billion or with a fraction
+-- can't be, and is null here as it is not summed in `downloads`.
 create or replace view download_audit as
 select
     occurred_at,

@@ -1,6 +1,6 @@
 -- One row per period, deployment, surface, format and target in which something was exported.
--- A row count is a claim of the sender: below zero or beyond a hundred billion it is not summed, and the sum is null
--- where no export told one (images have none).
+-- A row count is a claim of the sender: below zero, beyond a hundred billion or a fraction it is not summed, and the sum is
+-- null where no export told one (images have none).
 -- Viewers are told apart by a step of their own: a count of distinct ones would keep them a second time.
 create or replace view downloads as
 with exported as (

@@ -11,7 +11,7 @@ import typer
 
 from embedsink.cli.options import KeyOption, checked, examples, server_at
 from embedsink.cli.output import fail, inert, say
-from embedsink.errors import Unavailable
+from embedsink.errors import Unavailable, quote
 from embedsink.keys import parse_deployment
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def _job_of(body: bytes, file: str) -> str:
     except (ValueError, RecursionError) as error:
         fail(f"{file}: is not JSON ({error}). Write the result as it came from the platform.")
     job_id = result.get("syncJobId") if isinstance(result, dict) else None
-    if not isinstance(job_id, str) or not job_id:
+    if job_id is not None and not isinstance(job_id, str):
+        fail(f"{file}: syncJobId: {quote(job_id)} is not text. Write the result as it came from the platform.")
+    if not job_id:
         fail(f"{file}: has no syncJobId. Write the result as it came from the platform.")
     return job_id
 

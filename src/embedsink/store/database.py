@@ -17,7 +17,7 @@ from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
-from embedsink.store.failures import StoreBroken, StoreTooSmall, lacks_memory, translated
+from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, lacks_memory, translated
 from embedsink.store.reader import Reader, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, create_views, migrate, refuse_newer, transaction
 
@@ -215,15 +215,19 @@ class Store:
             with translated(), self._memory.more(self._loading()):
                 # What failed may have been the commit, after all was done.
                 ledger = self._ledger() if self._has(segments[0]) else self._load(variables)
-        finally:
-            # Also when it failed: the commit may have taken effect all the same.
-            opening, load_count = self._revision
-            self._revision = (opening, load_count + 1)
+        except (StoreRefused, StoreBroken):
+            self._move_revision()  # The commit may have taken effect all the same.
+            raise
+        self._move_revision()
         byte_count = sum(segment.byte_count for segment in segments)
         self._waiting_bytes += byte_count
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:
             self._has_wide_rows = True
         return ledger
+
+    def _move_revision(self) -> None:
+        opening, load_count = self._revision
+        self._revision = (opening, load_count + 1)
 
     def _load(self, variables: Mapping[str, object]) -> Ledger:
         connection = self._loading()
