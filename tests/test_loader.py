@@ -526,6 +526,29 @@ def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
     assert not seen[-1], "the first was covered by a snapshot before the last was loaded"
 
 
+@pytest.mark.parametrize(("copying_s", "count"), [(0.001, 2), (100.0, 1)])
+def test_the_next_snapshot_waits_for_a_busy_disk_and_not_for_a_busy_processor(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, copying_s: float, count: int
+) -> None:
+    copy = snapshot.replace_by_copy
+
+    def starved(target: Path, source: Path) -> float:
+        assert 0 < copy(target, source) < 30
+        time.sleep(0.1)
+        return copying_s
+
+    monkeypatch.setattr(snapshot, "replace_by_copy", starved)
+    loader = Loader(folder, Store(folder.store), snapshot_interval_s=0.01)
+    loader.open_store()
+    for number in (1, 2):
+        add_segment(folder, number)
+        loader.work_once(is_last=False)
+        time.sleep(0.05)
+    loader.work_once(is_last=False)
+    assert loader.status.snapshot_count == count
+    loader.close()
+
+
 def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_load_with(folder: DataFolder) -> None:
     for number in (1, 2, 3, 5, 6, 7):
         add_segment(folder, number)

@@ -159,16 +159,16 @@ class Loader:
         started_at = time.monotonic()
         self._store.checkpoint()
         covered = set(self._loaded)
-        snapshot.replace_by_copy(self._folder.snapshot, self._folder.store)
+        copying_s = snapshot.replace_by_copy(self._folder.snapshot, self._folder.store)
         for segment in sorted(self._folder.journal.glob(f"*{SEALED}"))[:-1]:
             if segment.name in covered:
                 segment.unlink()
                 self._loaded.discard(segment.name)
         self._is_dirty = False
-        duration = time.monotonic() - started_at
-        self._snapshot_due_at = time.monotonic() + max(self._snapshot_interval_s, duration / SNAPSHOT_SHARE_MAX)
+        # The share is of the disk. A small copy's child may wait long for a busy processor, and nobody waits for it.
+        self._snapshot_due_at = time.monotonic() + max(self._snapshot_interval_s, copying_s / SNAPSHOT_SHARE_MAX)
         self.status.snapshot_count += 1
-        self.status.snapshot_duration_s += duration
+        self.status.snapshot_duration_s += time.monotonic() - started_at
         self.status.snapshot_at = time.time()
 
     def _work_until_closed(self) -> None:

@@ -10,10 +10,13 @@ from embedsink.segment import sync_folder
 COPY_TIMEOUT_S = 600
 
 
-def replace_by_copy(target: Path, source: Path) -> None:
+def replace_by_copy(target: Path, source: Path) -> float:
     """Replace a database file by a durable copy of another, at one stroke. Who has the old one open keeps it.
 
     The copy is made by a child process: see `embedsink.copying`.
+
+    Returns:
+        The seconds that the disk was busy with it, without those in which the child process started.
 
     Raises:
         OSError: there was no room, or the disk failed. The target is untouched.
@@ -32,3 +35,4 @@ def replace_by_copy(target: Path, source: Path) -> None:
         raise OSError(f"copying {source.name}: {(child.stderr.strip().splitlines() or ['killed'])[-1]}")
     new.rename(target)
     sync_folder(target.parent)
+    return float(child.stdout)
