@@ -57,6 +57,12 @@ def opened(folder: DataFolder) -> Iterator[Loader]:
         loader.close()
 
 
+def load_all(loader: Loader) -> None:
+    """Load all that is sealed, and publish nothing."""
+    for _ in loader.load_waiting():
+        pass
+
+
 def add_segment(folder: DataFolder, number: int, count: int = 3) -> Path:
     """A sealed segment with some events, each with an id of its own."""
     return segment(folder.journal, [VIEW | {"id": number * 1_000 + place} for place in range(count)], number=number)
@@ -100,8 +106,8 @@ def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFo
     add_segment(folder, 1)
     for _ in range(3):
         with opened(folder) as loader:
-            loader.load_all()
-            loader.load_all()
+            load_all(loader)
+            load_all(loader)
     assert events_in(folder.store) == expected(1)
 
 
@@ -122,7 +128,7 @@ def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
         for _ in range(3):
             loader.work_once(is_last=False)
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
     assert events_in(folder.store) == expected(1)
 
 
@@ -174,7 +180,7 @@ def refusing(why: str) -> Callable[..., None]:
 def test_segments_are_deleted_only_when_a_snapshot_covers_them_and_never_the_newest(folder: DataFolder) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3)]
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
         assert [path.exists() for path in paths] == [True, True, True]
 
         paths.append(add_segment(folder, 4))
@@ -201,12 +207,12 @@ def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, m
 def test_a_snapshot_holds_everything_while_a_reader_holds_a_transaction(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1, count=3_000)
-        loader.load_all()
+        load_all(loader)
         reader = loader._store.reader({"deployments": None})
         rows = reader.rows("event")
         next(rows)
         add_segment(folder, 20)
-        loader.load_all()
+        load_all(loader)
         loader.publish()
         reader.close()
     assert events_in(folder.snapshot, lacks_segments=True) == expected(1, count=3_000) + expected(20)
@@ -217,10 +223,10 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
     with opened(folder) as loader:
         for number in (1, 2):
             add_segment(folder, number)
-        loader.load_all()
+        load_all(loader)
         loader.publish()
         add_segment(folder, 3)
-        loader.load_all()
+        load_all(loader)
     add_segment(folder, 4)
     if how == "missing":
         folder.store.unlink()
@@ -228,7 +234,7 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
         folder.store.write_bytes(damaged(folder.store.read_bytes(), how))
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
         assert loader.status.damaged == []
 
     assert events_in(folder.store) == expected(1, 2, 3, 4)
@@ -277,7 +283,7 @@ def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) ->
             log.write_bytes(content)
             damage()
             with opened(folder) as loader:
-                loader.load_all()
+                load_all(loader)
                 loader.work_once(is_last=True)
                 assert (loader.status.trouble, loader.status.damaged) == (None, [])
             assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)])
@@ -320,17 +326,17 @@ def test_with_a_flipped_bit_in_store_and_snapshot_the_loss_is_said(folder: DataF
 def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
-        loader.load_all()
+        load_all(loader)
         loader.publish()
         for number in (2, 3):
             add_segment(folder, number)
-        loader.load_all()
+        load_all(loader)
         as_killed = folder.store.read_bytes()
     folder.store.write_bytes(as_killed)
     assert events_in(folder.store) == expected(1)
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
         assert loader.status.trouble is None
 
     assert events_in(folder.store) == expected(1, 2, 3)
@@ -383,7 +389,7 @@ def test_a_segment_that_is_in_neither_store_nor_journal_is_said_to_be_lost(folde
     for path in paths[1:4]:
         path.unlink()
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
         assert "the segments 2 to 4 are in neither" in str(loader.status.damaged)
     assert events_in(folder.store, lacks_segments=True) == expected(1, 5)
 
@@ -395,12 +401,12 @@ def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, t
         backup = shutil.copy(folder.snapshot, tmp_path / "backup.duckdb")
         for number in (2, 3):
             add_segment(folder, number)
-        loader.load_all()
+        load_all(loader)
     folder.store.unlink()
     shutil.copy(backup, folder.snapshot)
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
 
     assert events_in(folder.store) == expected(1, 2, 3)
 
@@ -412,7 +418,7 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolde
     paths[1].write_bytes(content)
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
         assert loader.status.damaged == [
             f"journal {paths[1].name}: its checksum does not hold after offset 0. "
             "It is kept in aside/; everything else is loaded."
@@ -434,7 +440,7 @@ def test_segments_that_wait_share_a_load_and_keep_their_own_ledgers(
     loads = noted_loads(monkeypatch)
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
         assert (loader.status.segment_count, loader.status.received_count) == (3, 7)
 
     assert loads == [[1, 2, 3]]
@@ -469,7 +475,7 @@ def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeyp
     loads = noted_loads(monkeypatch)
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
 
     assert loads == [[1, 2], [3, 4], [5], [6]]
     assert events_in(folder.store) == [*expected(1, 2, 3, 4, 5), *expected(6, count=12)]
@@ -498,7 +504,7 @@ def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, mo
     assert len(loads) < 8
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
     assert events_in(folder.store) == expected(*range(1, 9))
 
 
@@ -558,7 +564,7 @@ def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_loa
     unfit.write_bytes(lines + trailer(lines))
 
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
         [damage] = loader.status.damaged
         assert unfit.name in damage
 
@@ -571,7 +577,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
 ) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
-        loader.load_all()
+        load_all(loader)
         reader = loader._store.reader({"deployments": None})
         add_segment(folder, 2)
         with monkeypatch.context() as patch:
@@ -679,7 +685,7 @@ def ask_for_long(reader: Reader) -> None:
 def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFolder) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
-        loader.load_all()
+        load_all(loader)
     looking = "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True); print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", looking, str(folder.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

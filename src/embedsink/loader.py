@@ -146,10 +146,11 @@ class Loader:
             return waiting[0].stat().st_mtime if waiting else None
         return None
 
-    def load_all(self) -> None:
-        """Load every sealed segment that the store does not have yet, oldest first."""
+    def load_waiting(self) -> Iterator[None]:
+        """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
         for some in self._waiting():
             self._load_some(some)
+            yield
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -193,13 +194,12 @@ class Loader:
         elif self.status.load_trouble:
             # What was refused may have been committed all the same.
             self._take_note_of(self._loaded_of_the_journal())
-        for some in self._waiting():
-            if time.monotonic() >= self._load_until:
-                return
-            self._load_some(some)
+        for _ in self.load_waiting():
             # A long backlog must not keep snapshots, and with them the journal's room, waiting.
             if time.monotonic() >= self._snapshot_due_at:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
+            if time.monotonic() >= self._load_until:
+                return
 
     def _take_note_of(self, loaded: set[str]) -> None:
         is_new = not loaded <= self._loaded
