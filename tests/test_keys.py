@@ -212,6 +212,18 @@ def test_what_root_writes_belongs_to_the_owner_of_the_folder(file: KeyFile) -> N
     assert owners == {(4711, 4712)}
 
 
+def test_root_gives_every_file_to_the_owner_of_the_folder_before_it_has_its_name(
+    file: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for those who can't be root: whom it is given to, and that nothing else is."""
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda descriptor, *owner: given.append(owner))
+    file.create(KeyKind.READ, now=NOW)
+    folder = file.path.parent.stat()
+    assert given == [(folder.st_uid, folder.st_gid)] * len(list(file.path.parent.iterdir()))
+
+
 def test_the_file_is_made_to_be_read_by_people(file: KeyFile) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE], label="Zürich", now=NOW)
     text = file.path.read_text(encoding="utf-8")

@@ -25,11 +25,11 @@ from pathlib import Path
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import OPEN, SEALED, Recovery, recover, trailer
+from embedsink.space import MEASURE_EVERY_S, NO_DESCRIPTOR, Space
 
 log = logging.getLogger(__name__)
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Journal:
         self.last_number = max(self.recovery.last_number, after_number)  # of a segment that holds durable lines
         self._next_number = self.last_number + 1
         self._segment: _OpenSegment | None = None
-        self._space = _Space(folder, limits)
+        self._space = Space(folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max)
         self._pending: deque[Waiter] = deque()
         # Two counters with one writer each, so that neither thread can lose the other's sum.
         self._appended_bytes = 0
@@ -218,7 +218,7 @@ class Journal:
         except OSError as error:
             if error.errno in _DISK_FULL and self._cut_back():
                 return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
-            if error.errno in _NO_DESCRIPTOR:  # Nothing was written: a segment could not be opened.
+            if error.errno in NO_DESCRIPTOR:  # Nothing was written: a segment could not be opened.
                 return Unavailable(Reason.OVERLOADED, "server: has no file descriptor left. Wait, then resend.")
             return self._fail(error)
         started_at = time.perf_counter()
@@ -256,7 +256,7 @@ class Journal:
 
     def _seconds_to_wait(self) -> float | None:
         if self._space.refusal:
-            return _Space.MEASURE_EVERY_S
+            return MEASURE_EVERY_S
         if self._segment is None or not self._segment.holds_lines:
             return None
         return max(0.0, self._segment.opened_at + self.limits.segment_seal_s - time.monotonic())
@@ -370,50 +370,6 @@ class _OpenSegment:
             self.path.rename(self.path.with_suffix(SEALED))
         else:
             self.path.unlink()
-
-
-class _Space:
-    """Whether there is room: free disk space and the journal's own budget. Measured by the committer thread."""
-
-    MEASURE_EVERY_S = 0.5
-
-    def __init__(self, folder: Path, limits: JournalLimits) -> None:
-        self.refusal: str | None = None
-        self._folder = folder
-        self._limits = limits
-        self._measured_at = float("-inf")
-
-    def refuse(self, why: str) -> None:
-        """Take in nothing until the next measurement finds room."""
-        self.refusal = why
-        self._measured_at = time.monotonic()
-
-    def measure_when_due(self) -> None:
-        now = time.monotonic()
-        if now - self._measured_at >= self.MEASURE_EVERY_S:
-            self._measured_at = now
-            try:
-                self.refusal = self._what_is_low()
-            except OSError as error:
-                if error.errno not in _NO_DESCRIPTOR:  # Then the last measurement holds.
-                    raise
-
-    def _what_is_low(self) -> str | None:
-        free = os.statvfs(self._folder)
-        if free.f_bavail * free.f_frsize < self._limits.free_bytes_min:
-            return "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to make room; then resend."
-        if _bytes_in(self._folder) > self._limits.journal_bytes_max:
-            return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
-        return None
-
-
-def _bytes_in(folder: Path) -> int:
-    byte_count = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # the loader has just deleted it
-                byte_count += entry.stat().st_size
-    return byte_count
 
 
 fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync

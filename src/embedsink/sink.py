@@ -133,16 +133,7 @@ class Sink:
 
     def _open(self) -> None:
         settings = self.settings
-        self.store = Store(
-            self.folder.store,
-            StoreLimits(
-                memory_bytes=settings.store_memory_bytes,
-                memory_bytes_max=settings.store_memory_bytes_max,
-                threads=settings.store_threads,
-                threads_max=settings.store_threads_max,
-                dedup_days=settings.dedup_days,
-            ),
-        )
+        self.store = Store(self.folder.store, _store_limits(settings))
         self.loader = Loader(
             self.folder,
             self.store,
@@ -158,13 +149,7 @@ class Sink:
         self.journal = Journal(
             self.folder.journal,
             aside=self.folder.aside,
-            limits=JournalLimits(
-                segment_seal_s=settings.segment_seal_s,
-                segment_bytes_max=settings.segment_bytes_max,
-                pending_bytes_max=settings.pending_bytes_max,
-                journal_bytes_max=settings.journal_bytes_max,
-                free_bytes_min=settings.free_bytes_min,
-            ),
+            limits=_journal_limits(settings),
             after_number=self.loader.last_number,
             on_sealed=self.loader.wake,
             on_failed=self._on_failed,
@@ -255,3 +240,23 @@ class Sink:
             settled(failure)
 
         self.journal.submit(lines, count)
+
+
+def _store_limits(settings: Settings) -> StoreLimits:
+    return StoreLimits(
+        memory_bytes=settings.store_memory_bytes,
+        memory_bytes_max=settings.store_memory_bytes_max,
+        threads=settings.store_threads,
+        threads_max=settings.store_threads_max,
+        dedup_days=settings.dedup_days,
+    )
+
+
+def _journal_limits(settings: Settings) -> JournalLimits:
+    return JournalLimits(
+        segment_seal_s=settings.segment_seal_s,
+        segment_bytes_max=settings.segment_bytes_max,
+        pending_bytes_max=settings.pending_bytes_max,
+        journal_bytes_max=settings.journal_bytes_max,
+        free_bytes_min=settings.free_bytes_min,
+    )

@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.folder import DataFolder
 from embedsink.http.access import Transport
-from embedsink.http.app import create_app
+from embedsink.http.app import Demo, create_app
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.settings import Settings
 from embedsink.sink import Sink
@@ -175,11 +175,12 @@ def _scope_of(path: str, key: str) -> Scope:
 
 
 @contextmanager
-def open_server(path: Path, *, https_only: bool = False, **settings: Any) -> Iterator[Server]:
+def open_server(path: Path, *, https_only: bool = False, demo: Demo | None = None, **settings: Any) -> Iterator[Server]:
     """An application on a data folder, its settings the defaults but for these."""
     folder = DataFolder(path)
     chosen = Settings(**({"segment_seal_s": NEVER_S} | settings))
-    app = create_app(folder, chosen, transport=Transport.ENCRYPTED if https_only else Transport.ANYTHING)
+    transport = Transport.ENCRYPTED if https_only else Transport.ANYTHING
+    app = create_app(folder, chosen, transport=transport, demo=demo)
     with asyncio.Runner() as runner:
         lifespan = app.router.lifespan_context(app)
         state = runner.run(lifespan.__aenter__())

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -90,54 +90,27 @@ def create_app(
         Misconfigured: a dashboard that is none.
     """
 
+    events = Events(settings)
+    logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
+    boards, vega = Dashboards(), Vega(folder)
+    shown = DashboardPages(boards, vega, settings, opened_with=demo.opened_with if demo else None)
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink:
+        async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink, aclosing(vega):
             if sink.store.is_open:
                 boards.check(sink)
             if demo is not None:
                 vega.prepare()
             _calm_the_garbage_collector()
             yield {"sink": sink, "events": events, "transport": transport, "logins": logins}
-            await vega.close()
 
-    events = Events(settings)
-    logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
-    boards, vega = Dashboards(), Vega(folder)
-    shown = DashboardPages(boards, vega, settings, opened_with=demo.opened_with if demo else None)
-    login = LoginPage(settings)
     app = Starlette(
         routes=[
-            Route(INGEST_PATH, events, methods=["POST", "OPTIONS"]),
-            Route("/api/v1/reports", reports.list_reports),
-            Route("/api/v1/reports/{name}", reports.show_report),
-            Route("/api/v1/reports/{name}/schema", reports.show_schema),
-            Route("/api/v1/summary.zip", exports.show_summary),
-            Route("/api/v1/events/live", live.show_live),
-            Route("/api/v1/events.{suffix}", exports.show_events),
-            Route("/api/v1/inspect", inspection.inspect),
-            Route("/api/v1/analytics.duckdb", exports.show_snapshot),
-            Route("/api/v1/quarantine", quarantine.list_quarantine),
-            Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
-            Route("/api/v1/deployments", deployments.list_deployments),
-            Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
-            Route(dashboards.ROUTE, boards.show_section),
-            Route("/dashboards", shown.show_list),
-            Route("/dashboards/", shown.show_list),
-            Route("/dashboards/inspector", shown.show_inspector),
-            Route("/dashboards/{name}", shown.show_dashboard),
-            Route("/login", login.login, methods=["GET", "POST"]),
-            Route("/logout", login.logout, methods=["POST"]),
-            Route("/healthz", operations.healthz),
-            Route("/readyz", operations.readyz),
-            Route("/metrics", operations.metrics),
-            Route("/openapi.json", describe),
-            Route("/docs", Docs(settings).show),
-            Route("/pages/vega/{version}.js", vega.show),
-            Route("/pages/{name}", show_file),
-            Route("/problems/{reason}", explain_problem),
-            Route("/{module}.js", browser.show_file),
-            Route("/{module}.d.ts", browser.show_file),
+            *_routes_of_events(events),
+            *_routes_of_reports(boards),
+            *_routes_of_pages(shown, LoginPage(settings), Docs(settings), vega),
+            *_routes_of_upkeep(),
             *(demo.routes if demo else ()),
         ],
         exception_handlers=HANDLERS,
@@ -145,6 +118,60 @@ def create_app(
     )
     app.router.redirect_slashes = False  # An address is right or it is not: a redirected POST may lose its body.
     return app
+
+
+def _routes_of_events(events: Events) -> list[BaseRoute]:
+    """What comes in, and how it is watched and tried again."""
+    return [
+        Route(INGEST_PATH, events, methods=["POST", "OPTIONS"]),
+        Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
+        Route("/api/v1/events/live", live.show_live),
+        Route("/api/v1/inspect", inspection.inspect),
+        Route("/api/v1/quarantine", quarantine.list_quarantine),
+        Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
+    ]
+
+
+def _routes_of_reports(boards: Dashboards) -> list[BaseRoute]:
+    """What readers take away."""
+    return [
+        Route("/api/v1/reports", reports.list_reports),
+        Route("/api/v1/reports/{name}", reports.show_report),
+        Route("/api/v1/reports/{name}/schema", reports.show_schema),
+        Route("/api/v1/summary.zip", exports.show_summary),
+        Route("/api/v1/events.{suffix}", exports.show_events),
+        Route("/api/v1/analytics.duckdb", exports.show_snapshot),
+        Route("/api/v1/deployments", deployments.list_deployments),
+        Route(dashboards.ROUTE, boards.show_section),
+    ]
+
+
+def _routes_of_pages(shown: DashboardPages, login: LoginPage, docs: Docs, vega: Vega) -> list[BaseRoute]:
+    """What people open, and what pages load."""
+    return [
+        Route("/dashboards", shown.show_list),
+        Route("/dashboards/", shown.show_list),
+        Route("/dashboards/inspector", shown.show_inspector),
+        Route("/dashboards/{name}", shown.show_dashboard),
+        Route("/login", login.login, methods=["GET", "POST"]),
+        Route("/logout", login.logout, methods=["POST"]),
+        Route("/docs", docs.show),
+        Route("/pages/vega/{version}.js", vega.show),
+        Route("/pages/{name}", show_file),
+        Route("/{module}.js", browser.show_file),
+        Route("/{module}.d.ts", browser.show_file),
+    ]
+
+
+def _routes_of_upkeep() -> list[BaseRoute]:
+    """Whether the server does what it should, and what it says about itself."""
+    return [
+        Route("/healthz", operations.healthz),
+        Route("/readyz", operations.readyz),
+        Route("/metrics", operations.metrics),
+        Route("/openapi.json", describe),
+        Route("/problems/{reason}", explain_problem),
+    ]
 
 
 def _calm_the_garbage_collector() -> None:

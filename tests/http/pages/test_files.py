@@ -1,28 +1,39 @@
-"""The style sheets that pages share."""
+"""The style sheets, scripts and pictures of pages."""
 
 import pytest
 
-from embedsink.http.pages.files import stylesheets
+from embedsink.http.pages.files import page_files
 from tests.http.asking import Server, problem
 from tests.http.pages.reading import Page
 
-NAMES = list(stylesheets())
+NAMES = list(page_files())
+TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
 def test_every_style_sheet_of_a_page_is_there(server: Server) -> None:
     html = server.get("/docs").text
-    for name in NAMES:
+    for name in ("base.css", "docs.css"):
+        assert name in NAMES
         assert f'<link rel="stylesheet" href="/pages/{name}">' in html
     assert Page(html).tags >= {"link"}
+
+
+def test_all_pages_have_one_mark(server: Server) -> None:
+    mark = page_files()["mark.svg"].content.decode().strip()
+    assert server.get("/docs").text.count("<svg") == server.get("/docs").text.count(mark) == 1
+    html = server.get("/login").text
+    assert html.count('<link rel="icon" href="/pages/mark.svg" type="image/svg+xml">') == 1
+    assert html.count('<img src="/pages/mark.svg"') == 1
+    assert "<svg" not in html
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whoever_has_it_gets_304(server: Server, name: str) -> None:
     first = server.get(f"/pages/{name}")
     assert first.status_code == 200
-    assert first.headers["content-type"] == "text/css; charset=utf-8"
+    assert first.headers["content-type"] == TYPES[name.rpartition(".")[2]]
     assert first.headers["x-content-type-options"] == "nosniff"
-    assert first.content == stylesheets()[name].content
+    assert first.content == page_files()[name].content
     tag = first.headers["etag"]
     again = server.get(f"/pages/{name}", headers={"If-None-Match": f'"other", W/{tag}'})
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
@@ -30,14 +41,15 @@ def test_whoever_has_it_gets_304(server: Server, name: str) -> None:
 
 
 def test_each_has_a_tag_of_its_own() -> None:
-    assert len({sheet.tag for sheet in stylesheets().values()}) == len(NAMES) >= 2
+    assert len({file.tag for file in page_files().values()}) == len(NAMES) >= 2
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_brings_nothing_from_elsewhere(name: str) -> None:
-    text = stylesheets()[name].content.decode()
+    text = page_files()[name].content.decode()
     assert "url(" not in text
     assert "@import" not in text
+    assert "//" not in text.replace("http://www.w3.org/2000/svg", "") or name.endswith(".js")
 
 
 @pytest.mark.parametrize("name", ["none.css", "..%2Fdocs.py", "%2e%2e%2fdocs.py", "base.css%00", "BASE.CSS"])

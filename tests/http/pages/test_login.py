@@ -1,9 +1,6 @@
 """The login: a cookie for a key, worth no more than the key, and of no use to other sites."""
 
-import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +8,8 @@ import httpx
 import pytest
 
 from embedsink.folder import DataFolder
-from embedsink.http.app import Demo, create_app
+from embedsink.http.app import Demo
 from embedsink.keys import KeyFile, KeyKind
-from embedsink.settings import Settings
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 
@@ -204,24 +200,11 @@ def test_the_bundle_is_made_for_nobody_without_a_login(server: Server) -> None:
     assert time.monotonic() - began < 2
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[Server]:
-    """A server as the demo has it: whoever is on this machine has its read key."""
-    folder = DataFolder(path)
+def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
     folder.make()
     _, token = KeyFile(folder.keys).create(KeyKind.READ, now=time.time())
-    app = create_app(folder, Settings(), demo=Demo((), token))
-    with asyncio.Runner() as runner:
-        lifespan = app.router.lifespan_context(app)
-        state = runner.run(lifespan.__aenter__())
-        try:
-            yield Server(app, folder, runner, state)
-        finally:
-            runner.run(lifespan.__aexit__(None, None, None))
-
-
-def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: Path) -> None:
-    with opened(tmp_path / "data") as server:
+    with open_server(tmp_path, demo=Demo((), token)) as server:
         page = server.get(PAGE, base_url="http://127.0.0.1:8322")
         assert page.status_code == 200
         cookie = page.headers["set-cookie"].partition(";")[0]

@@ -13,6 +13,7 @@ from embedsink.http.freshness import is_known, tag_of
 from embedsink.http.openapi import description
 from embedsink.http.pages.address import address_of
 from embedsink.http.pages.description import groups_of, messages_of, shown_reasons
+from embedsink.http.pages.files import page_files
 from embedsink.http.pages.sending import examples
 from embedsink.http.pages.templating import HEADERS, render
 from embedsink.http.reports import FORMATS
@@ -69,6 +70,7 @@ def docs_page(settings: Settings, reports: list[Report], *, address: str) -> str
         examples=examples(settings.service_name),
         formats=[str(format) for format in FORMATS],
         groups=groups_of(described),
+        mark=page_files()["mark.svg"].content.decode(),  # in the page, which loads no picture
         key_kinds=[str(kind) for kind in KeyKind],
         messages=messages_of(described),
         reasons=shown_reasons(),

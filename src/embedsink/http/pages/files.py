@@ -1,4 +1,4 @@
-"""`/pages/{name}`: style sheets, scripts and pictures of pages. `base.css` is every page's."""
+"""`/pages/{name}`: style sheets, scripts and pictures of pages. `base.css` and `mark.svg` are every page's."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -25,17 +25,9 @@ class PageFile:
 
 
 @cache
-def stylesheets() -> dict[str, PageFile]:
-    """Every style sheet of `/docs` by the name in its address."""
-    return _read(FOLDER, ".css")
-
-
-@cache
 def page_files() -> dict[str, PageFile]:
-    """Every file of a page: those of `/docs` and those of the dashboards."""
-    return stylesheets() | {
-        name: file for suffix in MEDIA_TYPES for name, file in _read(FOLDER / "dashboards", suffix).items()
-    }
+    """Every file of a page: those of all pages, and those of the dashboards."""
+    return _read(FOLDER) | _read(FOLDER / "dashboards")
 
 
 async def show_file(request: Request) -> Response:
@@ -51,6 +43,6 @@ async def show_file(request: Request) -> Response:
     return Response(found.content, media_type=found.media_type, headers=headers)
 
 
-def _read(folder: Path, suffix: str) -> dict[str, PageFile]:
-    contents = {path.name: path.read_bytes() for path in sorted(folder.glob(f"*{suffix}"))}
-    return {name: PageFile(content, tag_of(content), MEDIA_TYPES[suffix]) for name, content in contents.items()}
+def _read(folder: Path) -> dict[str, PageFile]:
+    contents = {path: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in MEDIA_TYPES}
+    return {path.name: PageFile(one, tag_of(one), MEDIA_TYPES[path.suffix]) for path, one in contents.items()}

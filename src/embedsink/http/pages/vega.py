@@ -46,7 +46,7 @@ class Vega:
             self._making = asyncio.create_task(self._made())
             self._making.add_done_callback(_note_failure)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Make it no further."""
         if self._making is not None and not self._making.done():
             self._making.cancel()
