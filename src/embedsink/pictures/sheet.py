@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from embedsink.charts import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.charts.theme import Palette
+from embedsink.pictures.drawing import picture_of
 from embedsink.pictures.specs import whole_spec
 from embedsink.pictures.svg import FONT, card, cut, group, line, placed, width_of, wrapped
 from embedsink.pictures.words import NONE, change, day, write
@@ -23,7 +24,6 @@ PADDING = 18
 NUMBER_HEIGHT = 118
 ROW_HEIGHT = 26
 HEAD_HEIGHT = 28
-VEGA_LITE = "6.4"
 _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
@@ -142,8 +142,8 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
         yield from _table(tile, told, palette, place, y + 12)
     else:
         time = (answer.interval, answer.span)
-        drawn = _picture(whole_spec(tile, told, time, palette, width=place.room))
-        yield placed(drawn, place.left, y + 12, name=tile.id)
+        svg = picture_of(whole_spec(tile, told, time, palette, width=place.room), tile=tile.id)
+        yield placed(svg, place.left, y + 12, name=tile.id)
 
 
 def _number(
@@ -224,10 +224,3 @@ def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], room: float) 
         wanted[widest] -= min(8.0, sum(wanted) - room)
     spare = (room - sum(wanted)) / len(wanted)
     return [width + spare for width in wanted]
-
-
-def _picture(spec: dict[str, Any]) -> str:
-    import vl_convert  # It takes 60 ms and 30 MiB.
-
-    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
-    return svg
