@@ -28,20 +28,14 @@ def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterab
     rows = list(rows)
     connection.execute(f"truncate {table}")
     if rows:
+        into = connection.table(table)  # its columns, without asking the catalog, which knows all views too
+        types = dict(zip(into.columns, into.types, strict=True))
         # A list for each column: thousands of rows take no longer to bind than one.
-        lists = [f"unnest(${place}::{_type_of(connection, table, name)}[])" for place, name in enumerate(rows[0], 1)]
+        lists = [f"unnest(${place}::{types[name]}[])" for place, name in enumerate(rows[0], 1)]
         connection.execute(
             f"insert into {table} ({', '.join(rows[0])}) select {', '.join(lists)}",
             [[row[name] for row in rows] for name in rows[0]],
         )
-
-
-def _type_of(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> str:
-    found = connection.execute(
-        "select data_type from duckdb_columns() where table_name = $1 and column_name = $2", [table, column]
-    ).fetchone()
-    assert found, f"{table}.{column}"
-    return str(found[0])
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from embedsink.reasons import Reason
 from embedsink.segment import inspect, trailer
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Ledger, SqlUnfit, Store, StoreBroken, StoreRefused, database, schema
-from embedsink.store.reader import VARIABLES
+from embedsink.store.reader import VARIABLES, Reader
 from embedsink.store.schema import transaction
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 
@@ -536,6 +536,27 @@ def test_readers_of_a_store_that_closes_are_told_to_ask_again(tmp_path: Path) ->
     for ask in (lambda: reader.columns("views"), lambda: reader.comment("views"), lambda: reader.narrowed(after=None)):
         with pytest.raises(Unavailable, match="store: "):
             ask()
+
+
+def test_the_catalog_is_asked_once_for_all_readers_of_an_opened_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading = Loading(tmp_path)
+    asked: list[str] = []
+    ask = Reader._ask
+
+    def noted(reader: Reader, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
+        asked.append(sql)
+        return ask(reader, sql, parameters)
+
+    monkeypatch.setattr(Reader, "_ask", noted)
+    for count in (2, 4):
+        for view in ("views", "downloads", "none"):
+            with loading.store.reader(EVERYTHING) as reader:
+                assert bool(reader.columns(view)) == bool(reader.comment(view)) == (view != "none")
+        assert len(asked) == count
+        loading.store.close()
+        loading.store.open()
 
 
 def test_memory_that_can_not_be_raised_is_the_stores_trouble_and_is_not_counted(

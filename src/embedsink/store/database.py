@@ -18,7 +18,7 @@ from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, lacks_memory, translated
-from embedsink.store.reader import Reader, away_is_unavailable
+from embedsink.store.reader import Reader, View, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, create_views, migrate, refuse_newer, transaction
 
 WIDE_ROW_BYTES = 2_048
@@ -98,6 +98,7 @@ class Store:
         self._memory = _Raised("memory_limit", f"{limits.memory_bytes}B", f"{limits.memory_bytes_max}B")
         self._threads = _Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        self._views: dict[str, View] = {}  # of the database as it was opened
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -126,6 +127,7 @@ class Store:
                 raise
         with self._lock:
             self._connection, self._waiting_bytes = connection, 0
+            self._views = {}
             self.opened_count += 1
         self._revision = (secrets.token_hex(8), 0)
 
@@ -174,7 +176,7 @@ class Store:
                 # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
                 stack.enter_context(self._memory.more(cursor))
                 stack.enter_context(self._threads.more(cursor))
-                reader = Reader(cursor, scope, held=stack)
+                reader = Reader(cursor, scope, held=stack, views=self._views)
             self._readers.add(reader)
             return reader
 

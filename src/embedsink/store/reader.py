@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,6 +65,13 @@ select make_timestamp(epoch_us(coalesce(min(earlier.instant), any_value(later.in
 from later
 left join earlier on timezone($1, earlier.instant) = $2
 """
+_COLUMNS = """
+select table_name, column_name, data_type, coalesce(comment, '')
+from duckdb_columns()
+where not internal
+order by table_name, column_index
+"""
+_COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal"
 # Python's own objects for ids cost more than all the rest of a row.
 _IN_PYTHON = {"UUID": "{}::varchar"}
 EVERYTHING: Mapping[str, object] = {"deployments": None}
@@ -76,6 +84,14 @@ class Column:
     name: str
     type: str
     comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the catalog has of a view: `comment` from `comment on view`, and its columns in order."""
+
+    comment: str
+    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +114,22 @@ class Selection:
 
 
 class Reader:
-    """Named views through one scope. It owns a connection of its own: use it in one thread, and close it."""
+    """Named views through one scope. It owns a connection of its own: use it in one thread, and close it.
+
+    Args:
+        connection: to the database.
+        scope: the variables to set; `deployments` among them.
+        held: whatever ends with the reader.
+        views: what is known of them; shared by all readers of one opened database, and filled by the first that asks.
+    """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, scope: Mapping[str, object], *, held: contextlib.ExitStack
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        scope: Mapping[str, object],
+        *,
+        held: contextlib.ExitStack,
+        views: dict[str, View] | None = None,
     ) -> None:
         self._connection = connection
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
@@ -109,8 +137,8 @@ class Reader:
         self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
         # What Arrow writes as the zone of a time.
         connection.execute("set timezone = 'UTC'")
-        self._held = held.pop_all()  # whatever ends with this reader
-        self._columns: dict[str, list[Column]] = {}  # that were asked for: views stay as they are
+        self._held = held.pop_all()
+        self._views = {} if views is None else views
 
     def narrowed(self, **variables: object) -> "Reader":
         """The same reader, with some of its variables set anew."""
@@ -124,26 +152,25 @@ class Reader:
         return value
 
     def columns(self, view: str) -> list[Column]:
-        """A view's columns with their comments, in order."""
-        known = self._columns.get(view)
-        if known is None:
-            known = self._columns[view] = self._ask_columns(view)
-        return known
-
-    def _ask_columns(self, view: str) -> list[Column]:
-        found = self._ask(
-            "select column_name, data_type, coalesce(comment, '') from duckdb_columns() "
-            "where table_name = $1 and not internal order by column_index",
-            [view],
-        )
-        return [Column(*row) for row in found.fetchall()]
+        """A view's columns with their comments, in order; none of what does not exist."""
+        return list(self._described(view).columns)
 
     def comment(self, view: str) -> str:
         """What `comment on view` says."""
-        found = self._ask(
-            "select coalesce(comment, '') from duckdb_views() where view_name = $1 and not internal", [view]
-        ).fetchall()
-        return found[0][0] if found else ""
+        return self._described(view).comment
+
+    def _described(self, view: str) -> View:
+        # Of all views at once: the engine goes through all of them anyway, which takes longer than a small report.
+        if not self._views:
+            self._views.update(self._ask_views())
+        return self._views.get(view, View("", ()))
+
+    def _ask_views(self) -> dict[str, View]:
+        columns: dict[str, list[Column]] = defaultdict(list)
+        for view, *column in self._ask(_COLUMNS).fetchall():
+            columns[view].append(Column(*column))
+        comments = dict(self._ask(_COMMENTS).fetchall())
+        return {view: View(comments.get(view, ""), tuple(columns[view])) for view in columns}
 
     def selected(self, selection: Selection) -> list[Column]:
         """The columns of a selection, in its order."""
