@@ -459,6 +459,48 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
         assert ("0009_faulty",) not in connection.execute("select name from migration").fetchall()
 
 
+def test_views_are_made_again_only_where_they_are_not_of_these_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    create = schema.create_views
+
+    def noted(connection: duckdb.DuckDBPyConnection) -> None:
+        made.append("made")
+        create(connection)
+
+    def changed(folder: str, pattern: str = "*.sql") -> dict[str, str]:
+        other = {"answer": "create view answer as select 42 as number"}
+        return read_sql(folder, pattern) | (other if folder == "views/base" else {})
+
+    def interrupted(connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute("drop view views")
+        raise duckdb.IOException("the disk has failed")
+
+    def views() -> set[str]:
+        store = Store(tmp_path / "store.duckdb")
+        store.open()
+        with store.reader(EVERYTHING) as reader:
+            known = {view for view in ("views", "answer") if reader.columns(view)}
+        store.close()
+        return known
+
+    monkeypatch.setattr(schema, "create_views", noted)
+    assert [views(), views()] == [{"views"}] * 2
+    assert len(made) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "read_sql", changed)
+        assert [views(), views()] == [{"views", "answer"}] * 2
+        assert len(made) == 2
+        patch.setattr(schema, "create_views", interrupted)
+        assert views() == {"views", "answer"}, "nothing is made"
+        patch.setattr(schema, "read_sql", read_sql)
+        with pytest.raises(EmbedsinkError):
+            views()
+    assert [views(), views()] == [{"views"}] * 2
+    assert len(made) == 3
+
+
 def test_its_revision_changes_with_every_load_and_never_comes_back(loading: Loading) -> None:
     revisions = [loading.store.revision]
     loading.bodies(view())

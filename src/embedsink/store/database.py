@@ -19,7 +19,7 @@ from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, lacks_memory, translated
 from embedsink.store.reader import Reader, View, away_is_unavailable
-from embedsink.store.schema import check_duckdb_version, create_views, migrate, refuse_newer, transaction
+from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
 
 WIDE_ROW_BYTES = 2_048
 # A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
@@ -102,7 +102,7 @@ class Store:
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Open or create the database, migrate its schema and make its views again.
+        """Open or create the database, migrate its schema, and make its views again where they are not of these files.
 
         Raises:
             Misconfigured: DuckDB is too old or too new, or the store was made by a newer embedsink.
@@ -120,7 +120,7 @@ class Store:
             try:
                 _attach(connection, self.path)
                 migrate(connection)
-                create_views(connection)
+                refresh_views(connection)
                 connection.execute("checkpoint store")
             except BaseException:
                 connection.close()

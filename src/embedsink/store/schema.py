@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from hashlib import blake2s
 from pathlib import Path
 
 import duckdb
@@ -11,6 +12,7 @@ from embedsink.sqlfiles import read_sql
 from embedsink.store.failures import first_line
 
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
+_VIEWS = ("macros", "views/base", "views/reports")
 
 
 def check_duckdb_version() -> None:
@@ -24,13 +26,29 @@ def check_duckdb_version() -> None:
         raise Misconfigured(f"duckdb {duckdb.__version__}: is not supported, 1.5.5 to 2.x is. Install duckdb==1.5.5.")
 
 
+def refresh_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make every macro and view again, if they were made from other files or by another DuckDB: it takes a while."""
+    made_from = _digest()
+    known = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
+    if known != [(made_from,)]:
+        # Said of none while they are made: what was interrupted is made again.
+        connection.execute("comment on table migration is null")
+        create_views(connection)
+        connection.execute(f"comment on table migration is '{made_from}'")
+
+
+def _digest() -> str:
+    made_from = [duckdb.__version__, *(sql for folder in ("schema", *_VIEWS) for sql in read_sql(folder).values())]
+    return blake2s("\0".join(made_from).encode(), digest_size=16).hexdigest()
+
+
 def create_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Make every macro and view again. Those that build on others wait for them, so their files need no order."""
     # Old ones first: a view that is gone must not linger, and a stale one must not be built on.
     old = connection.execute("select view_name from duckdb_views() where not internal and not temporary").fetchall()
     for (name,) in old:
         connection.execute(f'drop view "{name}"')
-    waiting = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
+    waiting = {name: sql for folder in _VIEWS for name, sql in read_sql(folder).items()}
     while waiting:
         failures = {name: _failure(connection, sql) for name, sql in waiting.items()}
         left = {name: sql for name, sql in waiting.items() if failures[name]}
