@@ -2,11 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
@@ -24,13 +23,10 @@ from embedsink.cli.options import (
     as_of,
     examples,
     same_place,
-    server_at,
 )
 from embedsink.cli.output import fail, inert, say, show_table, written_whole
+from embedsink.cli.sources import ROWS, Asked, Folder, Server, Source
 from embedsink.row_format import REPORT_FORMATS, Format
-
-if TYPE_CHECKING:
-    from embedsink.reports import Style
 
 EXAMPLES = examples(
     "embedsink report",
@@ -45,13 +41,8 @@ LISTED = ("name", "title", "question")
 DESCRIBED = ("name", "type", "unit", "description")
 TABLE = "table"
 SHOWN = (TABLE, *REPORT_FORMATS)
-CHUNK_BYTES = 65_536
-# What asks for rows, and not for a scope.
-ROWS = ("columns", "limit")
 # What leaves events out.
 BOUNDS = ("since", "until", "surface", "deployment", "tenant")
-
-Asked = dict[str, Any]
 
 
 def _shown(text: str) -> str:
@@ -97,7 +88,7 @@ def report(
     asked: Asked = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
     asked |= {"tenant": tenant, "interval": interval, "timezone": timezone}
     asked |= {"columns": columns, "limit": limit, "guard": "on" if guard else "off", "bom": "on" if bom else "off"}
-    source: _Source = _Folder(data) if url is None else _Server(url, key)
+    source: Source = Folder(data) if url is None else Server(url, key)
     if all_reports:
         _check_all(name, format, describe, asked)
         _write_all(source, asked, _place_of_all(output))
@@ -110,86 +101,6 @@ def report(
         _show(source, name, asked, data=data, url=url)
     else:
         _write(source.chunks(name, asked, Format(wanted)), Format(wanted), output)
-
-
-class _Source(Protocol):
-    """Where reports come from."""
-
-    def listed(self) -> list[dict[str, Any]]:
-        """Every report, as `/api/v1/reports` describes it."""
-
-    def described(self, name: str) -> dict[str, Any]:
-        """One report with its columns, as `/api/v1/reports/{name}/schema` describes it."""
-
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterable[bytes]:
-        """The bytes of a report."""
-
-    def summary(self, asked: Asked) -> Iterable[bytes]:
-        """The bytes of a ZIP with every report."""
-
-
-class _Folder:
-    def __init__(self, data: Path) -> None:
-        from embedsink.folder import DataFolder
-
-        self._snapshot = DataFolder(data).snapshot
-
-    def listed(self) -> list[dict[str, Any]]:
-        from embedsink.reports import all_reports
-        from embedsink.store import EVERYTHING, open_snapshot
-
-        with open_snapshot(self._snapshot, EVERYTHING) as reader:
-            return [asdict(report) for report in all_reports(reader)]
-
-    def described(self, name: str) -> dict[str, Any]:
-        from embedsink.reports import describe, known_name
-        from embedsink.store import EVERYTHING, open_snapshot
-
-        known_name(name)
-        with open_snapshot(self._snapshot, EVERYTHING) as reader:
-            return describe(reader, name)
-
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
-        from embedsink import reports
-        from embedsink.store import open_snapshot
-
-        reports.known_name(name)
-        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
-        rows = reports.RowsAsked(asked["columns"], None if asked["limit"] is None else str(asked["limit"]))
-        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
-            with reader.consistent():
-                selection, _ = rows.select(reader, name)
-                reports.write_rows(reader, selection, file, format, style=style)
-            yield from _chunks(file)
-
-    def summary(self, asked: Asked) -> Iterator[bytes]:
-        from embedsink import reports
-        from embedsink.store import open_snapshot
-
-        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
-        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
-            with reader.consistent():
-                reports.write_summary(reader, scope, file, style=style)
-            yield from _chunks(file)
-
-
-class _Server:
-    def __init__(self, url: str, key: str | None) -> None:
-        self._remote = server_at(url, key)
-
-    def listed(self) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = json.loads(self._remote.get("reports"))
-        return listed
-
-    def described(self, name: str) -> dict[str, Any]:
-        described: dict[str, Any] = json.loads(self._remote.get("reports", name, "schema"))
-        return described
-
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
-        return self._remote.chunks("reports", f"{name}.{format}", query=asked)
-
-    def summary(self, asked: Asked) -> Iterator[bytes]:
-        return self._remote.chunks("summary.zip", query=_without(asked, ROWS))
 
 
 def _format_of(output: Path | None) -> str:
@@ -239,7 +150,7 @@ def _check_table(output: Path | None) -> None:
         raise typer.BadParameter(f"-o {output}: a table goes to no file. Add --format csv, json, parquet or arrow.")
 
 
-def _write_all(source: _Source, asked: Asked, output: Path) -> None:
+def _write_all(source: Source, asked: Asked, output: Path) -> None:
     if output.suffix == ".zip":
         _write(source.summary(asked), Format.CSV, output)
         return
@@ -253,22 +164,6 @@ def _write_all(source: _Source, asked: Asked, output: Path) -> None:
                 archive.extractall(output)  # It takes care that nothing leaves the folder.
         except OSError as error:
             fail(f"{output}: {error.strerror}. Choose another place.")
-
-
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    file.seek(0)
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
-
-
-def _style_of(asked: Asked) -> "Style":
-    from embedsink.reports import Style
-
-    return Style(guard=asked["guard"] == "on", bom=asked["bom"] == "on")
-
-
-def _without(asked: Asked, names: Sequence[str]) -> Asked:
-    return {name: value for name, value in asked.items() if name not in names}
 
 
 def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:
@@ -286,7 +181,7 @@ def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:
         show_table(DESCRIBED, [[column[name] for name in DESCRIBED] for column in told["columns"]])
 
 
-def _show(source: _Source, name: str, asked: Asked, *, data: Path, url: str | None) -> None:
+def _show(source: Source, name: str, asked: Asked, *, data: Path, url: str | None) -> None:
     rows = json.loads(b"".join(source.chunks(name, asked, Format.JSON)))
     if rows:
         show_table(list(rows[0]), [list(row.values()) for row in rows])
