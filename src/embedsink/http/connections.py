@@ -49,7 +49,6 @@ class BoundedConnection(IngestProtocol):
 
     _head_bytes = 0
     _open_bytes = 0  # of the reads that brought the head which is not whole yet
-    _read_bytes = 0  # the same with the read that is being parsed
     _unread_bytes = 0
     _request_bytes = 0
     _timer: asyncio.TimerHandle | None = None
@@ -86,7 +85,8 @@ class BoundedConnection(IngestProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse it, and look whether a head is still open afterwards."""
         cycle = self.cycle
-        self._read_bytes = self._open_bytes + len(data)
+        # Only then has the size of a head to be counted, which takes a while.
+        self._may_be_long = self._open_bytes + len(data) > HEAD_BYTES_MAX
         super().data_received(data)
         if self.transport.is_closing():
             return  # It could not be parsed, or its answer was the last.
@@ -115,16 +115,6 @@ class BoundedConnection(IngestProtocol):
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._refuse_head()
 
-    def on_headers_complete(self) -> None:
-        """The head is there: is it one that is taken?"""
-        # Most come in a read that is smaller than the limit, and need no count.
-        if self._read_bytes > HEAD_BYTES_MAX and self._bytes_of_head() > HEAD_BYTES_MAX:
-            cycle: RequestResponseCycle | None = self.cycle  # None before the first request
-            if cycle is None or cycle.response_complete:
-                self._refuse_head()
-            raise ConnectionAbortedError
-        super().on_headers_complete()
-
     def on_response_complete(self) -> None:
         """An answer was written: wait again, behind all others, unless the next request is here already."""
         is_last = not self.pipeline
@@ -132,6 +122,15 @@ class BoundedConnection(IngestProtocol):
         if is_last and not self.transport.is_closing():
             self._waiting.pop(self, None)
             self._waiting[self] = None
+
+    def _check_head(self) -> None:
+        if self._bytes_of_head() <= HEAD_BYTES_MAX:
+            return
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        # Whoever still waits for an answer to what came before gets that, and then the connection is closed.
+        if cycle is None or cycle.response_complete:
+            self._refuse_head()
+        raise ConnectionAbortedError
 
     def _bytes_of_head(self) -> int:
         first = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
