@@ -154,7 +154,7 @@ def _make_by_hand(store: Store, since: datetime | None) -> None:
     for name in ("event_on_any_surface", "event_at_any_time"):
         waiting[name] = f"create or replace view {name} as select * from event"
     waiting["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
-    for name in ("event_between", "session_context_between", "session_context"):
+    for name in ("event_between", "session_context_between"):
         del waiting[name]
     waiting = {name: _by_hand(sql, waiting, since) for name, sql in waiting.items()}
     with store.reader(EVERYTHING) as writer:

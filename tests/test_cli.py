@@ -185,6 +185,16 @@ def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
         ["report", "views", "--all", "-o", "summary.zip"],
         ["report", "--all", "-o", "summary.zip", "--format", "json"],
         ["report", "--all", "-o", "summary.zip", "--limit", "5"],
+        ["report", "--all", "-o", "sum.csv"],
+        ["report", "--all", "-o", "sum.tar.gz"],
+        ["report", "--all", "--describe", "-o", "summary.zip"],
+        ["report", "--describe"],
+        ["report", "views", "--describe", "--since", "7d"],
+        ["report", "views", "--describe", "-o", "views.json"],
+        ["report", "views", "--describe", "--format", "csv"],
+        ["report", "view", "--describe"],
+        ["report", "views", "--format", "xlsx"],
+        ["report", "views", "--format", "ndjson"],
         ["report", "-o", "list.json"],
         ["report", "--format", "json", "-o", "list"],
         ["report", "--since", "foo"],
@@ -335,6 +345,39 @@ def test_all_reports_go_to_one_file_or_folder(data: Path, tmp_path: Path, called
         ]
     manifest = json.loads((tmp_path / "summary" / "manifest.json").read_text())
     assert manifest["scope"]["since"] == "2025-11-01T00:00:00Z"
+
+
+def test_a_folder_for_all_reports_is_no_file_by_its_name(data: Path, tmp_path: Path, called: Call) -> None:
+    file, folder = tmp_path / "sum.csv", tmp_path / "reports.2026.10"
+    assert_failed(called("report", "--all", "--data", data, "-o", file), f"-o {tmp_path}/sum.zip.", code=2)
+    assert not file.exists()
+    assert called("report", "--all", "--data", data, "-o", folder).returncode == 0
+    assert (folder / "views.csv").exists()
+    file.mkdir()
+    assert called("report", "--all", "--data", data, "-o", file).returncode == 0
+
+
+def test_a_report_says_what_its_rows_and_columns_are(data: Path, called: Call) -> None:
+    listed = called("report", "--data", data)
+    assert listed.stderr == "What a row and each column of one is: `embedsink report NAME --describe`.\n"
+    shown = called("report", "ai_queries", "--describe", "--data", data).stdout
+    question, grain, _, header, _, *rows = shown.splitlines()
+    assert question.startswith("ai_queries: ")
+    assert grain == "One row per period, deployment, surface and agent."
+    assert header.split() == ["name", "type", "unit", "description"]
+    assert ["completion_rate", "number", "share"] in [row.split()[:3] for row in rows]
+    described = json.loads(called("report", "views", "--describe", "--format", "json", "--data", data).stdout)
+    assert described["row"]["properties"].keys() == {column["name"] for column in described["columns"]}
+
+
+def test_numbers_that_name_something_are_shown_as_they_are_typed(tmp_path: Path, called: Call) -> None:
+    download = VIEW | {"type": "svc:event:download"}
+    download["payload"] = {"format": "csv", "target": "widget", "rowCount": 12_345}
+    (tmp_path / "in.ndjson").write_text(json.dumps({"context": {"deployment": 54_321}, "events": [download]}))
+    assert called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data").returncode == 0
+    asked = ("report", "download_audit", "--data", tmp_path / "data", "--columns")
+    shown = called(*asked, "deployment,exported_row_count,arrival").stdout.splitlines()[-1].split()
+    assert shown == ["54321", "12,345", str(2**32 + 1)]
 
 
 def test_a_wrong_report_and_a_missing_snapshot_are_one_sentence(data: Path, tmp_path: Path) -> None:
@@ -562,6 +605,8 @@ def test_through_a_server_it_imports_reports_and_replays(server: RunningServer, 
         assert (tmp_path / name).stat().st_size > 100
     assert embedsink("report", "--all", *at, "-o", tmp_path / "all", "--bom", EMBEDSINK_KEY=read).returncode == 0
     assert (tmp_path / "all" / "views.csv").read_bytes().startswith(b"\xef\xbb\xbfperiod_start")
+    described = embedsink("report", "views", "--describe", *at, EMBEDSINK_KEY=read).stdout
+    assert described == embedsink("report", "views", "--describe", "--data", server.data).stdout
     wrong = embedsink("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
     assert_failed(wrong, 'Did you mean "Europe/Berlin"?', code=2)
     listed = embedsink("quarantine", "list", *at, EMBEDSINK_KEY=read)
@@ -589,6 +634,28 @@ def test_what_could_not_be_sent_is_exit_code_1(server: RunningServer, tmp_path: 
     assert (done.returncode, done.stdout) == (1, "")
     assert "accepted 0, rejected 0; 1 could not be sent." in done.stderr
     assert "line 1: out_of_scope: deployment: 2 is outside the key's scope." in done.stderr
+    file.write_text(file.read_text() * 12)
+    many = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    assert "accepted 0, rejected 0; 12 could not be sent." in many.stderr
+    assert many.stderr.splitlines()[-1] == "What could not be sent is in the file alone."
+    assert "quarantine" not in many.stderr
+
+
+def test_what_a_file_holds_that_is_wrong_is_said_to_be_in_quarantine(tmp_path: Path, called: Call) -> None:
+    (tmp_path / "in.ndjson").write_text("{oops\n" * 12)
+    done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    first, *_, more, where = done.stderr.splitlines()[1:]
+    assert (first, more) == ("accepted 0, rejected 12.", "  … and 2 more.")
+    assert where == f"`embedsink quarantine list --data {tmp_path}/data` shows what was rejected."
+
+
+def test_a_replay_says_what_it_does_not_try(tmp_path: Path, called: Call) -> None:
+    data, one = ("--data", tmp_path / "data"), VIEW | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
+    (tmp_path / "in.ndjson").write_text(f"{json.dumps(one)}\n{json.dumps(one | {'timestamp': 5})}\n{{oops\n")
+    assert called("import", tmp_path / "in.ndjson", *data).returncode == 1
+    replayed, untried = called("quarantine", "replay", *data).stderr.splitlines()
+    assert replayed == "replayed 0, still rejected 1."
+    assert untried.startswith("1 not tried: `id_conflict` and `out_of_scope` stay so. Send them anew")
 
 
 SYNC: dict[str, Any] = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.rows import replace_events, variables, views_over_nothing
 
 START = datetime(2026, 11, 2, 10)
+CONTEXTS = "from session_context_between(null::timestamp, null::timestamp)"
 Event = dict[str, Any]
 
 
@@ -111,8 +112,8 @@ def test_nothing_is_joined_while_no_event_lacks_what_ready_could_say(
 ) -> None:
     ready = {"type": "ready", "key_id": "k1", "session": "s1", "deployment": 1, "tenant": None}
     replace_events(connection, [ready, ready | {"type": "view"}])
-    assert connection.execute("from session_context").fetchall() == []
+    assert connection.execute(CONTEXTS).fetchall() == []
     replace_events(connection, [ready, ready | {"type": "view", "deployment": None}])
-    assert connection.execute("from session_context").fetchall() == [("k1", "s1", 1, None)]
+    assert connection.execute(CONTEXTS).fetchall() == [("k1", "s1", 1, None)]
     replace_events(connection, [ready | {"tenant": "acme"}, ready | {"type": "view"}])
-    assert connection.execute("from session_context").fetchall() == [("k1", "s1", 1, "acme")]
+    assert connection.execute(CONTEXTS).fetchall() == [("k1", "s1", 1, "acme")]

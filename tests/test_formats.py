@@ -31,6 +31,7 @@ GIVEN: list[dict[str, object]] = [
     {"type": "ai-query", "query": "why?"},
     {"type": "ai-query", "query": "why?", "status": "completed", "at": "10:01"},
     {"type": "error", "message": "-1 is no date", "fatal": True},
+    {"lost": {"queue_overflow": 3}},
 ]
 NAMES = [*report_names(), EVENTS]
 # What a cell of a CSV means, by the type of its column.
@@ -177,6 +178,14 @@ def test_json_in_a_column_is_json_in_json(reader: Reader) -> None:
     rows = json.loads(written(reader, Selection(EVENTS, ("type", "value", "extra")), Format.JSON))
     assert {"type": "drilldown", "value": {"a": 1}, "extra": None} in rows
     assert {"nested": [1, None]} in [(row["extra"] or {}).get("unknown") for row in rows]
+
+
+def test_losses_by_reason_are_an_object_and_no_text_of_one(reader: Reader) -> None:
+    rows = json.loads(written(reader, Selection("completeness", ("lost_by_reason",)), Format.JSON))
+    assert [row["lost_by_reason"] for row in rows] == [{"queue_overflow": 3}]
+    assert written(reader, Selection("completeness", ("lost_by_reason",)), Format.CSV).endswith(
+        b'\r\n"{""queue_overflow"":3}"\r\n'
+    )
 
 
 def test_a_byte_order_mark_comes_first_and_once(reader: Reader) -> None:

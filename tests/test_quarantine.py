@@ -14,7 +14,7 @@ from embedsink.envelope.catalog import catalog_for
 from embedsink.journal import wait_for
 from embedsink.quarantine import Replay
 from embedsink.reasons import Reason
-from tests.envelope.sending import event_or_action, view
+from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
 
@@ -75,7 +75,7 @@ def test_one_of_them_is_replayed_alone(quick: Server) -> None:
         reject(quick, view({"path": path}), key=key)
     listed = quick.rows("/api/v1/quarantine", key=admin, count=2)
     one = next(row["quarantine_id"] for row in listed if "/one" in row["raw"])
-    for expected in ({"replayed": 1, "rejected": 0}, {"replayed": 0, "rejected": 0}):
+    for expected in ({"replayed": 1, "rejected": 0, "untried": 0}, {"replayed": 0, "rejected": 0, "untried": 0}):
         answer = quick.ask("POST", f"/api/v1/quarantine/replay?id={one}", key=admin)
         assert answer.json() == expected
         quick.rows("/api/v1/reports/views", key=admin)
@@ -86,6 +86,18 @@ def test_one_of_them_is_replayed_alone(quick: Server) -> None:
 def rows_replayed(server: Server, admin: str) -> list[str]:
     rows = server.get("/api/v1/quarantine", key=admin).json()
     return [row["quarantine_id"] for row in rows if row["replayed_at"]]
+
+
+def test_what_can_not_become_valid_is_counted_and_not_tried(quick: Server) -> None:
+    several, admin = quick.key(deployments=[12, 13]), quick.key("admin")
+    for body in (view(), [view(id=ID), view({"path": "/other"}, id=ID)], {"still": "wrong"}):
+        quick.post(body, key=several if body == view() else quick.key())
+    listed = quick.rows("/api/v1/quarantine", key=admin, count=3)
+    assert sorted(row["reason"] for row in listed) == ["id_conflict", "out_of_scope", "wrong_source"]
+    assert replayed(quick, admin) == Replay(replayed=0, rejected=1, untried=2)
+    for row in listed:
+        told = quick.ask("POST", f"/api/v1/quarantine/replay?id={row['quarantine_id']}", key=admin).json()
+        assert (told["rejected"], told["untried"]) == ((1, 0) if row["reason"] == "wrong_source" else (0, 1))
 
 
 @pytest.mark.parametrize("query", ["id=x", "id=", "ids=1"])

@@ -20,9 +20,8 @@ from embedsink.client import ConnectedSink, OpenedSink
 from embedsink.envelope.catalog import ACTIONS, EVENTS, Kind
 from embedsink.errors import Refused
 from embedsink.http.exports import EVENT_FORMATS
-from embedsink.http.reports import FORMATS
 from embedsink.remote import Remote
-from embedsink.reports import report_names
+from embedsink.reports import REPORT_FORMATS, report_names
 from embedsink.store import frame_of_parquet
 from tests.servers import Answer, RunningServer, running_server, wait_until
 
@@ -34,7 +33,7 @@ NOBODYS = None
 UNKNOWN = 7_900_009
 SCOPES: list[list[int] | None] = [None, [DEPLOYMENTS[0]], list(DEPLOYMENTS[:2]), [UNKNOWN]]
 FACES = [
-    *(f"reports/{name}.{format}" for name in report_names() for format in FORMATS),
+    *(f"reports/{name}.{format}" for name in report_names() for format in REPORT_FORMATS),
     *(f"events.{format}" for format in EVENT_FORMATS),
     "summary.zip",
     *(f"reports/{name}/schema" for name in report_names()),

@@ -386,6 +386,25 @@ def test_the_first_and_the_last_instant_never_jam_the_store(loading: Loading, at
         assert loading.bodies({"sentAt": sent_at, "events": [view(timestamp=at)]}) == ledger(1, accepted=1)
 
 
+@pytest.mark.parametrize(
+    "at_us", [-62_135_596_800_000_000, -62_135_596_799_999_750, -500, 1_763_596_800_000_125, 253_402_300_799_998_500]
+)
+def test_the_raw_times_are_kept_to_the_microsecond(loading: Loading, at_us: int) -> None:
+    at, last = at_us / 1_000, 253_402_300_799_999
+    loading.bodies({"sentAt": at, "events": [view(timestamp=last)]})
+    loading.bodies({"sentAt": last, "events": [view(timestamp=at)]})
+    loading.bodies({"sentAt": at, "events": [view(surface="moon")]})
+    told = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by arrival")
+    assert told == [(at_us, last * 1_000), (last * 1_000, at_us)]
+    assert loading.ask("select epoch_us(sent_at) from quarantine") == [(at_us,)]
+
+
+def test_a_clock_of_the_last_year_is_corrected_to_the_microsecond(loading: Loading) -> None:
+    last = 253_402_300_799_999
+    loading.bodies({"sentAt": last, "events": [view(timestamp=last - 5_000)]})
+    assert loading.ask("select epoch_us(occurred_at) from event") == [((RECEIVED_AT - 5_000) * 1_000,)]
+
+
 @pytest.mark.parametrize("byte", [b"\x01", b'"', b"\xff"])
 def test_a_body_of_the_largest_size_with_every_byte_escaped_is_kept(loading: Loading, byte: bytes) -> None:
     body = byte * 1_048_576
@@ -593,9 +612,9 @@ def test_the_catalog_is_asked_once_for_all_readers_of_an_opened_store(
 
     monkeypatch.setattr(Reader, "_ask", noted)
     for count in (2, 4):
-        for view in ("views", "downloads", "none"):
+        for name in ("views", "downloads", "none"):
             with loading.store.reader(EVERYTHING) as reader:
-                assert bool(reader.columns(view)) == bool(reader.comment(view)) == (view != "none")
+                assert bool(reader.columns(name)) == bool(reader.comment(name)) == (name != "none")
         assert len(asked) == count
         loading.store.close()
         loading.store.open()

@@ -7,17 +7,20 @@ with clock as (
     select
         *,
         coalesce(envelope.id, id)::uuid as envelope_id,
-        make_timestamp((envelope.timestamp * 1000)::bigint) as client_at,
-        make_timestamp((sent_at * 1000)::bigint) as sent_timestamp,
+        instant_of(envelope.timestamp) as client_at,
+        instant_of(sent_at) as sent_timestamp,
         make_timestamp(received_at * 1000) as received_timestamp,
-        if(abs(received_at - sent_at) > 60000, received_at - sent_at, 0) as skew_ms
+        epoch_us(received_timestamp) - epoch_us(sent_timestamp) as skew_us
     from line
     where kind in ('event', 'action')
 )
 select
     *,
     greatest(
-        least(client_at + to_milliseconds(coalesce(skew_ms, 0)), received_timestamp + interval 1 minute),
+        least(
+            client_at + to_microseconds(if(abs(skew_us) > 60000000, skew_us, 0)),
+            received_timestamp + interval 1 minute
+        ),
         timestamp '0001-01-01'
     ) as occurred_at
 from clock;

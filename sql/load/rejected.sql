@@ -11,7 +11,7 @@ select
     quarantine_id::uuid as quarantine_id,
     arrival,
     make_timestamp(received_at * 1000) as received_at,
-    make_timestamp((sent_at * 1000)::bigint) as sent_at,
+    instant_of(sent_at) as sent_at,
     key_id,
     context.deployment as deployment,
     context.session as session,

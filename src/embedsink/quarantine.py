@@ -19,14 +19,16 @@ from embedsink.store import EVERYTHING, Reader
 
 LIST = "quarantine_in_scope"
 REPLAYABLE = "quarantine_replayable"
+UNTRIED = "quarantine_untried"
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What trying again came to: inputs that were accepted, and inputs that are still wrong."""
+    """What trying again came to: inputs that were accepted, that are still wrong, and that can't become right."""
 
     replayed: int = 0
     rejected: int = 0
+    untried: int = 0
 
 
 def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> list[dict[str, Any]]:
@@ -58,7 +60,8 @@ async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
             replayed += block.replayed
             rejected += block.rejected
             after = block.last_arrival
-    return Replay(replayed, rejected)
+        untried = await asyncio.to_thread(_untried_count, sink, quarantine_id)
+    return Replay(replayed, rejected, untried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _B
         rejected=len(rows) - len(valid),
         last_arrival=rows[-1]["arrival"],
     )
+
+
+def _untried_count(sink: Sink, quarantine_id: UUID | None) -> int:
+    with sink.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}) as reader:
+        [row] = reader.dicts(UNTRIED)
+    return int(row["untried_count"])
 
 
 def _valid(row: Mapping[str, Any], sink: Sink) -> Parsed | None:

@@ -50,7 +50,7 @@ class Reason(StrEnum):
     RATE_LIMITED = "rate_limited", 429, "The key sends more than it may."
 
     # The server, for now. Nothing is stored: wait, then resend.
-    OVERLOADED = "overloaded", 503, "The server has as much to write as it can hold."
+    OVERLOADED = "overloaded", 503, "The server has as much to do as it can hold."
     STORAGE_LOW = "storage_low", 503, "The disk is almost full."
     STORAGE_FAILED = "storage_failed", 503, "The disk failed."
     NOT_READY = "not_ready", 503, "The server can't do this yet, or for now."

@@ -132,7 +132,7 @@ class Delivery:
 
 
 def export_ndjson(reader: Reader, file: BinaryIO, on_written: OnWritten) -> None:
-    """Write every event and action as a delivery, one a line; `import` takes them back exactly."""
+    """Write every event and action as a delivery, one a line; `import` takes them back with their ids and times."""
     for rows in reader.rows(EXPORT_VIEW):
         on_written(file.write("".join([f"{delivery}\n" for (delivery,) in rows]).encode()))
 

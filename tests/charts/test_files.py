@@ -87,6 +87,8 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
         (NUMBER | {"how": "ratio", "of": ["-x"]}, '[0].of[0]: column "x" does not exist in report views. There are '),
         (NUMBER | {"how": "ratio"}, "[0].of: is missing; `ratio` needs it. Name a column."),
+        (NUMBER | {"how": "only"}, "[0].how: `only` is for a report of one row, and views has many. Name totals."),
+        (NUMBER | {"how": "only", "report": "totals", "column": "views"}, '[0].column: column "views" does not exist'),
         (NUMBER | {"parameters": {"interval": "year"}}, '[0].parameters: interval: "year" is not one of hour, day'),
         (NUMBER | {"parameters": {"limit": "5"}}, "[0].parameters.limit"),
         (NUMBER | {"where": {"surfaces": "app"}}, '[0].where.surfaces: column "surfaces" does not exist'),

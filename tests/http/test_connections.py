@@ -103,6 +103,39 @@ def test_a_head_within_the_limit_passes(port: int) -> None:
     assert answer_to(port, head[:100], head[100:], pause_s=0.05).startswith(b"HTTP/1.1 204")
 
 
+def head_of(byte_count: int, where: str) -> bytes:
+    """A request without a body that is so long."""
+    head = b"GET /%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: %b\r\n\r\n"
+    long = b"x" * (byte_count - len(head % (b"", b"")))
+    return head % ((long, b"") if where == "in the address" else (b"", long))
+
+
+@pytest.mark.parametrize("where", ["in the address", "in a header"])
+@pytest.mark.parametrize("cut_at", [None, 100, 60_000, -2])
+def test_a_head_has_the_same_limit_however_it_arrives(port: int, where: str, cut_at: int | None) -> None:
+    for byte_count, status in ((HEAD_BYTES_MAX, b"204"), (HEAD_BYTES_MAX + 1, b"431")):
+        head = head_of(byte_count, where)
+        assert len(head) == byte_count
+        parts = [head] if cut_at is None else [head[:cut_at], head[cut_at:]]
+        assert answer_to(port, *parts, pause_s=0.05 if cut_at else 0)[:12] == b"HTTP/1.1 " + status
+
+
+def test_the_size_of_a_body_or_of_requests_before_is_none_of_a_head(port: int) -> None:
+    body = b" " * 2 * HEAD_BYTES_MAX
+    first = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    last = head_of(HEAD_BYTES_MAX, "in a header")
+    assert answer_to(port, first + body + REQUEST * 3 + last).count(b"HTTP/1.1 204") == 5
+
+
+def test_who_waits_for_an_answer_gets_it_before_a_huge_head_closes_the_connection() -> None:
+    with crowded(slow_answer) as (connection, _):
+        connection.sendall(REQUEST + head_of(HEAD_BYTES_MAX + 1, "in a header"))
+        answered = b""
+        while piece := connection.recv(65_536):
+            answered += piece
+        assert (answered.count(b"HTTP/1.1"), answered[:12]) == (1, b"HTTP/1.1 204")
+
+
 @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 def test_a_slow_head_is_cut(port: int, begun: bytes) -> None:
     started_at = time.monotonic()

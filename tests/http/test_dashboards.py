@@ -55,8 +55,10 @@ def charts(server: Server, path: str, key: str) -> dict[str, Any]:
 def test_numbers_are_those_of_the_reports_now_and_before(told: Server) -> None:
     found = charts(told, USE, told.key("read"))
     assert (found["views"]["value"], found["views"]["value_before"]) == (4, 2)
-    assert (found["weekly-viewers"]["value"], found["weekly-viewers"]["value_before"]) == (3, 1)
-    assert found["downloads"]["value"] == 0
+    assert (found["viewer-count"]["value"], found["viewer-count"]["value_before"]) == (3, 1)
+    assert (found["downloads"]["value"], found["downloads"]["value_before"]) == (0, 0)
+    nobodys = charts(told, USE, told.key("read", deployments=[3]))
+    assert (nobodys["viewer-count"]["value"], nobodys["viewer-count"]["value_before"]) == (0, 0)
     found = charts(told, QUALITY, told.key("read"))
     assert found["errors-per-view"]["value"] == pytest.approx(25)
     assert found["answered"]["value"] is None  # Nobody asked anything: that is no share at all.

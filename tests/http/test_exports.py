@@ -114,6 +114,7 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
     try:
         refused = published.get(PATH, key=key)
         assert (refused.status_code, problem(refused)) == (503, "overloaded")
+        assert "write" not in refused.json()["title"]
         assert refused.json()["detail"].startswith("analytics.duckdb: 4 are downloading it, as many as may at once. ")
         assert published.get(PATH, key=key, headers={"if-none-match": tag}).status_code == 304
         # What was refused holds no descriptor, and so no snapshot that is replaced meanwhile.

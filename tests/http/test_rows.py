@@ -14,15 +14,14 @@ import embedsink.http.download
 import embedsink.http.freshness
 import embedsink.http.rows
 from embedsink.http.exports import EVENT_FORMATS
-from embedsink.http.reports import FORMATS
 from embedsink.http.rows import MEDIA_TYPES
-from embedsink.reports import Format, is_timed, report_names
+from embedsink.reports import REPORT_FORMATS, Format, is_timed, report_names
 from embedsink.store import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
 AI_STATUSES = ("submitted", "completed")
-PATHS = [*(f"reports/views.{format}" for format in FORMATS), *(f"events.{format}" for format in EVENT_FORMATS)]
+PATHS = [*(f"reports/views.{format}" for format in REPORT_FORMATS), *(f"events.{format}" for format in EVENT_FORMATS)]
 
 
 @pytest.fixture(scope="module")

@@ -43,8 +43,7 @@ select
     coalesce(acted_at <= ended_at + interval 10 minutes, false) as is_followed_by_action
 from asked
 asof left join acted
-    -- An asof join has no null-safe comparison: two nulls would not meet. Integers of the protocol are below 2^53.
-    on coalesce(asked.deployment, -9007199254740992) = coalesce(acted.deployment, -9007199254740992)
+    on comparable(asked.deployment) = comparable(acted.deployment)
     and asked.session = acted.session
     and asked.ended_at < acted.acted_at;
 

@@ -8,8 +8,8 @@ create or replace view dashboard_event as
 with nearby as not materialized (
     select
         *,
-        -- The join matches no nulls, not even by `is not distinct from`. Integers of the protocol are below 2^53.
-        coalesce(deployment, -9007199254740992) as own_deployment,
+        comparable(deployment) as own_deployment,
+        -- What has no number stands behind what has one: those are below 2^53.
         {occurred_at: occurred_at, seq: coalesce(seq, 9007199254740992), arrival: arrival} as place
     from event_at_any_time
     where (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 1 day)

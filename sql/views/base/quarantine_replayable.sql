@@ -1,12 +1,12 @@
--- One row per kept rejection that may be tried again, oldest first: not replayed yet, and not one whose id is taken.
--- The one that `quarantine_id` names, where it is asked for. After the arrival `after`, one and as many more as are small: whole bodies of a megabyte must fit into memory. Times are
--- in epoch milliseconds, as a delivery has them. `raw` is all of it.
+-- One row per kept rejection that may be tried again (quarantine_untried counts the others), oldest first: not replayed yet.
+-- The one that `quarantine_id` names, where it is asked for. After the arrival `after`, one and as many more as are small:
+-- whole bodies of a megabyte must fit into memory. Times are in epoch milliseconds, as a delivery has them. `raw` is all of it.
 create or replace view quarantine_replayable as
 with candidate as (
     select arrival, quarantine_id, raw_length
     from quarantine
     where replayed_at is null
-      and reason not in ('id_conflict', 'out_of_scope')
+      and may_be_tried_again(reason)
       and arrival > coalesce(getvariable('after')::bigint, -1)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
     order by arrival

@@ -27,7 +27,7 @@ counted as (
         deployment,
         sum(lost) as lost,
         -- The reasons are the senders' own words, so there may be any number of them.
-        to_json(map_from_entries(list((reason, lost) order by place) filter (place <= 32)))::varchar as lost_by_reason
+        to_json(map_from_entries(list((reason, lost) order by place) filter (place <= 32))) as lost_by_reason
     from lost
     group by period_start, deployment
 )
@@ -37,7 +37,7 @@ select
     coalesce(sum(received), 0)::bigint as received_count,
     coalesce(sum(missing), 0)::bigint as missing_count,
     coalesce(sum(lost), 0)::bigint as lost_count,
-    coalesce(any_value(lost_by_reason), '{}') as lost_by_reason,
+    coalesce(any_value(lost_by_reason), '{}'::json) as lost_by_reason,
     received_count / nullif(received_count + missing_count, 0) as completeness_rate
 from counted
 group by period_start, deployment

@@ -14,6 +14,9 @@ from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.reasons import Reason
 from embedsink.reports import Report, parse_scope
 
+# How the grain of a report begins that never has more.
+_ONE_ROW = "One row per scope"
+
 
 @cache
 def dashboards_folder() -> Path:
@@ -103,11 +106,13 @@ def _check_tile(place: str, tile: Tile, reports: Mapping[str, Report]) -> None:
     if isinstance(tile, Chart):
         _check_spec(place, tile.spec)
     if isinstance(tile, Figure):
-        _check_figure(place, tile)
+        _check_figure(place, tile, report)
 
 
-def _check_figure(place: str, figure: Figure) -> None:
-    needed = {"sum": ("column",), "newest": ("column",), "ratio": ("column", "of"), "latest": ("column", "by")}
+def _check_figure(place: str, figure: Figure, report: Report) -> None:
+    needed = {"sum": ("column",), "newest": ("column",), "ratio": ("column", "of"), "only": ("column",)}
+    if figure.how == "only" and not report.grain.startswith(_ONE_ROW):
+        raise Misconfigured(f"{place}.how: `only` is for a report of one row, and {report.name} has many. Name totals.")
     for name in needed.get(figure.how, ()):
         if not getattr(figure, name):
             raise Misconfigured(f"{place}.{name}: is missing; `{figure.how}` needs it. Name a column.")
@@ -127,7 +132,8 @@ def _columns_of(tile: Figure | Chart | Table) -> Iterator[tuple[str, str]]:
     if tile.nonzero:
         yield "nonzero", tile.nonzero
     if isinstance(tile, Figure):
-        yield from ((name, column) for name in ("column", "by") if (column := getattr(tile, name)))
+        if tile.column:
+            yield "column", tile.column
         yield from ((f"of[{place}]", column.removeprefix("-")) for place, column in enumerate(tile.of))
         return
     if tile.group:

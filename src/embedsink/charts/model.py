@@ -49,15 +49,14 @@ class _OfReport(_Tile):
 class Figure(_OfReport):
     """One number of all rows.
 
-    `sum` adds a column; `ratio` divides its sum by that of `of` (a minus before a name takes it off); `latest` adds the
-    rows with the greatest `by`; `newest` is the greatest value; `count` counts rows.
+    `sum` adds a column; `ratio` divides its sum by that of `of` (a minus before a name takes it off); `newest` is the
+    greatest value; `count` counts rows; `only` is the value of the one row, of a report that has no more.
     """
 
     kind: Literal["number"]
-    how: Literal["sum", "ratio", "latest", "newest", "count"]
+    how: Literal["sum", "ratio", "newest", "count", "only"]
     column: Column | None = None
     of: list[Annotated[str, Field(pattern=r"^-?[a-z][a-z0-9_]*$")]] = Field(default_factory=list)
-    by: Column | None = None
     times: int = 1
     format: Format = "count"
     better: Literal["up", "down", "neither"] = "neither"

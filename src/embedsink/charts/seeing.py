@@ -40,9 +40,9 @@ class Total:
         self._how = figure.how
         self._times = figure.times
         self._column = names.index(figure.column) if figure.column else -1
-        self._by = names.index(figure.by) if figure.by else -1
         self._of = [(names.index(name.removeprefix("-")), -1 if name[0] == "-" else 1) for name in figure.of]
-        self._sum: Any = 0
+        # Where nothing happened, `totals` has no row: a count is nothing then, and a share is none.
+        self._sum: Any = None if figure.how == "only" and figure.format != "count" else 0
         self._whole = 0
         self._greatest: Any = None
 
@@ -51,13 +51,11 @@ class Total:
             self._sum += 1
             return
         value = row[self._column]
-        if self._how == "newest":
+        if self._how == "only":
+            self._sum = value
+        elif self._how == "newest":
             self._sum = value if self._greatest is None else max(self._sum, value or self._sum)
             self._greatest = self._sum or None
-        elif self._how == "latest":
-            if self._greatest is None or row[self._by] > self._greatest:
-                self._greatest, self._sum = row[self._by], 0
-            self._sum += (value or 0) if row[self._by] == self._greatest else 0
         else:
             self._sum += value or 0
             self._whole += sum(sign * (row[place] or 0) for place, sign in self._of)
@@ -66,9 +64,9 @@ class Total:
         """The number; None where there was nothing to make it of."""
         if self._how == "ratio":
             return self._sum * self._times / self._whole if self._whole > 0 else None
-        if self._how in ("newest", "latest") and self._greatest is None:
-            return None if self._how == "newest" else 0
-        return self._sum * self._times if self._times != 1 else self._sum
+        if self._how == "newest" and self._greatest is None:
+            return None
+        return self._sum * self._times if self._times != 1 and self._sum is not None else self._sum
 
 
 class Listed:

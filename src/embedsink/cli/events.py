@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, or_through_a_server, server_at
+from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, or_through_a_server, same_place, server_at
 from embedsink.cli.output import FAILED, fail, inert, say, written_whole
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def export_file(
 ) -> None:
     """Write all raw events to a file, as of the last snapshot. A running server is not disturbed.
 
-    .ndjson holds every event and action as a delivery, one a line; `import` takes them back exactly. .csv and
-    .parquet hold the rows of the event table; in .csv, text that a spreadsheet would take for a formula gets an
+    .ndjson holds every event and action as a delivery, one a line; `import` takes them back with their ids and times.
+    What was rejected or lost, and results of dbt syncs, are not in it: the whole is in a copy of the data folder. .csv
+    and .parquet hold the rows of the event table; in .csv, text that a spreadsheet would take for a formula gets an
     apostrophe.
     """
     if file.suffix not in SUFFIXES:
@@ -77,6 +78,8 @@ def import_file(
 ) -> None:
     """Take in a file, into a data folder that no server has open, or through a server with --url.
 
+    It takes what `export` writes, or anything that a page could send. The rows of GET /api/v1/events.ndjson are no
+    envelopes, and are rejected.
     What is not valid is quarantined with its reason, as if a page had sent it. Every envelope counts once, however
     often the file is imported. Locally each delivery's receivedAt is kept, and what is rejected is quarantined once.
     Exit code 1 when anything in the file did not get in: it was rejected, or could not be sent.
@@ -92,9 +95,9 @@ def import_file(
                 asyncio.run(_import_here(file, data, sums))
     except BaseException:
         if sums != Sums():
-            _tell(sums)
+            _tell(sums, same_place(data, url))
         raise
-    _tell(sums)
+    _tell(sums, same_place(data, url))
     if sums.rejected or sums.unsent:
         raise typer.Exit(FAILED)
 
@@ -124,14 +127,18 @@ def _import_there(file: Path, url: str, key: str | None, sums: "Sums") -> None:
         transfer.import_there(remote, transfer.read_deliveries(lines, settings.rules(), is_remote=True), sums)
 
 
-def _tell(sums: "Sums") -> None:
+def _tell(sums: "Sums", where: str) -> None:
     repeated = f"; {sums.repeated:,} of them were there already" if sums.repeated else ""
     unsent = f"; {sums.unsent:,} could not be sent" if sums.unsent else ""
     say(f"accepted {sums.accepted:,}, rejected {sums.rejected:,}{repeated}{unsent}.")
     for reason in sums.reasons:
         say(f"  {inert(reason)}")
-    if sums.rejected + sums.unsent > len(sums.reasons):
-        say("  … `embedsink quarantine list` shows what was rejected.")
+    if hidden := sums.rejected + sums.unsent - len(sums.reasons):
+        say(f"  … and {hidden:,} more.")
+    if sums.rejected:
+        say(f"`embedsink quarantine list {where}` shows what was rejected.")
+    if sums.unsent:
+        say("What could not be sent is in the file alone.")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from embedsink.errors import Misconfigured
+from embedsink.keys import parse_deployment
 
 if TYPE_CHECKING:
     from embedsink.remote import Remote
@@ -85,6 +86,22 @@ KeyOption = Annotated[
     ),
 ]
 DATA = Path("data")
+# The scope, for what shows it (docs/reports.md).
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="From this time on: 2026-11-01, 2026-11-01T09:30Z or 7d.")
+]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")]
+Surface = Annotated[str | None, typer.Option(metavar="NAME", help="On dashboard, app or chat alone.")]
+Deployments = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--deployment", metavar="N", help="Of this deployment alone. Repeatable.", parser=checked(parse_deployment)
+    ),
+]
+Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Of this tenant alone.")]
+Timezone = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Days begin there at midnight, and times mean its clocks; else UTC.")
+]
 
 
 def existing(data: Path) -> Path:

@@ -12,6 +12,8 @@ import typer
 FAILED = 1
 WRONG_USE = 2
 COLUMNS_MAX = 100_000
+# Integers that name something, and count nothing: they are shown as they are typed.
+_NAMES = ("arrival", "deployment")
 
 
 def say(text: str) -> None:
@@ -56,7 +58,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         are_numbers = all(isinstance(row[place], int | float) for row in listed if row[place] is not None)
         table.add_column(Text(inert(column)), justify="right" if are_numbers and listed else "left", overflow="fold")
     for row in listed:
-        table.add_row(*(Text(_shown(value)) for value in row))
+        table.add_row(*(Text(_shown(value, column)) for column, value in zip(columns, row, strict=True)))
     console = Console()
     if not console.is_terminal:
         console = Console(width=COLUMNS_MAX)
@@ -70,11 +72,11 @@ def _cell(value: object) -> object:
     return None if value is None or value != value else value
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, column: str) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and column not in _NAMES:
         return f"{value:,}"
     return inert(value)

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, server_at
+from embedsink.cli.options import (
+    DATA,
+    Data,
+    Deployments,
+    KeyOption,
+    Since,
+    Surface,
+    Tenant,
+    Timezone,
+    Until,
+    Url,
+    examples,
+    server_at,
+)
 from embedsink.cli.output import written_whole
 
 if TYPE_CHECKING:
@@ -29,15 +42,15 @@ def render(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: .pdf, .png, .svg or .html says what.")
     ],
-    period: Annotated[str | None, typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d, up to now; else 7d.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Instead: from a date or time on, or 14d ago.")
+    period: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d, up to now; else --since, or 7d.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to then, exclusive.")] = None,
-    surface: Annotated[str | None, typer.Option(metavar="NAME", help="dashboard, app or chat alone.")] = None,
-    deployment: Annotated[list[str] | None, typer.Option(metavar="N", help="This deployment; repeatable.")] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="This tenant alone.")] = None,
-    timezone: Annotated[str | None, typer.Option(metavar="NAME", help="By whose clocks; else UTC.")] = None,
+    since: Since = None,
+    until: Until = None,
+    surface: Surface = None,
+    deployment: Deployments = None,
+    tenant: Tenant = None,
+    timezone: Timezone = None,
     compare: Annotated[bool, typer.Option(help="Tell changes against the period before.")] = True,
     dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
     data: Data = DATA,
@@ -57,9 +70,10 @@ def render(
         there_are = ", ".join(f".{one}" for one in FORMATS)
         raise typer.BadParameter(f"-o {output.name}: does not say what to draw. End it with one of {there_are}.")
     asked: Asked = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
-    asked |= {"timezone": timezone, "compare": "on" if compare else "off", "deployment": deployment or []}
+    asked |= {"timezone": timezone, "compare": "on" if compare else "off"}
     now = datetime.now(UTC)
     dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
+    asked["deployment"] = [str(number) for number in deployment or []]
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
     drawn = rendered(dashboard, answers, Telling(now, timezone or "UTC", narrowed), format=format, is_dark=dark)
     with written_whole(output) as part:

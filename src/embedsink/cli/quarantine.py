@@ -84,11 +84,13 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     With --data while no server has the folder open; else with --url and an admin key.
     """
     if url is not None:
-        replayed, rejected = _replay_there(url, key)
+        replayed, rejected, untried = _replay_there(url, key)
     else:
         with or_through_a_server():
-            replayed, rejected = asyncio.run(_replay_here(existing(data)))
+            replayed, rejected, untried = asyncio.run(_replay_here(existing(data)))
     say(f"replayed {replayed:,}, still rejected {rejected:,}.")
+    if untried:
+        say(f"{untried:,} not tried: `id_conflict` and `out_of_scope` stay so. Send them anew, by other ids or keys.")
 
 
 def _rows(
@@ -118,12 +120,12 @@ def _ask_here(data: Path, limit: int, quarantine_id: str | None) -> bytes:
     return orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 
-def _replay_there(url: str, key: str | None) -> tuple[int, int]:
+def _replay_there(url: str, key: str | None) -> tuple[int, int, int]:
     answer = json.loads(server_at(url, key).post("quarantine", "replay"))
-    return answer["replayed"], answer["rejected"]
+    return answer["replayed"], answer["rejected"], answer["untried"]
 
 
-async def _replay_here(data: Path) -> tuple[int, int]:
+async def _replay_here(data: Path) -> tuple[int, int, int]:
     from embedsink.folder import DataFolder
     from embedsink.quarantine import replay as try_again
     from embedsink.settings import read_settings
@@ -131,4 +133,4 @@ async def _replay_here(data: Path) -> tuple[int, int]:
 
     async with Sink(DataFolder(data), read_settings()) as sink:
         done = await try_again(sink)
-    return done.replayed, done.rejected
+    return done.replayed, done.rejected, done.untried

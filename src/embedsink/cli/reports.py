@@ -2,24 +2,35 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from enum import StrEnum
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
-from embedsink.cli.options import DATA, Data, KeyOption, Url, as_of, checked, examples, same_place, server_at
+from embedsink.cli.options import (
+    DATA,
+    Data,
+    Deployments,
+    KeyOption,
+    Since,
+    Surface,
+    Tenant,
+    Timezone,
+    Until,
+    Url,
+    as_of,
+    examples,
+    same_place,
+)
 from embedsink.cli.output import fail, inert, say, show_table, written_whole
-from embedsink.keys import parse_deployment
-
-if TYPE_CHECKING:
-    from embedsink.reports import Style
+from embedsink.cli.sources import ROWS, Asked, Folder, Server, Source
+from embedsink.row_format import REPORT_FORMATS, Format
 
 EXAMPLES = examples(
     "embedsink report",
+    "embedsink report views --describe",
     "embedsink report views --since 2026-11-01 --interval week --timezone Europe/Berlin",
     "embedsink report downloads --deployment 12 --format csv > downloads.csv",
     "embedsink report ai_query --since 7d --columns submitted_at,query,status -o ai_query.parquet",
@@ -27,53 +38,41 @@ EXAMPLES = examples(
     "EMBEDSINK_KEY=es_read_… embedsink report views --url https://sink.example.com",
 )
 LISTED = ("name", "title", "question")
-CHUNK_BYTES = 65_536
-# What asks for rows, and not for a scope.
-ROWS = ("columns", "limit")
+DESCRIBED = ("name", "type", "unit", "description")
+TABLE = "table"
+SHOWN = (TABLE, *REPORT_FORMATS)
 # What leaves events out.
 BOUNDS = ("since", "until", "surface", "deployment", "tenant")
 
-Asked = dict[str, Any]
 
-
-class Format(StrEnum):
-    """How the rows come."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-    ARROW = "arrow"
+def _shown(text: str) -> str:
+    if text not in SHOWN:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(SHOWN)}.")
+    return text
 
 
 def report(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A report; without one, all are listed.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on: 2026-11-01, 2026-11-01T09:30Z or 7d.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
-    surface: Annotated[str | None, typer.Option(metavar="NAME", help="On dashboard, app or chat alone.")] = None,
-    deployment: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Of this deployment alone. Repeatable.", parser=checked(parse_deployment)),
-    ] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="TEXT", help="Of this tenant alone.")] = None,
+    since: Since = None,
+    until: Until = None,
+    surface: Surface = None,
+    deployment: Deployments = None,
+    tenant: Tenant = None,
     interval: Annotated[
         str | None, typer.Option(metavar="NAME", help="A period is an hour, a day, a week or a month; else a day.")
     ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Days begin there at midnight, and times mean its clocks; else UTC."),
-    ] = None,
+    timezone: Timezone = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B,C", help="These columns alone.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many rows, up to 100,000.")] = None,
     guard: Annotated[bool, typer.Option(help="In csv, an apostrophe before what looks like a formula.")] = True,
     bom: Annotated[bool, typer.Option("--bom", help="Begin csv with the mark that Excel needs for UTF-8.")] = False,
+    describe: Annotated[bool, typer.Option("--describe", help="What a row and each column is, and no rows.")] = False,
     all_reports: Annotated[
         bool, typer.Option("--all", help="Every report as csv: with -o a .zip file, or else a folder.")
     ] = False,
     format: Annotated[
-        Format | None, typer.Option(help="How the rows come; else as the file's suffix says, or as a table.")
+        str | None,
+        typer.Option(metavar="|".join(SHOWN), help="Else as the file's suffix says, or a table.", parser=_shown),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")] = None,
     data: Data = DATA,
@@ -89,114 +88,61 @@ def report(
     asked: Asked = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
     asked |= {"tenant": tenant, "interval": interval, "timezone": timezone}
     asked |= {"columns": columns, "limit": limit, "guard": "on" if guard else "off", "bom": "on" if bom else "off"}
-    wanted = Format.CSV if all_reports else format or _format_of(output)
-    source: _Source = _Folder(data) if url is None else _Server(url, key)
+    source: Source = Folder(data) if url is None else Server(url, key)
     if all_reports:
-        _check_all(name, output, format, asked)
-        _write_all(source, asked, output or Path())
-    elif name is None:
-        _check_list(output, asked)
-        _list(source.listed(), wanted)
-    elif wanted is Format.TABLE:
+        _check_all(name, format, describe, asked)
+        _write_all(source, asked, _place_of_all(output))
+    elif name is None or describe:
+        _check_told(name, output, describe, asked)
+        told = source.listed() if name is None else source.described(name)
+        _tell(told, format or TABLE)
+    elif (wanted := format or _format_of(output)) == TABLE:
         _check_table(output)
-        if not _show(source, name, asked):
-            say(_nothing(name, asked, data, url))
+        _show(source, name, asked, data=data, url=url)
     else:
-        _write(source.chunks(name, asked, wanted), wanted, output)
+        _write(source.chunks(name, asked, Format(wanted)), Format(wanted), output)
 
 
-class _Source(Protocol):
-    """Where reports come from."""
-
-    def listed(self) -> list[dict[str, Any]]:
-        """Every report, as `/api/v1/reports` describes it."""
-
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterable[bytes]:
-        """The bytes of a report."""
-
-    def summary(self, asked: Asked) -> Iterable[bytes]:
-        """The bytes of a ZIP with every report."""
-
-
-class _Folder:
-    def __init__(self, data: Path) -> None:
-        from embedsink.folder import DataFolder
-
-        self._snapshot = DataFolder(data).snapshot
-
-    def listed(self) -> list[dict[str, Any]]:
-        from embedsink.reports import all_reports
-        from embedsink.store import EVERYTHING, open_snapshot
-
-        with open_snapshot(self._snapshot, EVERYTHING) as reader:
-            return [asdict(report) for report in all_reports(reader)]
-
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
-        from embedsink import reports
-        from embedsink.store import open_snapshot
-
-        reports.known_name(name)
-        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
-        rows = reports.RowsAsked(asked["columns"], None if asked["limit"] is None else str(asked["limit"]))
-        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
-            with reader.consistent():
-                selection, _ = rows.select(reader, name)
-                reports.write_rows(reader, selection, file, reports.Format(format), style=style)
-            yield from _chunks(file)
-
-    def summary(self, asked: Asked) -> Iterator[bytes]:
-        from embedsink import reports
-        from embedsink.store import open_snapshot
-
-        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
-        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
-            with reader.consistent():
-                reports.write_summary(reader, scope, file, style=style)
-            yield from _chunks(file)
-
-
-class _Server:
-    def __init__(self, url: str, key: str | None) -> None:
-        self._remote = server_at(url, key)
-
-    def listed(self) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = json.loads(self._remote.get("reports"))
-        return listed
-
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
-        return self._remote.chunks("reports", f"{name}.{format}", query=asked)
-
-    def summary(self, asked: Asked) -> Iterator[bytes]:
-        return self._remote.chunks("summary.zip", query=_without(asked, ROWS))
-
-
-def _format_of(output: Path | None) -> Format:
+def _format_of(output: Path | None) -> str:
     if output is None:
-        return Format.TABLE
-    try:
-        return Format(output.suffix[1:])
-    except ValueError:
-        raise typer.BadParameter(f"{output.name}: does not say how to write it. Add --format csv.") from None
+        return TABLE
+    if output.suffix[1:] not in SHOWN:
+        raise typer.BadParameter(f"{output.name}: does not say how to write it. Add --format csv.")
+    return output.suffix[1:]
 
 
-def _check_all(name: str | None, output: Path | None, format: Format | None, asked: Asked) -> None:
+def _check_all(name: str | None, format: str | None, describe: bool, asked: Asked) -> None:
     if name is not None:
         raise typer.BadParameter(f"--all {name}: is every report, or this one. Leave one of them out.")
+    if describe:
+        raise typer.BadParameter("--all --describe: are rows, or none. Leave one of them out.")
     if format not in (None, Format.CSV):
         raise typer.BadParameter(f"--all --format {format}: they come as csv. Leave --format out.")
-    if output is None:
-        raise typer.BadParameter("--all: needs a file or a folder. Add -o summary.zip.")
     for option in ROWS:
         if asked[option] is not None:
             raise typer.BadParameter(f"--all --{option}: is for one report. Name it.")
 
 
-def _check_list(output: Path | None, asked: Asked) -> None:
+def _place_of_all(output: Path | None) -> Path:
+    if output is None:
+        raise typer.BadParameter("--all: needs a file or a folder. Add -o summary.zip.")
+    # A folder may be called 2026.11, but nobody means one by sum.csv.
+    if output.suffix[1:].isalpha() and output.suffix != ".zip" and not output.is_dir():
+        instead = output.with_suffix(".zip")
+        raise typer.BadParameter(f"--all -o {output}: is no place for many reports. Name a folder, or -o {instead}.")
+    return output
+
+
+def _check_told(name: str | None, output: Path | None, describe: bool, asked: Asked) -> None:
     unheard = [f"--{option}" for option in (*BOUNDS, "interval", "timezone", *ROWS) if asked[option] not in (None, [])]
     unheard += ["--no-guard"] * (asked["guard"] == "off") + ["--bom"] * (asked["bom"] == "on")
     unheard += [f"-o {output}"] * (output is not None)
+    if unheard and describe:
+        raise typer.BadParameter(f"{unheard[0]}: is for rows, and --describe shows none. Leave one of them out.")
     if unheard:
         raise typer.BadParameter(f"{unheard[0]}: is for a report. Name one, or take all of them with --all.")
+    if name is None and describe:
+        raise typer.BadParameter("--describe: is for one report. Name it; without a name, all are listed.")
 
 
 def _check_table(output: Path | None) -> None:
@@ -204,7 +150,7 @@ def _check_table(output: Path | None) -> None:
         raise typer.BadParameter(f"-o {output}: a table goes to no file. Add --format csv, json, parquet or arrow.")
 
 
-def _write_all(source: _Source, asked: Asked, output: Path) -> None:
+def _write_all(source: Source, asked: Asked, output: Path) -> None:
     if output.suffix == ".zip":
         _write(source.summary(asked), Format.CSV, output)
         return
@@ -220,37 +166,27 @@ def _write_all(source: _Source, asked: Asked, output: Path) -> None:
             fail(f"{output}: {error.strerror}. Choose another place.")
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    file.seek(0)
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
-
-
-def _style_of(asked: Asked) -> "Style":
-    from embedsink.reports import Style
-
-    return Style(guard=asked["guard"] == "on", bom=asked["bom"] == "on")
-
-
-def _without(asked: Asked, names: Sequence[str]) -> Asked:
-    return {name: value for name, value in asked.items() if name not in names}
-
-
-def _list(listed: list[dict[str, Any]], wanted: Format) -> None:
-    if wanted is Format.JSON:
-        typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
-    elif wanted is Format.TABLE:
-        show_table(LISTED, [[report[name] for name in LISTED] for report in listed])
+def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:
+    """Which reports there are, or what a row and each column of one is."""
+    if wanted == Format.JSON:
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    elif wanted != TABLE:
+        raise typer.BadParameter(f"--format {wanted}: is for rows; words come as table or json. Name a report.")
+    elif isinstance(told, list):
+        show_table(LISTED, [[report[name] for name in LISTED] for report in told])
+        say("What a row and each column of one is: `embedsink report NAME --describe`.")
     else:
-        raise typer.BadParameter(f"--format {wanted}: the list of reports comes as table or json. Name a report.")
+        for line in (f"{told['name']}: {told['question']}", told["grain"], ""):
+            typer.echo(inert(line))
+        show_table(DESCRIBED, [[column[name] for name in DESCRIBED] for column in told["columns"]])
 
 
-def _show(source: _Source, name: str, asked: Asked) -> bool:
-    """Whether there was anything to show."""
+def _show(source: Source, name: str, asked: Asked, *, data: Path, url: str | None) -> None:
     rows = json.loads(b"".join(source.chunks(name, asked, Format.JSON)))
     if rows:
         show_table(list(rows[0]), [list(row.values()) for row in rows])
-    return bool(rows)
+    else:
+        say(_nothing(name, asked, data, url))
 
 
 def _nothing(name: str, asked: Asked, data: Path, url: str | None) -> str:

@@ -310,14 +310,16 @@ def _first_wrong_field(envelope: dict[str, Any], name: str, catalog: Catalog) ->
 
 def _reject_all(value: dict[str, Any], parsed: Parsed, wrong: dict[str, Wrong], rules: Rules) -> Parsed:
     """Each envelope is kept as a delivery of its own: what is wrong beside it, and sound, belongs to it."""
+    first_wrong = next(iter(wrong.values()))
     envelopes = value["events"] if isinstance(value["events"], list) else [value["events"]]
+    if not envelopes:
+        raise Refused(Reason.EMPTY, f"body: holds no envelope, and {first_wrong[1]}")
     _check_count(len(envelopes), rules)
     elsewhere = {"events", "key"} | ({"lost"} if "lost" not in wrong else set())
     beside = encode({name: part for name, part in value.items() if name not in elsewhere})[1:-1]
     # Of much of it there is one whole copy: a thousand times a megabyte would be a way to fill the disk.
     is_long = len(beside) * len(envelopes) > _BESIDE_BYTES_MAX
     short = encode({"context": beside[: rules.context_bytes_max].decode(errors="replace")})[1:-1] if is_long else beside
-    first_wrong = next(iter(wrong.values()))
     rejected = [
         Rejection(index, *first_wrong, _delivery_of(envelope, short if index else beside), _echoed_id(envelope))
         for index, envelope in enumerate(envelopes)

@@ -25,6 +25,7 @@ from embedsink.http import (
     syncs,
 )
 from embedsink.http.access import Transport
+from embedsink.http.body import BodyReader
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.dashboards import Dashboards
 from embedsink.http.events import Events
@@ -36,6 +37,7 @@ from embedsink.http.pages.files import show_file
 from embedsink.http.pages.login import LoginPage
 from embedsink.http.pages.vega import Vega
 from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
+from embedsink.http.rates import RateLimiter
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 
@@ -45,6 +47,8 @@ class State(TypedDict):
 
     sink: Sink
     events: Events
+    bodies: BodyReader
+    rates: RateLimiter
     transport: Transport
     logins: Logins
 
@@ -103,7 +107,14 @@ def create_app(
             if demo is not None:
                 vega.prepare()
             _calm_the_garbage_collector()
-            yield {"sink": sink, "events": events, "transport": transport, "logins": logins}
+            yield {
+                "sink": sink,
+                "events": events,
+                "bodies": events.bodies,
+                "rates": events.rates,
+                "transport": transport,
+                "logins": logins,
+            }
 
     app = Starlette(
         routes=[

@@ -48,6 +48,7 @@ class BoundedConnection(IngestProtocol):
     """
 
     _head_bytes = 0
+    _open_bytes = 0  # of the reads that brought the head which is not whole yet
     _unread_bytes = 0
     _request_bytes = 0
     _timer: asyncio.TimerHandle | None = None
@@ -84,10 +85,13 @@ class BoundedConnection(IngestProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse it, and look whether a head is still open afterwards."""
         cycle = self.cycle
+        # Only then has the size of a head to be counted, which takes a while.
+        self._may_be_long = self._open_bytes + len(data) > HEAD_BYTES_MAX
         super().data_received(data)
         if self.transport.is_closing():
             return  # It could not be parsed, or its answer was the last.
         if self._has_whole_head():
+            self._open_bytes = 0
             if self.cycle.response_complete and self.cycle.more_body:
                 self._skip(len(data))
                 return
@@ -101,15 +105,15 @@ class BoundedConnection(IngestProtocol):
                 self._waiting.pop(self, None)
         elif self._timer is None or self.cycle is not cycle or self._unread_bytes:
             # Not counted: it may begin with the end of the body before, or with whole requests.
+            self._open_bytes = len(data)
             self._unread_bytes = 0
             self._stop_waiting()
             self._await_head()
         else:
             self._head_bytes += len(data)
+            self._open_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
-                log.warning("not_http", extra={"detail": f"The head is larger than {HEAD_BYTES_MAX:,} bytes."})
-                self.transport.write(_TOO_LARGE)
-                self.transport.close()
+                self._refuse_head()
 
     def on_response_complete(self) -> None:
         """An answer was written: wait again, behind all others, unless the next request is here already."""
@@ -118,6 +122,24 @@ class BoundedConnection(IngestProtocol):
         if is_last and not self.transport.is_closing():
             self._waiting.pop(self, None)
             self._waiting[self] = None
+
+    def _check_head(self) -> None:
+        if self._bytes_of_head() <= HEAD_BYTES_MAX:
+            return
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        # Whoever still waits for an answer to what came before gets that, and then the connection is closed.
+        if cycle is None or cycle.response_complete:
+            self._refuse_head()
+        raise ConnectionAbortedError
+
+    def _bytes_of_head(self) -> int:
+        first = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
+        return first + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers) + len("\r\n")
+
+    def _refuse_head(self) -> None:
+        log.warning("not_http", extra={"detail": f"The head is larger than {HEAD_BYTES_MAX:,} bytes."})
+        self.transport.write(_TOO_LARGE)
+        self.transport.close()
 
     def _skip(self, byte_count: int) -> None:
         self._unread_bytes += byte_count

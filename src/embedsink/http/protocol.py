@@ -35,6 +35,7 @@ class IngestProtocol(HttpToolsProtocol):
 
     _held: list[bytes] | None = None  # the body so far, of a request that is held
     _running: RequestResponseCycle | None = None  # the one whose answer is next
+    _may_be_long = False  # whether the head that is parsed came in so many bytes that its size has to be looked at
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
 
@@ -71,6 +72,8 @@ class IngestProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is there."""
+        if self._may_be_long:
+            self._check_head()
         if self.parser.should_upgrade():
             return
         if len(self.pipeline) == PIPELINE_MAX:
@@ -119,6 +122,9 @@ class IngestProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_when_idle)
+
+    def _check_head(self) -> None:
+        """For whoever bounds heads: raise, and the connection is closed."""
 
     def _close_when_idle(self) -> None:
         self._idle_timer = None

@@ -14,11 +14,9 @@ from embedsink.http.parameters import check_parameters
 from embedsink.http.rows import Question, answer_rows
 from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
-from embedsink.reports import Format, all_reports, find_report, is_timed, known_name, row_schema
+from embedsink.reports import REPORT_FORMATS, Format, all_reports, describe, is_timed, known_name
 from embedsink.sink import Sink
 from embedsink.store import EVERYTHING
-
-FORMATS = (Format.JSON, Format.CSV, Format.PARQUET, Format.ARROW)
 
 
 async def list_reports(request: Request) -> Response:
@@ -41,8 +39,8 @@ async def show_report(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     name, _, suffix = request.path_params["name"].partition(".")
     name, suffix = known_name(name), suffix or Format.JSON
-    if suffix not in FORMATS:
-        there_are = f"{', '.join(f'.{format}' for format in FORMATS[:-1])} and .{FORMATS[-1]}"
+    if suffix not in REPORT_FORMATS:
+        there_are = f"{', '.join(f'.{format}' for format in REPORT_FORMATS[:-1])} and .{REPORT_FORMATS[-1]}"
         raise Refused(Reason.NOT_FOUND, f"report {quote(f'{name}.{suffix}')} does not exist. There are {there_are}.")
     return await answer_rows(request, key, Question(name, name, Format(suffix), is_timed(name)))
 
@@ -54,5 +52,4 @@ def _list(sink: Sink) -> list[dict[str, Any]]:
 
 def _schema(sink: Sink, name: str) -> dict[str, Any]:
     with sink.store.reader(EVERYTHING) as reader:
-        report = find_report(reader, name)
-    return asdict(report) | {"row": row_schema(report)}
+        return describe(reader, name)

@@ -19,7 +19,7 @@ from embedsink.envelope.body import check_depth, decode, encode, has_bad_text, m
 from embedsink.envelope.sentences import place, sentence
 from embedsink.errors import Misconfigured, Refused, quote, without_keys
 from embedsink.http.access import require_key
-from embedsink.http.events import Events, media_type_of
+from embedsink.http.events import media_type_of
 from embedsink.http.parameters import check_parameters
 from embedsink.http.problems import invalid_body
 from embedsink.keys import Key, KeyKind, parse_deployment
@@ -124,8 +124,7 @@ async def _record(request: Request) -> Response:
         body = await _body_of(request)
     except ClientDisconnect:
         return Response(status_code=400)  # Nobody is there to get it.
-    events: Events = request.state.events
-    events.rates.spend(key.key_id, 1)
+    request.state.rates.spend(key.key_id, 1)
     # In a thread: one body may name tens of thousands of files, and senders of events must not wait for it.
     sync = await run_in_threadpool(_parse, body, deployment, job_id, sink.settings)
     if isinstance(sync, list):
@@ -150,7 +149,7 @@ def _named(request: Request, key: Key) -> tuple[int, str]:
 
 
 async def _body_of(request: Request) -> bytes:
-    headers, bodies = request.headers, request.state.events.bodies
+    headers, bodies = request.headers, request.state.bodies
     media_type_of(headers.get("content-type", ""), ("application/json",))
     encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
     bodies.check_head(length=int(headers.get("content-length", 0)), encoding=encoding)

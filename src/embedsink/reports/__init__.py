@@ -9,24 +9,26 @@ from embedsink.reports.catalog import (
     Report,
     ReportColumn,
     all_reports,
+    describe,
     find_report,
     is_timed,
     known_columns,
     known_name,
     report_names,
-    row_schema,
     visible_columns,
 )
-from embedsink.reports.formats import Format, Style, csv_chunks, json_chunks, ndjson_chunks, write_rows
+from embedsink.reports.formats import Style, csv_chunks, json_chunks, ndjson_chunks, write_rows
 from embedsink.reports.paging import LIMIT_MAX, Cursor, RowsAsked
 from embedsink.reports.scope import INTERVALS, PARAMETERS, SURFACES, Scope, parse_scope
 from embedsink.reports.summary import write_summary
+from embedsink.row_format import REPORT_FORMATS, Format
 
 __all__ = [
     "EVENTS",
     "INTERVALS",
     "LIMIT_MAX",
     "PARAMETERS",
+    "REPORT_FORMATS",
     "SURFACES",
     "Cursor",
     "Format",
@@ -37,6 +39,7 @@ __all__ = [
     "Style",
     "all_reports",
     "csv_chunks",
+    "describe",
     "find_report",
     "is_timed",
     "json_chunks",
@@ -45,7 +48,6 @@ __all__ = [
     "ndjson_chunks",
     "parse_scope",
     "report_names",
-    "row_schema",
     "visible_columns",
     "write_rows",
     "write_summary",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -80,6 +80,16 @@ def find_report(reader: Reader, name: str) -> Report:
         Refused: `not_found`, with the nearest name.
     """
     return _describe(reader, known_name(name))
+
+
+def describe(reader: Reader, name: str) -> dict[str, Any]:
+    """One report in words, and a row of it as JSON Schema.
+
+    Raises:
+        Refused: `not_found`, with the nearest name.
+    """
+    report = find_report(reader, name)
+    return asdict(report) | {"row": row_schema(report)}
 
 
 def known_name(name: str) -> str:

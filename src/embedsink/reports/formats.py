@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
 from embedsink.reports.catalog import type_of
+from embedsink.row_format import Format
 from embedsink.store import Column, Reader, Selection
 
 # What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
@@ -25,16 +25,6 @@ _QUOTED = re.compile(r'[",;|\t\r\n]')
 _JSON_OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
 
 Convert = Callable[[Any], Any]
-
-
-class Format(StrEnum):
-    """How rows are written: the suffix of their address and of their file."""
-
-    JSON = "json"
-    CSV = "csv"
-    NDJSON = "ndjson"
-    PARQUET = "parquet"
-    ARROW = "arrow"
 
 
 @dataclass(frozen=True, slots=True)

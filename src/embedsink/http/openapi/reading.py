@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from embedsink.arrivals import ROWS_MAX
-from embedsink.http import exports, inspection, live, reports
+from embedsink.http import exports, inspection, live
 from embedsink.http.openapi.failures import ACCESS, SCOPED, SPOOLED
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import (
@@ -19,7 +19,7 @@ from embedsink.http.openapi.parts import Schema, array, ref
 from embedsink.http.rows import MEDIA_TYPES
 from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
-from embedsink.reports import Format, report_names
+from embedsink.reports import REPORT_FORMATS, Format, report_names
 
 _KEYS = (KeyKind.READ, KeyKind.ADMIN)
 _CACHED = {304: "Nothing was loaded since."}
@@ -51,10 +51,10 @@ def _read_report() -> Operation:
         "/api/v1/reports/{name}",
         "readReport",
         "The rows of a report, in the reader's scope; as JSON, or with a suffix as CSV, Parquet or Arrow",
-        (200, "The rows.", _media_types(reports.FORMATS)),
+        (200, "The rows.", _media_types(REPORT_FORMATS)),
         (*SPOOLED, Reason.NOT_FOUND),
         _KEYS,
-        parameters=[_name(reports.FORMATS), *report_parameters(), *rows_parameters(), known_tag()],
+        parameters=[_name(REPORT_FORMATS), *report_parameters(), *rows_parameters(), known_tag()],
         headers=_TAGGED | _PAGED,
         others=_CACHED,
     )
@@ -94,7 +94,7 @@ def _read_events() -> Operation:
         "get",
         "/api/v1/events.{suffix}",
         "readEvents",
-        "Raw events, in the reader's scope",
+        "Raw events in the reader's scope, as rows; what `embedsink import` takes is written by `embedsink export`",
         (200, "The events.", _media_types(exports.EVENT_FORMATS)),
         (*SPOOLED, Reason.NOT_FOUND),
         _KEYS,

@@ -67,7 +67,7 @@ def _receipts() -> dict[str, Schema]:
     return {
         "Receipt": _listing(),
         "Rejection": object_of(rejection),
-        "Replay": object_of({"replayed": _COUNT, "rejected": _COUNT}),
+        "Replay": object_of({"replayed": _COUNT, "rejected": _COUNT, "untried": _COUNT}),
     }
 
 

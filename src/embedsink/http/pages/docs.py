@@ -16,9 +16,8 @@ from embedsink.http.pages.description import groups_of, messages_of, shown_reaso
 from embedsink.http.pages.files import page_files
 from embedsink.http.pages.sending import examples
 from embedsink.http.pages.templating import HEADERS, render
-from embedsink.http.reports import FORMATS
 from embedsink.keys import KeyKind
-from embedsink.reports import Report, all_reports
+from embedsink.reports import REPORT_FORMATS, Report, all_reports
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.store import EVERYTHING
@@ -68,7 +67,7 @@ def docs_page(settings: Settings, reports: list[Report], *, address: str) -> str
         address=address,
         ingest_path=INGEST_PATH,
         examples=examples(settings.service_name),
-        formats=[str(format) for format in FORMATS],
+        formats=[str(format) for format in REPORT_FORMATS],
         groups=groups_of(described),
         mark=page_files()["mark.svg"].content.decode(),  # in the page, which loads no picture
         key_kinds=[str(kind) for kind in KeyKind],

@@ -167,7 +167,7 @@ async function replay(row, button) {
   const answer = await fetch(`/api/v1/quarantine/replay?id=${row.id}`, { method: "POST", headers: { Authorization: `Bearer ${admin}` } }).catch(() => null);
   const told = await answer?.json().catch(() => null);
   if (answer?.ok) {
-    button.textContent = told.replayed ? "Accepted now" : told.rejected ? "Still rejected" : "Was accepted before";
+    button.textContent = told.replayed ? "Accepted now" : told.rejected ? "Still rejected" : told.untried ? "Can never be accepted" : "Was accepted before";
     button.disabled = !told.rejected;
     return undefined;
   }

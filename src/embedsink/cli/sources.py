@@ -1,0 +1,118 @@
+"""Where the reports of a command come from: a data folder, or a server."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from embedsink.cli.options import server_at
+from embedsink.row_format import Format
+
+if TYPE_CHECKING:
+    from embedsink.reports import Style
+
+CHUNK_BYTES = 65_536
+# What asks for rows, and not for a scope.
+ROWS = ("columns", "limit")
+
+Asked = dict[str, Any]
+
+
+class Source(Protocol):
+    """Where reports come from."""
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every report, as `/api/v1/reports` describes it."""
+
+    def described(self, name: str) -> dict[str, Any]:
+        """One report with its columns, as `/api/v1/reports/{name}/schema` describes it."""
+
+    def chunks(self, name: str, asked: Asked, format: Format) -> Iterable[bytes]:
+        """The bytes of a report."""
+
+    def summary(self, asked: Asked) -> Iterable[bytes]:
+        """The bytes of a ZIP with every report."""
+
+
+class Folder:
+    """The last snapshot of a data folder."""
+
+    def __init__(self, data: Path) -> None:
+        from embedsink.folder import DataFolder
+
+        self._snapshot = DataFolder(data).snapshot
+
+    def listed(self) -> list[dict[str, Any]]:
+        from embedsink.reports import all_reports
+        from embedsink.store import EVERYTHING, open_snapshot
+
+        with open_snapshot(self._snapshot, EVERYTHING) as reader:
+            return [asdict(report) for report in all_reports(reader)]
+
+    def described(self, name: str) -> dict[str, Any]:
+        from embedsink.reports import describe, known_name
+        from embedsink.store import EVERYTHING, open_snapshot
+
+        known_name(name)
+        with open_snapshot(self._snapshot, EVERYTHING) as reader:
+            return describe(reader, name)
+
+    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
+        from embedsink import reports
+        from embedsink.store import open_snapshot
+
+        reports.known_name(name)
+        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
+        rows = reports.RowsAsked(asked["columns"], None if asked["limit"] is None else str(asked["limit"]))
+        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
+            with reader.consistent():
+                selection, _ = rows.select(reader, name)
+                reports.write_rows(reader, selection, file, format, style=style)
+            yield from _chunks(file)
+
+    def summary(self, asked: Asked) -> Iterator[bytes]:
+        from embedsink import reports
+        from embedsink.store import open_snapshot
+
+        scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
+        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
+            with reader.consistent():
+                reports.write_summary(reader, scope, file, style=style)
+            yield from _chunks(file)
+
+
+class Server:
+    """A server, over HTTP."""
+
+    def __init__(self, url: str, key: str | None) -> None:
+        self._remote = server_at(url, key)
+
+    def listed(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads(self._remote.get("reports"))
+        return listed
+
+    def described(self, name: str) -> dict[str, Any]:
+        described: dict[str, Any] = json.loads(self._remote.get("reports", name, "schema"))
+        return described
+
+    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
+        return self._remote.chunks("reports", f"{name}.{format}", query=asked)
+
+    def summary(self, asked: Asked) -> Iterator[bytes]:
+        return self._remote.chunks(
+            "summary.zip", query={name: value for name, value in asked.items() if name not in ROWS}
+        )
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
+
+
+def _style_of(asked: Asked) -> "Style":
+    from embedsink.reports import Style
+
+    return Style(guard=asked["guard"] == "on", bom=asked["bom"] == "on")
