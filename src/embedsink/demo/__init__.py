@@ -59,7 +59,7 @@ def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) 
     with EmbedServer(port + 1, hosts=origins(port)) as embed:
         _invite(page, screen)
         keys = _create_keys(path)
-        screen.done("keys", "one to send, one to read, one for everything")
+        screen.done("keys", f"{len(keys.ingest)} to send, one for each page that embeds; 1 to read")
         screen.done("data folder", str(path))
         started_at = time.monotonic()
         with DemoServer(path, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
@@ -105,15 +105,21 @@ def _temporary_folder() -> Iterator[Path]:
 
 def _create_keys(path: Path) -> Keys:
     file, now = KeyFile(DataFolder(path).keys), time.time()
-    tokens = {kind: file.create(kind, label="demo", now=now)[1] for kind in KeyKind}
-    return Keys(ingest=tokens[KeyKind.INGEST], read=tokens[KeyKind.READ], admin=tokens[KeyKind.ADMIN])
+    senders = {
+        one.origin: file.create(
+            KeyKind.INGEST, deployments=[one.number], origins=[one.origin], label="demo: sends", now=now
+        )
+        for one in DEPLOYMENTS
+    }
+    _, read = file.create(KeyKind.READ, label="demo: reads", now=now)
+    return Keys({origin: token for origin, (_, token) in senders.items()}, read)
 
 
 def _send_week(browsers: Browsers, account: Account, screen: Screen, stop: Stop) -> None:
     week = make_week(time.time_ns() // 1_000_000)
     envelope_count = sum(len(delivery.envelopes) for visit in week for delivery in visit)
     started_at = time.monotonic()
-    browsers.ask_leave([deployment.origin for deployment in DEPLOYMENTS])
+    browsers.ask_leave()
     with screen.bar("sending", envelope_count) as bar:
         for _ in browsers.send_all(week, stop):
             bar.show(account.sent_count)
@@ -161,7 +167,6 @@ def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen:
         "dashboards": f"{server.url}/dashboards/",
         "server": server.url,
         "data folder": path,
-        "admin key": keys.admin,
     }.items():
         screen.point(label, str(value))
     for snippet in snippets(server.url, path, keys):
