@@ -16,12 +16,12 @@ from random import Random
 from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.embed import EmbedServer
 from embedsink.demo.further import Keys, snippets
-from embedsink.demo.screen import LiveLine, Screen
+from embedsink.demo.screen import Screen
 from embedsink.demo.sending import Account, Browsers
 from embedsink.demo.server import HOST, DemoServer, choose_port, published_count
 from embedsink.demo.stopping import Stop, Stopped
 from embedsink.demo.tables import SHOWN, ledger_table, report_table
-from embedsink.demo.traffic import DAYS, SEED, at, make_live, make_week
+from embedsink.demo.traffic import SEED, at, make_live, make_week
 from embedsink.demo.words import DEPLOYMENTS
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
@@ -87,7 +87,7 @@ def _show_traffic(
         _show_tables(server, screen)
         _show_further(page, server, path, keys, screen)
         if stay:
-            _send_live(server, browsers, account, screen, stop)
+            _send_live(server, browsers, screen, stop)
     except (OSError, HTTPException) as error:
         # Its connections go before it does.
         server.check(within_s=1.0)
@@ -125,7 +125,8 @@ def _send_week(browsers: Browsers, account: Account, screen: Screen, stop: Stop)
             bar.show(account.sent_count)
     duration = time.monotonic() - started_at
     screen.done(
-        "sent", f"{account.sent_count:,} envelopes of {DAYS} days, from {len(week):,} visits, in {duration:.1f} s"
+        "sent",
+        f"{account.sent_count:,} envelopes of {len(week):,} visits, all acknowledged, in {duration:.1f} s",
     )
 
 
@@ -140,7 +141,7 @@ def _wait_until_loaded(server: DemoServer, path: Path, screen: Screen, stop: Sto
         while published_count(path) < count:
             _look_again(server, started_at, stop)
     duration = time.monotonic() - started_at
-    screen.done("loaded", f"all of it, and in a snapshot for notebooks, {duration:.1f} s later")
+    screen.done("loaded", f"all {count:,}, into reports and a notebook's snapshot, {duration:.1f} s later")
     # Somebody may be using the page: what came since the first look is loaded or on its way, and never counted twice.
     return loaded, min(count, server.received_count())
 
@@ -165,7 +166,8 @@ def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen:
     for label, value in {
         "page": page,
         "dashboards": f"{server.url}/dashboards/",
-        "server": server.url,
+        "live list": f"{server.url}/dashboards/inspector",
+        "API": f"{server.url}/docs",
         "data folder": path,
     }.items():
         screen.point(label, str(value))
@@ -176,20 +178,24 @@ def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen:
             screen.say(line, "green")
 
 
-def _send_live(server: DemoServer, browsers: Browsers, account: Account, screen: Screen, stop: Stop) -> None:
+def _send_live(server: DemoServer, browsers: Browsers, screen: Screen, stop: Stop) -> None:
     rng = Random(SEED)  # noqa: S311 (traffic, not secrets)
     screen.headline("Live traffic goes on. Ctrl-C ends it and removes everything")
     with screen.live_line() as line:
-        look_at, loaded = 0.0, server.loaded()
+        look_at, counts = 0.0, ""
         for delivery in make_live(SEED + 1):
             browsers.send_visit([at(delivery, time.time_ns() // 1_000_000)])
             if time.monotonic() >= look_at:
                 look_at, loaded = time.monotonic() + LIVE_LOOK_EVERY_S, server.loaded()
-            _tell_live(line, account, loaded, str(delivery))
+                counts = live_counts(server.received_count(), loaded)
+            line.show(counts, str(delivery))
             stop.pause(rng.expovariate(LIVE_EVENTS_PER_S))
 
 
-def _tell_live(line: LiveLine, account: Account, loaded: dict[str, int], newest: str) -> None:
-    line.show(
-        f"{account.sent_count:,} sent · {sum(loaded.values()):,} loaded · {loaded['quarantined']:,} quarantined", newest
+def live_counts(received_count: int, loaded: dict[str, int]) -> str:
+    """The ledger in one line: what the server has received, from whoever sent it, and the fate of each so far."""
+    # Loaded is asked first, so it never counts what received does not yet.
+    fates = [f"{loaded[fate]:,} {fate}" for fate in ("accepted", "duplicate", "quarantined")]
+    return f"{received_count:,} received = " + " + ".join(
+        [*fates, f"{received_count - sum(loaded.values()):,} loading"]
     )
