@@ -537,7 +537,7 @@ class TestLooks:
             )
         shown.page.evaluate("scrollTo(0, 0)")
         shown.embed.locator(".suggestion.hangs").click()
-        expect(ticker).to_contain_text("submitted: Compare every order ever made")
+        expect(ticker).to_contain_text("submitted: Compare all orders ever")
         expect(ticker.locator(".reached")).to_have_count(4, timeout=VISIBLE_MS_MAX)
         expect(ticker).to_contain_text("4 seen · 4 visible · 0 lost")
         ticker.click()

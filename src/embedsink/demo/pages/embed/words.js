@@ -42,7 +42,7 @@ const WORDS = {
     hangs: "never answered",
     best: "Which region grew most?",
     forecast: "Forecast next year",
-    every: "Compare every order ever made",
+    every: "Compare all orders ever",
     answer: (region, share) => `${region}: revenue there is up ${share} on the first half of the period.`,
     generic: (sum) => `In the last twelve months, revenue came to ${sum}.`,
     trouble: "Trouble, to order",
