@@ -56,7 +56,7 @@ def main() -> None:
     """Write both, and tell their sizes."""
     with running_demo(free_port()) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1400, "height": 820}, reduced_motion="reduce")
+        page = browser.new_page(viewport={"width": 1360, "height": 780}, reduced_motion="reduce")
         page.goto(address)
         use(page)
         for scheme in SCHEMES:

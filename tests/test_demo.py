@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
+from embedsink.demo import live_counts
 from embedsink.demo.sending import Account
 from embedsink.demo.tables import SHOWN, ledger_table
 from embedsink.demo.traffic import DAY_MS, SEED, Delivery, at, make_live, make_week
@@ -148,6 +149,13 @@ class TestLedger:
         console.print(ledger_table(Account(sent_count=10, accepted_count=9), loaded, 10 + others_count))
         said = console.export_text()
         assert re.search(rf"^ +{reason} +{1 + others_count} ", said, re.M), said
+
+
+class TestLiveCounts:
+    def test_are_the_ledger_in_one_line_within_80_columns(self) -> None:
+        said = live_counts(12_345, {"accepted": 11_000, "duplicate": 1_234, "quarantined": 99})
+        assert said == "12,345 received = 11,000 accepted + 1,234 duplicate + 99 quarantined + 12 loading"
+        assert len(f"  ● {live_counts(6_110, {'accepted': 5_780, 'duplicate': 280, 'quarantined': 44})}") <= 80
 
 
 class Demo(NamedTuple):

@@ -41,6 +41,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 VISIBLE_MS_MAX = 15_000
 WINDOW: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+# Each place to press that is smaller than 44 px on a side. A point of the area chart is a slice as wide as there is
+# room for; every other way into the same figures is large.
+SMALL_TARGETS = """[...document.querySelectorAll("a, button, label, [role=button], input[name=question]")]
+  .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest("section.area .mark"))
+  .filter((one) => {
+    const { width, height } = (one.closest("li.event") ?? one.querySelector(".reach") ?? one).getBoundingClientRect();
+    return Math.min(width, height) < 44;
+  })
+  .map((one) => one.outerHTML.slice(0, 90))"""
 LOADED = ["ready", "view", "dashboard-loaded"]
 # Whatever the browser says is wrong, it says on the console; what the policy forbids, it tells this listener.
 WATCH_POLICY = """addEventListener("securitypolicyviolation",
@@ -96,7 +106,7 @@ class Shown:
         self.asked.clear()
         if self.page.url.startswith("http"):
             # What the page before has not delivered would show up in this one: that is tested elsewhere.
-            self.page.evaluate("localStorage.clear()")
+            self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
         self.page.goto(self.address)
         self.wait_for("dashboard-loaded", reached=None)
 
@@ -274,6 +284,45 @@ class TestEvents:
         shown.wait_for("drilldown")
         expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 visible · 0 lost")
 
+    def test_a_cut_line_stays_cut_through_a_reload(self, shown: Shown) -> None:
+        shown.wait_for("dashboard-loaded", reached="durable")
+        shown.page.locator("#cut").check()
+        shown.embed.locator("[data-widget=w_regions] .mark").first.click()
+        shown.wait_for("drilldown", reached="sent")
+        shown.page.reload()
+        expect(shown.page.locator("#cut")).to_be_checked()
+        line = shown.wait_for("drilldown", reached="sent")
+        expect(line).to_contain_text("from before a reload")
+        shown.wait_for("dashboard-loaded", reached=None)
+        expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 waiting · 0 visible · 0 lost")
+        shown.page.locator("#cut").uncheck()
+        shown.wait_for("drilldown")
+        expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 visible · 0 lost")
+        # What was left over is of another page than this one.
+        expect(shown.page.locator("[data-report=views] .here")).to_have_text("1by you")
+
+    @pytest.mark.parametrize(
+        ("change", "name", "about"),
+        [
+            ({"type": "svc:event:view", "payload": None}, "view", ""),
+            ({"type": 7, "payload": {"text": {"deep": 1}}}, "7", '{"deep":1}'),
+            ({"type": None, "payload": "all of it", "surface": ["chat"]}, "no type", "all of it"),
+            ({"type": "svc:event:drilldown", "payload": [1], "timestamp": "yesterday"}, "drilldown", "[1]"),
+            ({"type": "svc:event:view", "payload": {"path": 3}, "timestamp": 1e300}, "view", "3"),
+        ],
+    )
+    def test_what_makes_no_sense_is_shown_and_counted_too(
+        self, resting: Shown, change: dict[str, Any], name: str, about: str
+    ) -> None:
+        before = resting.page.locator(f"#events > [data-type='{name}']").count()
+        tell_from_embed(resting, [change])
+        line = resting.page.locator(f"#events > [data-type='{name}']").first
+        expect(resting.page.locator(f"#events > [data-type='{name}']")).to_have_count(before + 1)
+        expect(line).to_contain_text("in quarantine: ")
+        expect(line.locator(".what span")).to_have_text(about)
+        resting.page.wait_for_timeout(100)  # the browser says by itself that it has seen a 422, a moment later
+        resting.complaints[:] = [one for one in resting.complaints if "422" not in one]
+
     def test_a_line_opens_to_the_whole_envelope(self, resting: Shown) -> None:
         line = resting.lines("ready").first
         line.get_by_role("button").click()
@@ -290,6 +339,33 @@ class TestEvents:
         expect(shown.wait_for("drilldown", reached=None)).to_contain_text("East")
         shown.page.keyboard.press("Enter")  # the focus is on the way back
         expect(shown.embed.locator("[data-widget=w_regions] h2")).to_have_text("Revenue by region")
+
+    def test_only_what_is_done_in_this_page_is_counted_as_by_you(self, demo: Demo, shown: Shown) -> None:
+        shown.wait_for("view")
+        views = "[data-report=views] .here"
+        expect(shown.page.locator(views)).to_have_text("1by you")
+        other = Shown(demo)
+        other.open()
+        other.embed.get_by_role("button", name="Deliveries").click()
+        other.wait_for("view", count=2)
+        expect(other.page.locator(views)).to_have_text("2by you")
+        total = "[data-report=views] .all b"
+        expect(shown.page.locator(total)).to_have_text(other.page.locator(total).inner_text())
+        expect(shown.page.locator(views)).to_have_text("1by you")
+        other.close()
+
+    def test_counts_go_on_when_lines_leave_the_list(self, shown: Shown) -> None:
+        shown.wait_for("dashboard-loaded")
+        shown.page.locator("#cut").check()
+        tell_from_embed(shown, [{"payload": {"surface": "dashboard", "path": f"/{number}"}} for number in range(240)])
+        summary = shown.page.locator("#summary")
+        expect(summary).to_have_text("243 seen · 240 waiting · 3 visible · 0 lost")
+        expect(shown.page.locator("#events > li")).to_have_count(80)
+        expect(shown.page.locator("#older")).to_be_visible()
+        shown.page.locator("#cut").uncheck()
+        expect(summary).to_have_text("243 seen · 243 visible · 0 lost", timeout=VISIBLE_MS_MAX)
+        expect(shown.page.locator("#events > li")).to_have_count(80)
+        expect(shown.page.locator("#events > li .note", has_text="in ")).to_have_count(80)
 
     def test_it_works_by_the_other_name_of_this_machine(self, demo: Demo) -> None:
         shown = Shown(demo, address=demo.page.replace("127.0.0.1", "localhost"))
@@ -400,6 +476,17 @@ class TestActions:
         acting.wait_for("set-filter", reached="durable", count=2)
         acting.wait_for("navigate", reached="durable", count=2)
 
+    def test_an_embed_that_begins_anew_is_told_again_what_was_chosen(self, acting: Shown) -> None:
+        acting.choose("set-filter", "South")
+        for surface in ("app", "dashboard"):
+            acting.page.locator(f"#surfaces [value={surface}]").click()
+            expect(acting.embed.locator("html")).to_have_attribute("lang", "de-AT")
+            expect(acting.embed.locator("html")).to_have_attribute("data-scheme", "dark")
+            expect(acting.embed.locator(".chip")).to_have_text("Region: South")
+            expect(acting.embed.locator(".questions form button")).to_have_css("background-color", "rgb(156, 54, 181)")
+            chosen = acting.page.locator("#actions input:checked").evaluate_all("(all) => all.map((one) => one.value)")
+            assert chosen == ["dark", "plum", "de-AT", "South"]
+
 
 class TestLooks:
     def test_it_follows_the_preferred_colours(self, resting: Shown) -> None:
@@ -427,6 +514,61 @@ class TestLooks:
         for frame in resting.page.frames:
             assert frame.evaluate("document.getAnimations().length") == 0
         resting.page.emulate_media(reduced_motion="no-preference")
+
+    def test_everything_can_be_met_with_a_finger(self, resting: Shown) -> None:
+        resting.page.set_viewport_size(PHONE)
+        for surface in ("app", "chat", "dashboard"):
+            resting.page.locator(f"#surfaces [value={surface}]").click()
+            expect(resting.embed.locator(f"#embed.{surface} main *").first).to_be_visible()
+            expect(resting.embed.locator(".loading")).to_have_count(0)
+            for frame in resting.page.frames:
+                assert frame.evaluate(SMALL_TARGETS) == [], f"{surface}: {frame.url}"
+        resting.page.set_viewport_size(WINDOW)
+
+    def test_a_phone_shows_the_newest_event_while_the_panel_is_off_the_screen(self, shown: Shown) -> None:
+        ticker = shown.page.locator("#ticker")
+        expect(ticker).to_be_hidden()
+        shown.page.set_viewport_size(PHONE)
+        # What is asked, drilled into and broken is in sight, without scrolling inside of the embed.
+        foot = shown.embed.locator("footer").evaluate("(one) => one.getBoundingClientRect().top")
+        for selector in (".suggestion.answers", "[data-widget=w_regions] .mark:last-child"):
+            assert shown.embed.locator(selector).evaluate("(one) => one.getBoundingClientRect().bottom") < foot, (
+                selector
+            )
+        shown.page.evaluate("scrollTo(0, 0)")
+        shown.embed.locator(".suggestion.hangs").click()
+        expect(ticker).to_contain_text("submitted: Compare all orders ever")
+        expect(ticker.locator(".reached")).to_have_count(4, timeout=VISIBLE_MS_MAX)
+        expect(ticker).to_contain_text("4 seen · 4 visible · 0 lost")
+        ticker.click()
+        expect(shown.page.locator("#panel")).to_be_in_viewport()
+        expect(ticker).to_be_hidden()
+        shown.page.set_viewport_size(WINDOW)
+
+    def test_a_phone_shows_the_first_reports_until_all_are_asked_for(self, resting: Shown) -> None:
+        resting.page.set_viewport_size(PHONE)
+        reports = resting.page.locator("#reports > li:visible")
+        expect(reports).to_have_count(6)
+        every = resting.page.locator("#all-reports")
+        every.click()
+        assert reports.count() == resting.page.locator("#reports > li").count() > 15
+        expect(every).to_be_hidden()
+        resting.page.set_viewport_size(WINDOW)
+
+    def test_it_wears_the_mark_of_the_dashboards_and_leads_there(self, resting: Shown) -> None:
+        marks = resting.page.locator("link[rel=icon], .brand img").evaluate_all(
+            "(all) => all.map((one) => one.href ?? one.src)"
+        )
+        assert marks == [f"{resting.demo.server.url}/pages/mark.svg"] * 2
+        assert fetch(marks[0]).headers["content-type"].startswith("image/svg+xml")
+        for name, path in {"Dashboards": "/dashboards/", "Inspector": "/dashboards/inspector", "API": "/docs"}.items():
+            link = resting.page.get_by_role("link", name=name, exact=True)
+            assert link.get_attribute("href") == path
+            with resting.page.expect_popup() as opened:
+                link.click()
+            expect(opened.value.get_by_role("heading", level=1)).to_be_visible()
+            assert opened.value.url == resting.demo.server.url + path
+            opened.value.close()
 
 
 class TestServers:
@@ -458,6 +600,8 @@ class TestServers:
         assert known["ingestKey"].startswith("es_ingest_")
         assert known["readKey"].startswith("es_read_")
         assert "es_admin_" not in json.dumps(known)
+        # The snapshot holds every deployment, also those that the demo knows nothing of.
+        assert fetch(f"{demo.server.url}/api/v1/analytics.duckdb", key=known["readKey"]).status == 403
         elsewhere = {"Origin": "https://elsewhere.example"}
         assert fetch(f"{demo.server.url}/api/v1/reports", key=known["readKey"], headers=elsewhere).status == 403
         body = json.dumps({"context": {"deployment": 12}, "events": []}).encode()
@@ -467,12 +611,29 @@ class TestServers:
             403,
         )
 
+    @pytest.mark.parametrize("path", ["", "host.json", "main.js"])
+    def test_the_page_and_its_keys_are_there_by_the_names_of_this_machine_alone(self, demo: Demo, path: str) -> None:
+        for host in ("127.0.0.1", "localhost"):
+            assert fetch(demo.page + path, headers={"Host": f"{host}:{demo.server.port}"}).status == 200
+        rebound = fetch(demo.page + path, headers={"Host": f"elsewhere.example:{demo.server.port}"})
+        assert rebound.status == 404
+        assert b"es_" not in rebound.body
+
     def test_a_taken_port_of_the_embed_is_no_trouble(self) -> None:
         with (
             socket.create_server(("127.0.0.1", 0)) as taken,
             EmbedServer(taken.getsockname()[1], hosts=("'self'",)) as embed,
         ):
             assert fetch(f"{embed.origin}/embed/chat").status == 200
+
+
+def tell_from_embed(shown: Shown, changes: list[dict[str, Any]]) -> None:
+    """Let the embed send view events, each with other fields."""
+    envelope = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "surface": "dashboard"}
+    post = """(envelopes) => envelopes.forEach((one) => parent.postMessage({ timestamp: Date.now(), ...one }, "*"))"""
+    shown.embed.locator("html").evaluate(
+        f"(_, envelopes) => ({post})(envelopes)", [envelope | change for change in changes]
+    )
 
 
 def answer(route: Route, html: str) -> None:

@@ -19,6 +19,7 @@ from nbformat.v4 import new_code_cell
 from embedsink.demo.sending import Account, Browsers
 from embedsink.demo.server import published_count
 from embedsink.demo.traffic import SEED, at, make_live, make_week
+from embedsink.demo.words import ORIGINS
 from tests.servers import RunningServer, running_server, wait_until
 
 NOTEBOOK = Path(__file__).parents[1] / "dashboards" / "explore.ipynb"
@@ -93,7 +94,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 def browsers(server: RunningServer, account: Account) -> Browsers:
     port = urlsplit(server.url).port
     assert port is not None
-    return Browsers(port, server.key("ingest"), account)
+    return Browsers(port, dict.fromkeys(ORIGINS, server.key("ingest")), account)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from embedsink.http.app import HANDLERS
 from embedsink.http.static_pages import page_headers, page_routes, read_pages
 from tests.http.asking import Server
 
@@ -20,13 +21,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(folder: Path, path: str) -> httpx.Response:
+def ask(folder: Path, path: str, *, only_here: bool = False, host: str = "sink.example") -> httpx.Response:
     headers = page_headers(frames="https://embed.example", framed_by="'none'")
-    app = Starlette(routes=page_routes("/demo/", read_pages(folder), headers))
+    routes = page_routes("/demo/", read_pages(folder), headers, only_here=only_here)
+    app = Starlette(routes=routes, exception_handlers=HANDLERS)
 
     async def get() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://sink.example") as client:
-            return await client.get(path)
+            return await client.get(path, headers={"Host": host})
 
     return asyncio.run(get())
 
@@ -72,3 +74,17 @@ def test_a_shortened_address_leads_there(folder: Path, path: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
 def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
     assert server.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
+def test_pages_for_this_machine_are_there_by_its_own_names(folder: Path, host: str) -> None:
+    assert ask(folder, "/demo/main.js", only_here=True, host=host).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["sink.example:8322", "localhost.sink.example", "127.0.0.1.sink.example", "sink.localhost", "0.0.0.0", ""]
+)
+def test_pages_for_this_machine_are_not_there_by_any_other_name(folder: Path, host: str) -> None:
+    answer = ask(folder, "/demo/main.js", only_here=True, host=host)
+    assert answer.status_code == 404
+    assert answer.json()["detail"].startswith(f'host: "{host}" is not 127.0.0.1 or localhost.')

@@ -5,6 +5,7 @@ import time
 from embedsink.demo.sending import Account, Browsers
 from embedsink.demo.stopping import Stop
 from embedsink.demo.traffic import SEED, VISITS, make_week
+from embedsink.demo.words import ORIGINS
 from tests.servers import RunningServer, wait_until
 
 WEEK_MS = 7 * 86_400_000
@@ -14,7 +15,7 @@ def send_weeks(server: RunningServer, count: int = 1) -> None:
     """Send the last weeks, the earliest first, and wait until all of it is loaded."""
     account = Account()
     with Stop() as stop:
-        browsers = Browsers(int(server.url.rpartition(":")[2]), server.key("ingest"), account)
+        browsers = Browsers(int(server.url.rpartition(":")[2]), dict.fromkeys(ORIGINS, server.key("ingest")), account)
         for week in reversed(range(count)):
             now_ms = time.time_ns() // 1_000_000 - week * WEEK_MS
             # No two weeks are the same, and it has been growing.

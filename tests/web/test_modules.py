@@ -1,5 +1,7 @@
 """The modules as they are served: what scripts/minify makes, and small."""
 
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -60,5 +62,20 @@ def test_a_new_key_for_a_page_comes_with_the_element_that_loads_the_forwarder(tm
     file = browser_files()["forwarder.js"]
     assert f'/{file.versioned_name}" integrity="{file.integrity}"' in made.stderr
     assert re.fullmatch(r"es_ingest_\w+\n", made.stdout)
+    assert made.stdout.strip() not in made.stderr, "stderr may end up in a log"
     elsewhere = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "script" not in elsewhere.stderr
+
+
+def test_in_a_terminal_that_element_holds_the_new_key(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
+    terminal, inside = pty.openpty()
+    made = subprocess.run(
+        [*command, "--origin", "https://app.example.com"], stdout=inside, stderr=subprocess.PIPE, text=True, check=True
+    )
+    os.close(inside)
+    key = os.read(terminal, 1_000).decode().strip()
+    os.close(terminal)
+    assert re.fullmatch(r"es_ingest_\w+", key)
+    assert f'data-key="{key}"' in made.stderr
+    assert "…" not in made.stderr

@@ -1,5 +1,6 @@
 """`embedsink keys`: create, list and revoke. A running server takes changes up within a second."""
 
+import sys
 import time
 from datetime import UTC, datetime
 from typing import Annotated
@@ -59,7 +60,8 @@ def create(
     )
     say(f"{key.key_id}: a key to {_purpose(key)}. Keep it safe: it is not shown again.")
     if key.kind is KeyKind.INGEST and key.origins:
-        say(_element())
+        # Whole where a person can copy it. Elsewhere the key is stdout's alone: stderr may end up in a log.
+        say(_element(token if sys.stdout.isatty() else "THE-KEY-ON-STDOUT"))
     typer.echo(token)
 
 
@@ -88,14 +90,15 @@ def _purpose(key: Key) -> str:
     return verb if key.deployments is None else f"{verb} of deployment {_listed(sorted(key.deployments))}"
 
 
-def _element() -> str:
+def _element(token: str) -> str:
     """How a page loads the forwarder of this version, and no other content (docs/browser.md)."""
     from embedsink.web import browser_files  # here, since no other command wants files for browsers
 
     file = browser_files()["forwarder.js"]
     return (
-        f'For the page: <script type="module" crossorigin src="https://…/{file.versioned_name}" '
-        f'integrity="{file.integrity}" data-key="…" data-origin="https://…"></script>'
+        "For the page, before the iframe, with the origins of your server and of the embed:\n"
+        f'<script type="module" crossorigin src="https://YOUR-SERVER/{file.versioned_name}" '
+        f'integrity="{file.integrity}" data-key="{token}" data-origin="https://YOUR-EMBED"></script>'
     )
 
 

@@ -16,12 +16,12 @@ from random import Random
 from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.embed import EmbedServer
 from embedsink.demo.further import Keys, snippets
-from embedsink.demo.screen import LiveLine, Screen
+from embedsink.demo.screen import Screen
 from embedsink.demo.sending import Account, Browsers
 from embedsink.demo.server import HOST, DemoServer, choose_port, published_count
 from embedsink.demo.stopping import Stop, Stopped
 from embedsink.demo.tables import SHOWN, ledger_table, report_table
-from embedsink.demo.traffic import DAYS, SEED, at, make_live, make_week
+from embedsink.demo.traffic import SEED, at, make_live, make_week
 from embedsink.demo.words import DEPLOYMENTS
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
@@ -59,7 +59,7 @@ def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) 
     with EmbedServer(port + 1, hosts=origins(port)) as embed:
         _invite(page, screen)
         keys = _create_keys(path)
-        screen.done("keys", "one to send, one to read, one for everything")
+        screen.done("keys", f"{len(keys.ingest)} to send, one for each page that embeds; 1 to read")
         screen.done("data folder", str(path))
         started_at = time.monotonic()
         with DemoServer(path, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
@@ -87,7 +87,7 @@ def _show_traffic(
         _show_tables(server, screen)
         _show_further(page, server, path, keys, screen)
         if stay:
-            _send_live(server, browsers, account, screen, stop)
+            _send_live(server, browsers, screen, stop)
     except (OSError, HTTPException) as error:
         # Its connections go before it does.
         server.check(within_s=1.0)
@@ -105,21 +105,28 @@ def _temporary_folder() -> Iterator[Path]:
 
 def _create_keys(path: Path) -> Keys:
     file, now = KeyFile(DataFolder(path).keys), time.time()
-    tokens = {kind: file.create(kind, label="demo", now=now)[1] for kind in KeyKind}
-    return Keys(ingest=tokens[KeyKind.INGEST], read=tokens[KeyKind.READ], admin=tokens[KeyKind.ADMIN])
+    senders = {
+        one.origin: file.create(
+            KeyKind.INGEST, deployments=[one.number], origins=[one.origin], label="demo: sends", now=now
+        )
+        for one in DEPLOYMENTS
+    }
+    _, read = file.create(KeyKind.READ, label="demo: reads", now=now)
+    return Keys({origin: token for origin, (_, token) in senders.items()}, read)
 
 
 def _send_week(browsers: Browsers, account: Account, screen: Screen, stop: Stop) -> None:
     week = make_week(time.time_ns() // 1_000_000)
     envelope_count = sum(len(delivery.envelopes) for visit in week for delivery in visit)
     started_at = time.monotonic()
-    browsers.ask_leave([deployment.origin for deployment in DEPLOYMENTS])
+    browsers.ask_leave()
     with screen.bar("sending", envelope_count) as bar:
         for _ in browsers.send_all(week, stop):
             bar.show(account.sent_count)
     duration = time.monotonic() - started_at
     screen.done(
-        "sent", f"{account.sent_count:,} envelopes of {DAYS} days, from {len(week):,} visits, in {duration:.1f} s"
+        "sent",
+        f"{account.sent_count:,} envelopes of {len(week):,} visits, all acknowledged, in {duration:.1f} s",
     )
 
 
@@ -134,7 +141,7 @@ def _wait_until_loaded(server: DemoServer, path: Path, screen: Screen, stop: Sto
         while published_count(path) < count:
             _look_again(server, started_at, stop)
     duration = time.monotonic() - started_at
-    screen.done("loaded", f"all of it, and in a snapshot for notebooks, {duration:.1f} s later")
+    screen.done("loaded", f"all {count:,}, into reports and a notebook's snapshot, {duration:.1f} s later")
     # Somebody may be using the page: what came since the first look is loaded or on its way, and never counted twice.
     return loaded, min(count, server.received_count())
 
@@ -159,9 +166,9 @@ def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen:
     for label, value in {
         "page": page,
         "dashboards": f"{server.url}/dashboards/",
-        "server": server.url,
+        "live list": f"{server.url}/dashboards/inspector",
+        "API": f"{server.url}/docs",
         "data folder": path,
-        "admin key": keys.admin,
     }.items():
         screen.point(label, str(value))
     for snippet in snippets(server.url, path, keys):
@@ -171,20 +178,24 @@ def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen:
             screen.say(line, "green")
 
 
-def _send_live(server: DemoServer, browsers: Browsers, account: Account, screen: Screen, stop: Stop) -> None:
+def _send_live(server: DemoServer, browsers: Browsers, screen: Screen, stop: Stop) -> None:
     rng = Random(SEED)  # noqa: S311 (traffic, not secrets)
     screen.headline("Live traffic goes on. Ctrl-C ends it and removes everything")
     with screen.live_line() as line:
-        look_at, loaded = 0.0, server.loaded()
+        look_at, counts = 0.0, ""
         for delivery in make_live(SEED + 1):
             browsers.send_visit([at(delivery, time.time_ns() // 1_000_000)])
             if time.monotonic() >= look_at:
                 look_at, loaded = time.monotonic() + LIVE_LOOK_EVERY_S, server.loaded()
-            _tell_live(line, account, loaded, str(delivery))
+                counts = live_counts(server.received_count(), loaded)
+            line.show(counts, str(delivery))
             stop.pause(rng.expovariate(LIVE_EVENTS_PER_S))
 
 
-def _tell_live(line: LiveLine, account: Account, loaded: dict[str, int], newest: str) -> None:
-    line.show(
-        f"{account.sent_count:,} sent · {sum(loaded.values()):,} loaded · {loaded['quarantined']:,} quarantined", newest
+def live_counts(received_count: int, loaded: dict[str, int]) -> str:
+    """The ledger in one line: what the server has received, from whoever sent it, and the fate of each so far."""
+    # Loaded is asked first, so it never counts what received does not yet.
+    fates = [f"{loaded[fate]:,} {fate}" for fate in ("accepted", "duplicate", "quarantined")]
+    return f"{received_count:,} received = " + " + ".join(
+        [*fates, f"{received_count - sum(loaded.values()):,} loading"]
     )

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The tokens of the demo's three keys."""
+    """The tokens of the demo's keys: by the origin of each page that sends, and for whoever reads."""
 
-    ingest: str
+    ingest: dict[str, str]
     read: str
-    admin: str
 
 
 class Snippet(NamedTuple):
@@ -69,7 +68,7 @@ def program() -> str:
 def _send_one(url: str, keys: Keys) -> tuple[str, ...]:
     now_ms = time.time_ns() // 1_000_000
     return (
-        f"key={keys.ingest}",
+        f"key={next(iter(keys.ingest.values()))}",
         f"curl -sS -w '\\n' {url}/api/v1/events \\",
         '  -H "Authorization: Bearer $key" -H "Content-Type: application/json" \\',
         '  -d \'{"source": "svc-embed", "direction": "event", "type": "svc:event:view",',

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from embedsink.demo.addresses import PAGE_PATH, origins
-from embedsink.demo.words import CUSTOMER
+from embedsink.demo.words import CUSTOMER, DEPLOYMENTS
 from embedsink.folder import DataFolder
 from embedsink.http.app import Demo
 from embedsink.http.static_pages import Page, page_headers, page_routes, read_pages
@@ -26,7 +26,7 @@ def main(data: Path, port: int, embed: str) -> int:
     log_as_json()
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _knowledge(folder, port, embed)}
-    routes = page_routes(PAGE_PATH, pages, page_headers(frames=embed, framed_by="'none'"))
+    routes = page_routes(PAGE_PATH, pages, page_headers(frames=embed, framed_by="'none'"), only_here=True)
     _, opened_with = KeyFile(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
     return serve(folder, read_settings(), Listening(port=port), demo=Demo(routes, opened_with))
 
@@ -37,7 +37,13 @@ def _knowledge(folder: DataFolder, port: int, embed: str) -> Page:
     _, ingest = file.create(
         KeyKind.INGEST, deployments=[CUSTOMER.deployment], origins=origins(port), label="demo page: sends", now=now
     )
-    _, read = file.create(KeyKind.READ, origins=origins(port), label="demo page: reads reports", now=now)
+    _, read = file.create(
+        KeyKind.READ,
+        deployments=[CUSTOMER.deployment, *(one.number for one in DEPLOYMENTS)],
+        origins=origins(port),
+        label="demo page: reads reports",
+        now=now,
+    )
     told = {
         "embed": embed,
         "ingestKey": ingest,

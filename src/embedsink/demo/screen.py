@@ -68,7 +68,7 @@ class Screen:
 
     @contextmanager
     def live_line(self) -> Iterator["LiveLine"]:
-        """One line that changes in place; without a terminal, a new one from time to time."""
+        """Two lines that change in place; without a terminal, the counts from time to time."""
         if not self.console.is_terminal:
             yield LiveLine(self, None)
             return
@@ -89,7 +89,7 @@ class Bar:
 
 
 class LiveLine:
-    """The line of the live traffic."""
+    """The counts of the live traffic, and its newest event."""
 
     def __init__(self, screen: Screen, live: Live | None) -> None:
         self._screen = screen
@@ -97,10 +97,10 @@ class LiveLine:
         self._due_at = time.monotonic() + PLAIN_LINE_EVERY_S
 
     def show(self, counts: str, newest: str) -> None:
-        """What was counted so far, and what came last."""
+        """What was counted so far, and below it what came last."""
         if self._live is not None:
-            line = Text.assemble(("  ● ", "bold red"), (counts, "bold"), "  ", (newest, "dim"))
-            self._live.update(Text(line.plain, spans=line.spans, no_wrap=True, overflow="ellipsis"))
+            lines = Text.assemble(("  ● ", "bold red"), (counts, "bold"), "\n    ", (newest, "dim"))
+            self._live.update(Text(lines.plain, spans=lines.spans, no_wrap=True, overflow="ellipsis"))
         elif time.monotonic() >= self._due_at:
             self._due_at = time.monotonic() + PLAIN_LINE_EVERY_S
             self._screen.say(f"  {counts}")

@@ -48,17 +48,17 @@ class Account:
 
 
 class Browsers:
-    """Some browsers with some tabs each, all with the same ingest key."""
+    """Some browsers with some tabs each; every page has an ingest key of its own, by its origin."""
 
-    def __init__(self, port: int, key: str, account: Account) -> None:
+    def __init__(self, port: int, keys: dict[str, str], account: Account) -> None:
         self._port = port
-        self._key = key
+        self._keys = keys
         self._account = account
 
-    def ask_leave(self, origins: list[str]) -> None:
+    def ask_leave(self) -> None:
         """The CORS preflight (Fetch standard, section 3.2) that a browser sends before the first POST of each page."""
         asked = "authorization,content-encoding,content-type"
-        for origin in origins:
+        for origin in self._keys:
             headers = {
                 "Origin": origin,
                 "Access-Control-Request-Method": "POST",
@@ -99,7 +99,7 @@ class Browsers:
 
     def _post(self, connection: http.client.HTTPConnection, delivery: Delivery) -> dict[str, Any]:
         for _ in range(ATTEMPTS_MAX):
-            body = delivery.body(time.time_ns() // 1_000_000, self._key)
+            body = delivery.body(time.time_ns() // 1_000_000, self._keys[delivery.origin])
             connection.request("POST", PATH, body, self._headers(delivery))
             answer = connection.getresponse()
             content = answer.read()
@@ -124,7 +124,7 @@ class Browsers:
             headers["Content-Encoding"] = "gzip"
         # A beacon can't set this header: its key stands in the body.
         if not delivery.is_beacon:
-            headers["Authorization"] = f"Bearer {self._key}"
+            headers["Authorization"] = f"Bearer {self._keys[delivery.origin]}"
         return headers
 
 

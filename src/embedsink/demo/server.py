@@ -22,7 +22,7 @@ from embedsink.store import EVERYTHING, open_snapshot
 HOST = "127.0.0.1"
 # Not that of `embedsink serve`, which one may want to try meanwhile.
 PREFERRED_PORT = 8322
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 20.0
 REQUEST_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 5

@@ -127,7 +127,12 @@ def ledger_table(account: Account, loaded: dict[str, int], received_count: int) 
     adds_up = sum(loaded.values()) == received_count
     sum_of = "accepted + duplicate + quarantined"
     rows = [
-        ("sent", account.sent_count, f"envelopes, in {account.delivery_count:,} deliveries", "bold"),
+        (
+            "sent",
+            account.sent_count,
+            f"envelopes, in {account.delivery_count:,} deliveries; all were acknowledged",
+            "bold",
+        ),
         *_of_others(received_count - account.sent_count),
         ("accepted", loaded["accepted"], "durable, loaded, and counted once", "bold green"),
         ("duplicate", loaded["duplicate"], f"the same id again: {account.retry_count:,} deliveries came twice", "bold"),
@@ -139,10 +144,10 @@ def ledger_table(account: Account, loaded: dict[str, int], received_count: int) 
         table.add_row(Text(f"    {reason}", "yellow"), Text(f"{count:,}"), _cut(example))
     table.add_row()
     if adds_up:
-        table.add_row(Text("  ✓ sum", "bold green"), Text(f"{received_count:,}", "bold green"), f"sent = {sum_of}")
+        table.add_row(Text("  ✓ sum", "bold green"), Text(f"{received_count:,}", "bold green"), f"received = {sum_of}")
     else:
         table.add_row(
-            Text("  ✗ sum", "bold red"), Text(f"{sum(loaded.values()):,}", "bold red"), f"{sum_of} is not sent"
+            Text("  ✗ sum", "bold red"), Text(f"{sum(loaded.values()):,}", "bold red"), f"{sum_of} is not received"
         )
     return table
 

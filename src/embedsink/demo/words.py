@@ -56,6 +56,8 @@ DEPLOYMENTS = (
     Deployment(44, "https://insights.umbra.example", ("umbra-eu", "umbra-us"), 1),
 )
 
+ORIGINS = tuple(one.origin for one in DEPLOYMENTS)
+
 # The customer of the demo's own page. Nobody else's traffic is about it, so its reports count what is done there.
 CUSTOMER = Customer(7, "fernway", "u_marta")
 

@@ -17,6 +17,8 @@ from embedsink.sink import Sink
 if TYPE_CHECKING:
     from embedsink.http.logins import Logins
 
+# The names of this machine that lead nowhere else.
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 _KEY_IN_URL = re.compile(r"es_(?:ingest|read|admin)_|(?:^|[&;])access_token=")
 # One sentence for every key that does not hold, so that nobody learns why.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
@@ -125,6 +127,14 @@ def login_of(request: Request, *, or_navigation: bool = False) -> Key | None:
     if request.method not in ("GET", "HEAD") or not is_own_page(request, or_navigation=or_navigation):
         return None
     return logins.key_of(request, request.state.sink.keys)
+
+
+def is_asked_here(request: Request) -> bool:
+    """Whether the reader's browser went to this machine by a loopback name, and not by one of elsewhere.
+
+    A page elsewhere may give its own host our address (DNS rebinding), and would then read what we answer.
+    """
+    return request.url.hostname in _LOOPBACK_NAMES
 
 
 def is_https(request: Request) -> bool:

@@ -11,6 +11,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from embedsink.errors import Refused, quote
+from embedsink.http.access import is_asked_here
+from embedsink.reasons import Reason
+
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -66,20 +70,40 @@ def page_headers(*, frames: str, framed_by: str) -> dict[str, str]:
     }
 
 
-def page_routes(at: str, pages: Mapping[str, Page], headers: Mapping[str, str]) -> list[BaseRoute]:
+def page_routes(
+    at: str, pages: Mapping[str, Page], headers: Mapping[str, str], *, only_here: bool = False
+) -> list[BaseRoute]:
     """A route for each page below `at`, which ends with a slash; `index.html` is `at` itself.
 
     Whoever leaves out the slash, or all of the path, is sent there.
+
+    Args:
+        at: where they are.
+        pages: by name.
+        headers: of each answer.
+        only_here: for browsers that came by a name of this machine alone, since the pages hold keys.
     """
-    shown = [_route(at if name == "index.html" else f"{at}{name}", page, headers) for name, page in pages.items()]
+    paths = {at if name == "index.html" else f"{at}{name}": page for name, page in pages.items()}
+    shown = [_route(path, page, headers, only_here=only_here) for path, page in paths.items()]
     return [*shown, *(_redirect(path, at) for path in ("/", at.removesuffix("/")))]
 
 
-def _route(path: str, page: Page, headers: Mapping[str, str]) -> BaseRoute:
+def _route(path: str, page: Page, headers: Mapping[str, str], *, only_here: bool) -> BaseRoute:
     async def show(request: Request) -> Response:
+        if only_here:
+            _check_host(request)
         return Response(page.content, media_type=page.media_type, headers=headers)
 
     return Route(path, show)
+
+
+def _check_host(request: Request) -> None:
+    if not is_asked_here(request):
+        host = quote(request.headers.get("host", ""))
+        raise Refused(
+            Reason.NOT_FOUND,
+            f"host: {host} is not 127.0.0.1 or localhost. Open it by these, where the server runs.",
+        )
 
 
 def _redirect(path: str, to: str) -> BaseRoute:

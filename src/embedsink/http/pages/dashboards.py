@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from embedsink.charts import DARK, LIGHT, PERIOD_PARAMETERS, Chart, Dashboard, Gauge, Section, Table, Tile, vega_config
 from embedsink.envelope.catalog import catalog_for
-from embedsink.http.access import check_kind, check_transport, key_for, login_of
+from embedsink.http.access import check_kind, check_transport, is_asked_here, key_for, login_of
 from embedsink.http.dashboards import Dashboards
 from embedsink.http.logins import Logins
 from embedsink.http.pages.templating import page_headers, render
@@ -22,7 +22,6 @@ from embedsink.settings import Settings
 from embedsink.sink import Sink
 
 PERIODS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Link(NamedTuple):
@@ -103,8 +102,8 @@ class DashboardPages:
         return HTMLResponse(page, headers=headers)
 
     def _opening_key(self, request: Request) -> Key | None:
-        """The demo's key. Only for this machine by its own names: a page elsewhere may give its host our address."""
-        if self._opened_with is None or request.url.hostname not in _LOOPBACK:
+        """The demo's key, for this machine alone."""
+        if self._opened_with is None or not is_asked_here(request):
             return None
         sink: Sink = request.state.sink
         return key_for(self._opened_with, sink)

@@ -53,22 +53,22 @@ function point(mark, { x, y, reach, height, onpick }) {
   );
 }
 
-/** Horizontal bars, longest where the sum is largest. */
-export function barChart(marks, { width, format, onpick }) {
+/** Horizontal bars, longest where the sum is largest. `row` is the room of each, in px. */
+export function barChart(marks, { width, row, format, onpick }) {
   const most = Math.max(1, ...marks.map((mark) => mark.sum));
   const room = Math.max(20, width - LABEL_PX - VALUE_PX);
-  const height = marks.length * BAR_PX;
+  const height = marks.length * row;
   return draw(
     "svg",
     { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height },
     marks.map((mark, place) => {
-      const y = place * BAR_PX;
+      const y = place * row + (row - BAR_PX) / 2;
       const length = Math.max(2, (room * mark.sum) / most);
       return draw(
         "g",
         { class: "mark", ...picked(mark, onpick) },
         draw("title", {}, mark.title),
-        draw("rect", { class: "reach", x: 0, y, width, height: BAR_PX }),
+        draw("rect", { class: "reach", x: 0, y: place * row, width, height: row }),
         draw("text", { class: "label", x: 0, y: y + BAR_PX / 2 + 4 }, mark.label),
         draw("rect", { class: "track", x: LABEL_PX, y: y + 7, width: room, height: BAR_PX - 14, rx: 3 }),
         draw("rect", { class: "bar", x: LABEL_PX, y: y + 7, width: length, height: BAR_PX - 14, rx: 3 }),

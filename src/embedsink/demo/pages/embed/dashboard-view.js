@@ -7,7 +7,10 @@ import { MEASURES, sumBy } from "./figures.js";
 import { saveFile } from "./saving.js";
 
 const LOAD_MS = [350, 850];
-const CHART_PX = 160;
+const CHART_PX = 124;
+const ROW_PX = 30;
+const FINGER_PX = 44;
+const WIDE_PX = 640;
 // What a mark opens: the same measure, by another dimension.
 const DEEPER = {
   "orders.month": "orders.region",
@@ -99,7 +102,7 @@ export class DashboardView {
     const width = Math.max(200, Math.floor(this.widthOf(widget)));
     const kind = drilled ? "bars" : widget.kind;
     if (kind === "area") return areaChart(marks, { width, height: CHART_PX, short: words.short, onpick });
-    if (kind === "bars") return barChart(marks, { width, format, onpick });
+    if (kind === "bars") return barChart(marks, { width, row: this.isWide() ? ROW_PX : FINGER_PX, format, onpick });
     return table(marks, {
       heads: [words.product, words[widget.member === "orders.count" ? "ordersCount" : "late"]],
       format,
@@ -116,9 +119,12 @@ export class DashboardView {
   /** As wide as the grid of embed.css makes it, less its padding. */
   widthOf(widget) {
     const whole = this.element.clientWidth || 600;
-    const isWide = whole >= 640;
-    const part = widget.kind === "area" || !isWide ? whole : (whole - 12) / 2;
+    const part = widget.kind === "area" || !this.isWide() ? whole : (whole - 12) / 2;
     return part - 34;
+  }
+
+  isWide() {
+    return (this.element.clientWidth || WIDE_PX) >= WIDE_PX;
   }
 
   pick(widget, mark) {

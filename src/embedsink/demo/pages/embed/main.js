@@ -117,7 +117,7 @@ class Embed {
     this.view.redraw();
     const main = make("main", {}, this.trouble && this.notice(), this.view.element);
     this.root.className = this.address.surface;
-    this.root.replaceChildren(this.top(), main, ...[this.questions?.element, this.bottom()].filter(Boolean));
+    this.root.replaceChildren(...[this.top(), this.questions?.element, main, this.bottom()].filter(Boolean));
   }
 
   top() {

@@ -26,23 +26,27 @@ const PATHS = {
 export class Actions {
   constructor(form, { iframe, origin }) {
     Object.assign(this, { form, iframe, origin });
+    // What is not as an embed begins, by action.
+    this.chosen = new Map();
     form.addEventListener("submit", (event) => event.preventDefault());
     this.paths = make("div", { class: "choices" });
     form.append(
       choice(
         "set-color-scheme",
         "Colours",
-        radios("scheme", SCHEMES, (scheme) => this.tell("set-color-scheme", { scheme })),
+        radios("scheme", SCHEMES, (scheme) => this.choose("set-color-scheme", { scheme }, scheme === "auto")),
       ),
       choice(
         "set-theme",
         "Brand",
-        radios("theme", titles(THEMES), (name) => this.tell("set-theme", { embedTheme: THEMES[name].embedTheme })),
+        radios("theme", titles(THEMES), (name) =>
+          this.choose("set-theme", { embedTheme: THEMES[name].embedTheme }, name === "marl"),
+        ),
       ),
       choice(
         "set-locale",
         "Language",
-        radios("locale", LOCALES, (locale) => this.tell("set-locale", { locale })),
+        radios("locale", LOCALES, (locale) => this.choose("set-locale", { locale }, locale === "en")),
       ),
       choice("set-filter", "Region", this.regions()),
       choice("navigate", "Go to", this.paths),
@@ -56,13 +60,26 @@ export class Actions {
 
   /** The places that the surface in the iframe has. */
   offerPaths(surface) {
-    this.form.reset();
     this.paths.replaceChildren(...buttons(PATHS[surface], (path) => this.tell("navigate", { path })).children);
   }
 
   regions() {
     const named = Object.fromEntries([["", "All"], ...REGIONS.map((region) => [region, region])]);
-    return radios("region", named, (region) => this.tell("set-filter", { "orders.region": region ? [region] : [] }));
+    return radios("region", named, (region) =>
+      this.choose("set-filter", { "orders.region": region ? [region] : [] }, !region),
+    );
+  }
+
+  /** Tells the embed, and remembers it unless every embed begins so. */
+  choose(name, payload, isDefault) {
+    if (isDefault) this.chosen.delete(name);
+    else this.chosen.set(name, payload);
+    this.tell(name, payload);
+  }
+
+  /** An embed has begun, and knows nothing of what was chosen before: it is told again. */
+  repeat() {
+    for (const [name, payload] of this.chosen) this.tell(name, payload);
   }
 
   tell(name, payload) {

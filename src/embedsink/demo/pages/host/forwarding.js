@@ -2,8 +2,10 @@
 
 import { forward } from "/forwarder.js";
 
-/** Starts the forwarder, and tells `journeys` what becomes of each envelope. */
-export function startForwarding({ known, iframe, journeys }) {
+const READY = "svc:event:ready";
+
+/** Starts the forwarder, and tells `journeys` what becomes of each envelope; `onready` is called when the embed is. */
+export function startForwarding({ known, iframe, journeys, onready }) {
   const { embed: origin, ingestKey: key, viewer } = known;
   return forward({
     origin,
@@ -11,7 +13,11 @@ export function startForwarding({ known, iframe, journeys }) {
     iframe,
     context: { viewer },
     recordActions: true,
-    onEvent: (envelope, stage) => journeys.note(envelope, stage),
+    onEvent: (envelope, stage) => {
+      // After this one: what is sent in answer to it comes later.
+      if (stage === "seen" && envelope.type === READY) setTimeout(onready);
+      journeys.note(envelope, stage);
+    },
     onError: (problem) => journeys.explain(problem),
   });
 }

@@ -1,10 +1,12 @@
 // The line to embedsink, which may be cut: what the forwarder does then can be seen without pulling a cable.
 
 const DELIVERIES = "/api/v1/events";
+const KEPT_AS = "embedsink demo: the line is cut";
 
 export class Line {
+  /** As it was before a reload: cut in this tab until somebody mends it. */
   constructor() {
-    this.isCut = false;
+    this.isCut = sessionStorage.getItem(KEPT_AS) !== null;
     const send = window.fetch.bind(window);
     // As when there is no network: the request never leaves, and nobody says why.
     window.fetch = (address, options) =>
@@ -15,10 +17,12 @@ export class Line {
 
   cut() {
     this.isCut = true;
+    sessionStorage.setItem(KEPT_AS, "");
   }
 
   mend() {
     this.isCut = false;
+    sessionStorage.removeItem(KEPT_AS);
     // What a browser says of its own accord when the network is back.
     window.dispatchEvent(new Event("online"));
   }

@@ -15,14 +15,13 @@ export class Reading {
     return (await this.get("/api/v1/reports")).json();
   }
 
-  /** The ids of the events of a deployment that reports can see, from a moment on. */
-  async visibleIds(deployment, since) {
-    const parameters = new URLSearchParams({ deployment, since: since.toISOString(), columns: "event_id" });
+  /** The events of a deployment that reports can see, from a moment on or all of them: the session by the event's id. */
+  async visibleEvents(deployment, since) {
+    const parameters = new URLSearchParams({ deployment, columns: "event_id,session" });
+    if (since) parameters.set("since", since.toISOString());
     const lines = await (await this.get(`/api/v1/events.ndjson?${parameters}`)).text();
-    return lines
-      .split("\n")
-      .filter(Boolean)
-      .map((line) => JSON.parse(line).event_id);
+    const events = lines.split("\n").filter(Boolean).map(JSON.parse);
+    return new Map(events.map(({ event_id, session }) => [event_id, session]));
   }
 
   async get(address) {

@@ -3,6 +3,9 @@
 import { make } from "./dom.js";
 import { saveFile } from "./saving.js";
 
+// What most people ask first; the others follow by name.
+const FIRST = ["views", "dashboards", "downloads", "ai_queries", "answers", "errors", "funnel", "tenants"];
+
 /** The script tag, with this demo's own values where theirs would stand. */
 export function showTag(element, known) {
   element.textContent = `<script type="module"
@@ -19,9 +22,13 @@ sink = embedsink.connect("${location.origin}", key="${known.readKey.slice(0, 11)
 sink.report("ai_queries", since="7d")  # a DataFrame`;
 }
 
-/** The reports, each with its question, as the server describes them. */
-export async function listReports(list, reading) {
+/** The reports, each with its question, as the server describes them. A phone shows the first ones until `more` is pressed. */
+export async function listReports(list, more, reading) {
   const reports = await reading.reports();
+  const place = ({ name }) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  reports.sort((one, other) => place(one) - place(other));
+  more.textContent = `All ${reports.length} reports`;
+  more.addEventListener("click", () => list.classList.add("whole"));
   for (const { name, title, question } of reports) {
     const save = make(
       "button",
