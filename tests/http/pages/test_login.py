@@ -119,6 +119,15 @@ def test_a_form_of_another_site_logs_nobody_in_or_out(server: Server) -> None:
     assert log_in(server, key, headers={"origin": "http://test", "sec-fetch-site": "same-origin"}).status_code == 303
 
 
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "[", "://", "http://test/", "http://a@test"])
+def test_an_origin_that_is_none_is_that_of_another_site(server: Server, origin: str) -> None:
+    key = server.key("read")
+    cookie = cookie_of(log_in(server, key))
+    assert problem(log_in(server, key, headers={"origin": origin})) == "wrong_origin"
+    assert with_cookie(server, PAGE, cookie, origin=origin).status_code == 303
+    assert problem(with_cookie(server, REPORT, cookie, origin=origin)) == "no_credential"
+
+
 def test_logging_out_takes_the_cookie_back(server: Server) -> None:
     answer = server.ask("POST", "/logout")
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
