@@ -138,6 +138,24 @@ def test_what_is_not_there_is_told(told: Server, path: str, status: int, told_: 
     assert answer.json()["detail"].startswith(told_)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "since=0001-01-01T00:00Z&until=9999-12-31T00:00Z",
+        "since=0001-01-01T00:00Z&until=0001-01-01T00:00Z",
+        "since=9999-12-31T23:59:59.999999Z&until=9999-12-31T23:59:59.999999Z",
+        "since=0001-01-01T00:00Z",
+        "since=9999-12-31T00:00Z",
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_a_page_may_reach_to_the_ends_of_time(told: Server, asked: str, zone: str) -> None:
+    answer = told.get(f"{USE}?{asked}&timezone={zone}", key=told.key("read"))
+    assert answer.status_code == 200, answer.text
+    start, end = answer.json()["span"]
+    assert start < end
+
+
 def test_it_needs_a_read_key(told: Server) -> None:
     assert told.get(USE).status_code == 401
     assert problem(told.get(USE, key=told.key("ingest"))) == "wrong_kind"
