@@ -4,14 +4,15 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from embedsink.reports import EVENTS, Format, report_names, visible_columns
+from embedsink.charts import Gauge, answer_section, period_of, read_dashboards
+from embedsink.reports import EVENTS, Format, all_reports, report_names, visible_columns
 from embedsink.segment import inspect
 from embedsink.store import Reader, Selection, Store
 from tests.given import REQUIRED, segment
@@ -89,6 +90,22 @@ def test_each_period_begins_in_a_year_that_there_is_and_with_its_events(zone: st
         assert all(isinstance(start, datetime) for start in starts)
         assert starts[0] < datetime(1, 1, 1, 1)
         assert datetime(9999, 11, 30) <= starts[-1] <= datetime(9999, 12, 31, 23, 59, 59)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_every_section_of_a_dashboard_reaches_there(zone: str, store: Store) -> None:
+    asked = {"since": "0001-01-01T00:00:00Z", "until": "9999-12-31T23:59:59.5Z", "timezone": zone}
+    now = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
+    period = period_of(asked, now=now)
+    with store.reader(period.scope.variables()) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+        for name, dashboard in read_dashboards().items():
+            for section in dashboard.sections:
+                answers = answer_section(reader, section, period, reports=reports, now=now)
+                assert answers.keys() == {tile.id for tile in section.charts if not isinstance(tile, Gauge)}, name
+                if name == "overview" and section.id == "use":
+                    assert answers["views"].value == len(ENDS)
 
 
 def test_days_beyond_the_first_and_the_last_count_to_them(store: Store) -> None:

@@ -132,17 +132,24 @@ def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
     assert events_in(folder.store) == expected(1)
 
 
+@pytest.mark.parametrize("failure", [StoreRefused, StoreBroken])
 def test_what_was_committed_although_it_was_refused_is_told_and_published(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, failure: type[EmbedsinkError]
 ) -> None:
     @contextlib.contextmanager
     def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with transaction(connection):
             yield
-        raise StoreRefused("the answer to the commit was lost")
+        raise failure("the answer to the commit was lost")
 
     loads: list[str] = []
-    loader = Loader(folder, Store(folder.store), on_loaded=lambda: loads.append("loaded"))
+    positions: list[int] = []
+
+    def note() -> None:
+        loads.append("loaded")
+        positions.append(loader.last_number)
+
+    loader = Loader(folder, Store(folder.store), on_loaded=note)
     loader.open_store()
     loader.work_once(is_last=True)
     add_segment(folder, 1)
@@ -152,6 +159,7 @@ def test_what_was_committed_although_it_was_refused_is_told_and_published(
     assert loads == []
     loader.work_once(is_last=True)
     assert (loads, loader.status.trouble) == (["loaded"], None)
+    assert positions == [1]
     loader.close()
     assert events_in(folder.snapshot) == expected(1)
 

@@ -5,6 +5,8 @@ import pytest
 from embedsink.errors import Misconfigured
 from embedsink.settings import Settings, read_settings
 
+NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com, with spaces between."
+
 
 @pytest.mark.parametrize(
     ("name", "value", "told"),
@@ -18,6 +20,8 @@ from embedsink.settings import Settings, read_settings
         ("SNAPSHOT_INTERVAL_S", "nan", '"nan" is not a finite number, above 0.'),
         ("KEYS_RELOAD_S", "2", '"2" is not a finite number, above 0 and at most 1.'),
         ("SERVICE_NAME", "Acme!", '"Acme!" is not a word of a to z, 0 to 9 and hyphens that begins with a letter.'),
+        ("FRAME_ORIGINS", "", f'"" {NO_ORIGINS}'),
+        ("FRAME_ORIGINS", "https://a.example,", f'"https://a.example," {NO_ORIGINS}'),
         ("BODY_BYTES_MAX", "x" * 100, f'"{"x" * 61}…" is not an integer, at least 1,024.'),
     ],
 )

@@ -189,24 +189,21 @@ class Loader:
             self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
 
     def _load_round(self) -> None:
+        known = self._loaded
         if not self._store.is_open:
             self.open_store()
         elif self.status.load_trouble:
-            # What was refused may have been committed all the same.
-            self._take_note_of(self._loaded_of_the_journal())
+            self._look_what_is_loaded()
+        if not self._loaded <= known:
+            # What was refused was committed all the same.
+            self._is_dirty = True
+            self._on_loaded()
         for _ in self.load_waiting():
             # A long backlog must not keep snapshots, and with them the journal's room, waiting.
             if time.monotonic() >= self._snapshot_due_at:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
             if time.monotonic() >= self._load_until:
                 return
-
-    def _take_note_of(self, loaded: set[str]) -> None:
-        is_new = not loaded <= self._loaded
-        self._loaded = loaded
-        if is_new:
-            self._is_dirty = True
-            self._on_loaded()
 
     def _publish_what_is_new(self) -> None:
         # Opening looks at little of a store. What is damaged must not replace a snapshot that is sound.
@@ -311,10 +308,11 @@ class Loader:
         for path in sorted(self._folder.aside.glob(f"{LOST}*")):
             self.status.damaged.append(f"aside/{path.name}: {path.read_text(encoding='utf-8').strip()}")
 
-    def _loaded_of_the_journal(self) -> set[str]:
+    def _look_what_is_loaded(self) -> None:
         # Not of all time: a busy server makes a segment a second, for years.
         oldest = min(map(number_of, self._folder.journal.glob(f"*{SEALED}")), default=None)
-        return set() if oldest is None else self._store.loaded_segments(from_number=oldest)
+        self._loaded = set() if oldest is None else self._store.loaded_segments(from_number=oldest)
+        self.last_number = self._store.last_segment_number()
 
     def _look_for_a_gap(self) -> None:
         """Whether segments lie in neither store nor journal: numbers follow each other, so they were lost."""
@@ -365,8 +363,7 @@ class Loader:
         self._store.open()
         self._is_verified = False
         try:
-            self._loaded = self._loaded_of_the_journal()
-            self.last_number = self._store.last_segment_number()
+            self._look_what_is_loaded()
         except StoreBroken:
             self._store.close()
             raise

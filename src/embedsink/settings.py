@@ -88,7 +88,7 @@ class Settings(BaseSettings):
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     frame_origins: str = Field(
         "none",
-        pattern=r"^(none|https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)?$",
+        pattern=r"^(none|https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)$",
         description="Origins whose pages may frame the dashboards, with spaces between; or none.",
         json_schema_extra={
             "allowed": "none, or a list of origins such as https://app.example.com, with spaces between"

@@ -104,12 +104,60 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         (CHART | {"spec": {"encoding": {"href": {"field": "surface"}}}}, "[0].spec.encoding.href: may not stand"),
         (CHART | {"compare": {"x": "period_start", "y": "nothing"}}, '[0].compare.y: column "nothing" does not exist'),
         (CHART | {"group": {"by": ["surfaces"]}}, '[0].group.by[0]: column "surfaces" does not exist'),
+        (CHART | {"group": {"by": ["surface"]}}, "[0].group: nothing says which rows come first. Name columns in"),
+        (
+            CHART | {"group": {"by": ["surface"], "count": "n"}},
+            '[0].spec.encoding.y.field: column "view_count" does not exist in this group. There are n, surface.',
+        ),
+        (
+            TABLE | {"group": {"by": ["surface"], "sum": ["deployment", "surface"]}},
+            '[0].group.sum[1]: column "surface" holds no numbers. There are deployment, ',
+        ),
+        (
+            TABLE | {"group": {"by": ["deployment"], "count": "n"}},
+            '[0].columns.surface: column "surface" does not exist in this group. There are deployment, n.',
+        ),
+        (
+            TABLE | {"group": {"by": ["surface"], "count": "n"}, "sort": "-view_count"},
+            '[0].sort: column "view_count" does not exist in this group.',
+        ),
+        (
+            CHART
+            | {
+                "group": {"by": ["surface"], "sum": ["view_count"]},
+                "compare": {"x": "period_start", "y": "view_count"},
+            },
+            '[0].compare.x: column "period_start" does not exist in this group.',
+        ),
+        (TABLE | {"sort": "period_end"}, '[0].sort: column "period_end" does not exist in report views.'),
+        (NUMBER | {"where": {"bar_end": 1}}, '[0].where.bar_end: column "bar_end" does not exist in report views.'),
+        (NUMBER | {"column": "surface"}, '[0].column: column "surface" holds no numbers. There are deployment, '),
+        (
+            NUMBER | {"how": "ratio", "of": ["view_count", "-surface"]},
+            '[0].of[1]: column "surface" holds no numbers.',
+        ),
+        (
+            NUMBER | {"how": "newest", "column": "period_start", "times": 2},
+            '[0].column: column "period_start" holds no numbers.',
+        ),
+        (
+            {"id": "a", "kind": "server", "title": "A", "measure": "last_arrival_at"},
+            "[0].measure: Input should be 'loading_delay_s', ",
+        ),
     ],
 )
 def test_what_no_report_has_is_told_with_file_and_place(
     tmp_path: Path, reports: list[Report], chart: dict[str, Any], told: str
 ) -> None:
     assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{told}")
+
+
+def test_a_group_has_the_columns_that_it_makes(tmp_path: Path, reports: list[Report]) -> None:
+    group = {"by": ["period_start", "surface"], "sum": ["view_count"], "count": "row_count"}
+    spec = {"mark": "bar", "encoding": {"x": {"field": "bar_start"}, "y": {"field": "row_count"}}}
+    chart = CHART | {"group": group, "spec": spec, "compare": {"x": "period_middle", "y": "view_count"}}
+    table = TABLE | {"group": {"by": ["surface"], "count": "n"}, "sort": "-n", "columns": {"n": "N"}}
+    check_dashboards(read_dashboards(written(tmp_path, chart, table)), reports)
 
 
 def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Report]) -> None:

@@ -1,11 +1,17 @@
 """Sections: what their charts show, to whom, and how often the store is asked."""
 
+import json
 import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
+import embedsink.charts.files
+from embedsink.charts import Measure
+from embedsink.errors import Misconfigured
+from embedsink.http.dashboards import _MEASURES, Dashboards
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
@@ -138,6 +144,67 @@ def test_what_is_not_there_is_told(told: Server, path: str, status: int, told_: 
     answer = told.get(path, key=told.key("read"))
     assert answer.status_code == status
     assert answer.json()["detail"].startswith(told_)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "since=0001-01-01T00:00Z&until=9999-12-31T00:00Z",
+        "since=0001-01-01T00:00Z&until=0001-01-01T00:00Z",
+        "since=9999-12-31T23:59:59.999999Z&until=9999-12-31T23:59:59.999999Z",
+        "since=0001-01-01T00:00Z",
+        "since=9999-12-31T00:00Z",
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_a_page_may_reach_to_the_ends_of_time(told: Server, asked: str, zone: str) -> None:
+    answer = told.get(f"{USE}?{asked}&timezone={zone}", key=told.key("read"))
+    assert answer.status_code == 200, answer.text
+    start, end = answer.json()["span"]
+    assert start < end
+
+
+def wrong(folder: Path) -> Path:
+    chart = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "views"}
+    board = {"title": "T", "description": "D", "sections": [{"id": "s", "title": "S", "charts": [chart]}]}
+    (folder / "mine.json").write_text(json.dumps(board))
+    return folder
+
+
+@pytest.fixture
+def with_a_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.charts.files, "dashboards_folder", lambda: wrong(tmp_path))
+
+
+@pytest.mark.usefixtures("with_a_wrong_file")
+def test_with_a_wrong_file_no_server_starts(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            Misconfigured, match=r'^dashboards/mine\.json: sections\[0\]\.charts\[0\]\.column: column "views"'
+        ),
+        open_server(tmp_path / "data"),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("with_a_wrong_file")
+def test_a_wrong_file_that_is_found_late_is_told_and_is_no_bug(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where the store can't be opened at the start, and can some seconds later.
+    monkeypatch.setattr(Dashboards, "check", lambda boards, sink: None)
+    with open_server(tmp_path / "data") as server:
+        monkeypatch.undo()
+        answer = server.get("/api/v1/dashboards/mine/sections/s", key=server.key("read"))
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        assert answer.json()["detail"].startswith("dashboards/mine.json: sections[0].charts[0].column: ")
+        assert server.get("/api/v1/reports/views", key=server.key("read")).status_code == 200
+    [told] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
+    assert "dashboards/mine.json" in told.__dict__["detail"]
+
+
+def test_what_files_may_measure_is_what_a_server_knows() -> None:
+    assert set(get_args(Measure)) == set(_MEASURES)
 
 
 def test_it_needs_a_read_key(told: Server) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from embedsink.segment import Segment
+from embedsink.store import Ledger, StoreRefused
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import RunningServer, running_server
@@ -141,6 +143,23 @@ def test_a_reader_whose_key_is_revoked_while_it_waits_is_told_nothing(tmp_path: 
         answer = server.get(f"{INSPECT}?since=1h&wait=1", key=reader)
         revoking.join()
         assert problem(answer) == "bad_credential"
+
+
+def test_what_was_committed_although_it_was_refused_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_server(tmp_path, segment_seal_s=0.01) as server:
+        load = server.sink.store.load
+
+        def load_and_lose_the_answer(*segments: Segment) -> Ledger:
+            load(*segments)
+            monkeypatch.undo()
+            raise StoreRefused("the answer to the commit was lost")
+
+        monkeypatch.setattr(server.sink.store, "load", load_and_lose_the_answer)
+        assert server.post(view(), key=server.key()).status_code == 202
+        told = server.get(f"{INSPECT}?since=1h&wait=10", key=server.key("read")).json()
+    assert (told["isComplete"], told["acceptedCount"]) == (True, 1)
 
 
 def test_waiting_does_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ number. Pages and pictures are made of the same files.
 """
 
 from embedsink.charts.answering import ChartAnswer, answer_section
+from embedsink.charts.checking import check_dashboards
 from embedsink.charts.clock import span_of
-from embedsink.charts.files import check_dashboards, dashboards_folder, find_dashboard, read_dashboards
-from embedsink.charts.model import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
+from embedsink.charts.files import dashboards_folder, find_dashboard, read_dashboards
+from embedsink.charts.model import Chart, Dashboard, Figure, Gauge, Measure, Section, Table, Tile
 from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.charts.period import PERIOD_DEFAULT, PERIODS, Period, period_of
 from embedsink.charts.theme import DARK, LIGHT, vega_config
@@ -23,6 +24,7 @@ __all__ = [
     "Dashboard",
     "Figure",
     "Gauge",
+    "Measure",
     "Period",
     "Section",
     "Table",

@@ -1,5 +1,9 @@
-"""What the reader's clocks show, and where periods begin and end by them."""
+"""What the reader's clocks show, and where periods begin and end by them.
 
+Times have years from 1 to 9999. Where a period ends is a number alone, so the last one may end when they do.
+"""
+
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -9,6 +13,9 @@ from embedsink.reports import Scope
 # Of a period, the part that its bar leaves free.
 GAP_SHARE = 0.24
 DAY_MS = 86_400_000
+_EPOCH = datetime(1970, 1, 1)
+_MS = timedelta(milliseconds=1)
+_LEAST = datetime.resolution
 _LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
@@ -20,8 +27,10 @@ def utc_of(now: datetime) -> datetime:
 def span_of(scope: Scope, *, now: datetime) -> list[int]:
     """From where to where a chart's time goes, in whole periods: epoch ms of what the reader's clocks show."""
     clock = Clock(scope)
-    until = utc_of(now) if scope.until is None else scope.until - timedelta(microseconds=1)
-    return [clock.start(clock.shown(scope.since or until)), clock.end(clock.start(clock.shown(until)))]
+    # `until` is no part of it, and so neither is the period that begins then.
+    last = utc_of(now) if scope.until is None else max(scope.until, datetime.min + _LEAST) - _LEAST
+    first = scope.since or last
+    return [clock.start(clock.shown(first)), clock.end(clock.start(clock.shown(max(first, last))))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +46,10 @@ class Clock:
     def shown(self, value: Any, *, is_before: bool = False) -> Any:
         """A value of a row as a chart has it."""
         if isinstance(value, datetime):
-            local = self.scope.local(value + self.shift if is_before else value)
-            return int(local.replace(tzinfo=UTC).timestamp() * 1_000)
+            return _ms_of(self.scope.local(value + self.shift if is_before else value))
         if isinstance(value, date):
             moved = value + self.shift if is_before else value
-            return int(datetime(moved.year, moved.month, moved.day, tzinfo=UTC).timestamp() * 1_000)
+            return _ms_of(datetime(moved.year, moved.month, moved.day))
         return value
 
     def places(self, start_ms: int, *, is_day: bool = False) -> list[int]:
@@ -52,19 +60,23 @@ class Clock:
 
     def start(self, shown_ms: int) -> int:
         """Where the period begins that this is in."""
-        shown = datetime.fromtimestamp(shown_ms / 1_000, UTC).replace(minute=0, second=0, microsecond=0)
+        shown = (_EPOCH + shown_ms * _MS).replace(minute=0, second=0, microsecond=0)
         if self.scope.interval == "hour":
-            return int(shown.timestamp() * 1_000)
+            return _ms_of(shown)
         midnight = shown.replace(hour=0)
         if self.scope.interval == "week":
-            midnight -= timedelta(days=midnight.weekday())
-        return int((midnight.replace(day=1) if self.scope.interval == "month" else midnight).timestamp() * 1_000)
+            midnight -= timedelta(days=midnight.weekday())  # The year 1 began with a Monday.
+        return _ms_of(midnight.replace(day=1) if self.scope.interval == "month" else midnight)
 
     def end(self, start_ms: int) -> int:
         """Where a period ends that begins so."""
         interval = self.scope.interval or "day"
         if interval in _LENGTHS:
             return start_ms + int(_LENGTHS[interval].total_seconds() * 1_000)
-        start = datetime.fromtimestamp(start_ms / 1_000, UTC)
-        following = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
-        return int(following.timestamp() * 1_000)
+        start = _EPOCH + start_ms * _MS
+        return start_ms + monthrange(start.year, start.month)[1] * DAY_MS
+
+
+def _ms_of(local: datetime) -> int:
+    # In integers: the last microseconds of the year 9999 would be rounded into the year after.
+    return (local - _EPOCH) // _MS

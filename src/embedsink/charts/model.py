@@ -10,6 +10,8 @@ Sentence = Annotated[str, Field(max_length=400)]
 Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Scalar = str | int | bool
 Format = Literal["count", "number", "share", "ms", "s", "bytes", "time", "text"]
+# What a server knows of itself; http/dashboards.py has each.
+Measure = Literal["loading_delay_s", "journal_segment_count", "journal_bytes", "snapshot_age_s", "damaged_count"]
 
 # Rows with one of these are of a period, and get further columns: where it ends, its middle, and the ends of its bar.
 PERIOD_COLUMNS = ("period_start", "day")
@@ -71,6 +73,11 @@ class Group(_Part):
     # The name of a column with the number of rows.
     count: Column | None = None
 
+    @property
+    def columns(self) -> list[Column]:
+        """Those of its rows, in their order."""
+        return [*self.by, *self.sum, *([self.count] if self.count else [])]
+
 
 class _Rows(_OfReport):
     group: Group | None = None
@@ -112,14 +119,7 @@ class Gauge(_Tile):
     """Something that the server knows of itself, now."""
 
     kind: Literal["server"]
-    measure: Literal[
-        "last_arrival_at",
-        "loading_delay_s",
-        "journal_segment_count",
-        "journal_bytes",
-        "snapshot_age_s",
-        "damaged_count",
-    ]
+    measure: Measure
     format: Format = "count"
     span: Literal[1, 2, 3, 4, 6] = 1
 

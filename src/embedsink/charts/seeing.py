@@ -5,7 +5,7 @@ Rows go through and are not kept: a report may have a million, and a chart shows
 
 import heapq
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
 from embedsink.charts.model import Chart, Figure, Group, Table
@@ -54,8 +54,8 @@ class Total:
         if self._how == "only":
             self._sum = value
         elif self._how == "newest":
-            self._sum = value if self._greatest is None else max(self._sum, value or self._sum)
-            self._greatest = self._sum or None
+            if value is not None and (self._greatest is None or value > self._greatest):
+                self._greatest = self._sum = value
         else:
             self._sum += value or 0
             self._whole += sum(sign * (row[place] or 0) for place, sign in self._of)
@@ -105,7 +105,7 @@ class Grouped:
     """Rows put together, the greatest first."""
 
     def __init__(self, group: Group, names: list[str], sort: str | None, count: int) -> None:
-        self.names = [*group.by, *group.sum, *([group.count] if group.count else [])]
+        self.names = group.columns
         self._by = [names.index(name) for name in group.by]
         self._sum = [names.index(name) for name in group.sum]
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
@@ -146,11 +146,17 @@ class _Order:
 
     def rank(self, row: Row) -> Any:
         value = row[self._place]
-        if value is None or self._is_descending:
-            return value
-        if isinstance(value, datetime):
-            return datetime.min + (datetime.max - value)
-        return -value
+        return value if value is None or self._is_descending else _Ascending(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ascending:
+    """A value, be it a number, a time or a text, that is greater than those that are greater than it."""
+
+    value: Any
+
+    def __lt__(self, other: "_Ascending") -> bool:
+        return bool(other.value < self.value)
 
 
 Seen = Total | Listed | Grouped

@@ -5,6 +5,7 @@ Pages that show the same ask at the same time, since each load is told to all of
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -20,6 +21,7 @@ from embedsink.charts import (
     PERIOD_PARAMETERS,
     Dashboard,
     Gauge,
+    Measure,
     Period,
     Section,
     answer_section,
@@ -29,7 +31,7 @@ from embedsink.charts import (
     read_dashboards,
     span_of,
 )
-from embedsink.errors import Refused, quote
+from embedsink.errors import Misconfigured, Refused, Unavailable, quote
 from embedsink.http.access import require_key
 from embedsink.http.download import HEADERS
 from embedsink.http.freshness import Freshness
@@ -39,6 +41,8 @@ from embedsink.reasons import Reason
 from embedsink.reports import Report, all_reports
 from embedsink.sink import Sink
 from embedsink.store import EVERYTHING
+
+log = logging.getLogger(__name__)
 
 ROUTE = "/api/v1/dashboards/{name}/sections/{section}"
 ANSWERS_KEPT_MAX = 32
@@ -54,18 +58,29 @@ class Dashboards:
         self._reports: dict[str, Report] = {}
 
     def check(self, sink: Sink) -> None:
-        """Raises Misconfigured where a file names what no report has."""
-        check_dashboards(self.by_name, self.reports(sink).values())
+        """Hold the files against the reports, once these are known.
+
+        Raises:
+            Misconfigured: a file names what no report has.
+            Unavailable: `not_ready` while the store, which describes the reports, is away.
+        """
+        if not self._reports:
+            with sink.store.reader(EVERYTHING) as reader:
+                reports = {report.name: report for report in all_reports(reader)}
+            check_dashboards(self.by_name, reports.values())
+            self._reports = reports
 
     def reports(self, sink: Sink) -> dict[str, Report]:
         """Every report by its name.
 
         Raises:
-            Unavailable: `not_ready` while the store, which describes them, is away.
+            Unavailable: `not_ready` while the store is away; and where it was away at the start, and a file is wrong.
         """
-        if not self._reports:
-            with sink.store.reader(EVERYTHING) as reader:
-                self._reports = {report.name: report for report in all_reports(reader)}
+        try:
+            self.check(sink)
+        except Misconfigured as error:
+            log.error("dashboard_wrong", extra={"detail": str(error)})
+            raise Unavailable(Reason.NOT_READY, f"{error} Then start the server anew.", retry_after_s=60) from error
         return self._reports
 
     def find(self, name: str) -> Dashboard:
@@ -180,7 +195,7 @@ def _journal_bytes(sink: Sink) -> int:
     return sizes
 
 
-_MEASURES: dict[str, Callable[[Sink], Any]] = {
+_MEASURES: dict[Measure, Callable[[Sink], Any]] = {
     "loading_delay_s": _loading_delay_s,
     "journal_segment_count": lambda sink: len(sink.journal.segments()),
     "journal_bytes": _journal_bytes,

@@ -80,7 +80,7 @@ def _login_form() -> Operation:
 
 def _login() -> Operation:
     form = object_of({"key": _TEXT, "next": _TEXT}, optional=("next",))
-    refusals = (Reason.MEDIA_TYPE, Reason.BODY_TOO_LARGE, Reason.BODY_TOO_SLOW, Reason.RATE_LIMITED, Reason.OVERLOADED)
+    refusals = (Reason.MEDIA_TYPE, Reason.BODY_TOO_LARGE, Reason.BODY_TOO_SLOW, Reason.OVERLOADED)
     return Operation(
         "post",
         "/login",

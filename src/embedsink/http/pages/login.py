@@ -2,6 +2,7 @@
 
 from urllib.parse import parse_qs
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -35,22 +36,19 @@ class LoginPage:
         check_transport(request.scope)
         if request.method != "POST":
             check_parameters(request.query_params, ("next",))
-            return self._form(_place(request.query_params.get("next")))
+            return await self._form(_place(request.query_params.get("next")))
         check_own_page(request)
         logins: Logins = request.state.logins
-        address = request.client.host if request.client else ""
-        logins.check_tries(address)
         fields = await self._fields(request)
         place = _place(fields.get("next"))
         sink: Sink = request.state.sink
         key = sink.keys.find(fields.get("key", "").strip())
         if key is None:
-            logins.count_wrong(address)
-            return self._form(place, trouble="This key is unknown, expired or revoked. Check it, or get another.")
+            return await self._form(place, trouble="This key is unknown, expired or revoked. Check it, or get another.")
         try:
             check_kind(key, [KeyKind.READ])
         except Refused:
-            return self._form(place, trouble=f"This is an {key.kind} key. Dashboards need a read key.")
+            return await self._form(place, trouble=f"This is an {key.kind} key. Dashboards need a read key.")
         request.scope["state"]["key_id"] = key.key_id
         return self._lead_to(place, logins.cookie(key, request))
 
@@ -72,8 +70,8 @@ class LoginPage:
             raise Refused(Reason.BAD_PARAMETER, "body: is not a form of this page. Open /login, and send it.") from None
         return {name: values[0] for name, values in found.items()}
 
-    def _form(self, place: str, *, trouble: str = "") -> Response:
-        page = render("login.html", next=place, trouble=trouble, hours=self._hours)
+    async def _form(self, place: str, *, trouble: str = "") -> Response:
+        page = await run_in_threadpool(render, "login.html", next=place, trouble=trouble, hours=self._hours)
         if not trouble:
             return HTMLResponse(page, headers=self._headers)
         return HTMLResponse(page, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})

@@ -1,0 +1,106 @@
+"""What the charts of a section show: each of the reader's period, or of its own."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from embedsink.charts import ChartAnswer, Section, answer_section, period_of
+from embedsink.reports import Report, all_reports
+from embedsink.segment import inspect
+from embedsink.store import EVERYTHING, Reader, Store
+from tests.given import segment
+
+NOW = datetime(2026, 11, 10, 12, tzinfo=UTC)
+NUMBER = {"kind": "number", "title": "A", "report": "views", "how": "sum", "column": "view_count"}
+TABLE = {"kind": "table", "title": "A", "report": "views", "columns": {"surface": "Surface", "view_count": "Views"}}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Views of the app on the 2nd, 4th, 6th and 8th of November, and one of a dashboard on the 4th, elsewhere."""
+    folder = tmp_path_factory.mktemp("store")
+    store = Store(folder / "store.duckdb")
+    store.open()
+    given: list[dict[str, object]] = [
+        {"type": "view", "surface": "app", "at": f"2026-11-0{day}T10:00:00"} for day in (2, 4, 6, 8)
+    ]
+    given.append({"type": "view", "deployment": 2, "at": "2026-11-04T10:00:00"})
+    store.load(inspect(segment(folder, given)))
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def reports(store: Store) -> dict[str, Report]:
+    with store.reader(EVERYTHING) as reader:
+        return {report.name: report for report in all_reports(reader)}
+
+
+def answers(
+    store: Store, reports: dict[str, Report], *tiles: dict[str, Any], asked: dict[str, str]
+) -> list[ChartAnswer]:
+    """Of tiles that stand in one section, in their order."""
+    charts = [{"id": f"c{place}"} | tile for place, tile in enumerate(tiles)]
+    section = Section.model_validate({"id": "s", "title": "S", "charts": charts})
+    with store.reader(EVERYTHING) as reader:
+        found = answer_section(reader, section, period_of(asked, now=NOW), reports=reports, now=NOW)
+    return [found[one["id"]] for one in charts]
+
+
+def test_a_chart_with_a_since_of_its_own_goes_on_until_now(store: Store, reports: dict[str, Report]) -> None:
+    asked = {"since": "2026-11-03", "until": "2026-11-05"}
+    readers, own = answers(store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, asked=asked)
+    assert (readers.value, readers.value_before) == (2, 1)
+    assert readers.asked == {"since": "2026-11-03", "until": "2026-11-05", "interval": "hour"}
+    assert (own.value, own.value_before) == (4, None)
+    assert own.asked == {"since": "2026-11-04", "interval": "hour"}
+
+
+def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployments(
+    store: Store, reports: dict[str, Report]
+) -> None:
+    section = Section.model_validate(
+        {"id": "s", "title": "S", "charts": [NUMBER | {"id": "a", "parameters": {"surface": "app"}}]}
+    )
+    for deployments, value in (((), 1), (("2",), 0)):
+        period = period_of({"since": "2026-11-03", "until": "2026-11-05"}, deployments=deployments, now=NOW)
+        with store.reader(EVERYTHING) as reader:
+            found = answer_section(reader, section, period, reports=reports, now=NOW)
+        assert found["a"].value == value
+
+
+def test_a_report_is_read_once_for_all_charts_that_ask_it_the_same(
+    store: Store, reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    rows = Reader.rows
+
+    def counted(reader: Reader, selection: Any, **options: Any) -> Any:
+        read.append(selection.view)
+        return rows(reader, selection, **options)
+
+    monkeypatch.setattr(Reader, "rows", counted)
+    app = NUMBER | {"where": {"surface": "app"}}
+    found = answers(store, reports, NUMBER, TABLE, app, asked={"since": "2026-11-01", "compare": "off"})
+    assert (found[0].value, found[2].value) == (5, 4)
+    assert read == ["views"]
+
+
+def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Store, reports: dict[str, Report]) -> None:
+    group = {"by": ["surface"], "sum": ["view_count"]}
+    whole, cut = answers(
+        store,
+        reports,
+        TABLE | {"group": group, "columns": {"view_count": "Views", "surface": "Surface"}},
+        TABLE | {"group": group, "rows": 1},
+        asked={"since": "2026-11-01"},
+    )
+    assert (whole.columns, whole.rows, whole.is_cut) == (
+        ["view_count", "surface"],
+        [[4, "app"], [1, "dashboard"]],
+        False,
+    )
+    assert replace(cut, asked=None) == ChartAnswer(["surface", "view_count"], [["app", 4]], [], is_cut=True)

@@ -1,0 +1,111 @@
+"""What the reader's clocks show, where periods begin and end by them, and where time itself does."""
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import product
+
+import pytest
+
+from embedsink.charts import span_of
+from embedsink.charts.clock import GAP_SHARE, Clock
+from embedsink.reports import Scope
+
+NOW = datetime(2026, 11, 21, 18, 30, 15, tzinfo=UTC)  # a Saturday
+DAY_MS = 86_400_000
+ENDS = (
+    datetime.min,
+    datetime.min + datetime.resolution,
+    datetime(1, 1, 2),
+    datetime(1, 12, 31),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999),
+    datetime(9999, 12, 1),
+    datetime(9999, 12, 31),
+    datetime.max,
+)
+ZONES = (None, "America/Havana", "Pacific/Kiritimati", "Pacific/Pago_Pago")
+
+
+def ms(*parts: int) -> int:
+    """Of a time that clocks show: its parts from the year on."""
+    return (datetime(*parts) - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # type: ignore[arg-type]
+
+
+def clock(interval: str | None, **more: str) -> Clock:
+    return Clock(Scope(interval=interval, **more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("interval", "start", "end"),
+    [
+        ("hour", (2026, 11, 21, 18), (2026, 11, 21, 19)),
+        ("day", (2026, 11, 21), (2026, 11, 22)),
+        (None, (2026, 11, 21), (2026, 11, 22)),
+        ("week", (2026, 11, 16), (2026, 11, 23)),
+        ("month", (2026, 11, 1), (2026, 12, 1)),
+    ],
+)
+def test_a_period_begins_and_ends_by_its_interval(
+    interval: str | None, start: tuple[int, ...], end: tuple[int, ...]
+) -> None:
+    of = clock(interval)
+    assert of.start(ms(2026, 11, 21, 18, 30, 15)) == ms(*start)
+    assert of.end(ms(*start)) == ms(*end)
+
+
+@pytest.mark.parametrize("day", range(16, 23))
+def test_weeks_begin_on_mondays(day: int) -> None:
+    assert clock("week").start(ms(2026, 11, day, 23, 59)) == ms(2026, 11, 16)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [((2026, 12, 1), (2027, 1, 1)), ((2028, 2, 1), (2028, 3, 1)), ((2026, 1, 31), (2026, 3, 3))],
+)
+def test_months_are_as_long_as_they_are(start: tuple[int, ...], end: tuple[int, ...]) -> None:
+    # The last is of the period before, moved: it begins on a day that not every month has.
+    assert clock("month").end(ms(*start)) == ms(*end)
+
+
+def test_clocks_show_the_time_of_their_zone() -> None:
+    berlin = clock("day", timezone="Europe/Berlin")
+    assert berlin.shown(datetime(2026, 7, 1, 22)) == ms(2026, 7, 2)
+    assert berlin.shown(datetime(2026, 12, 1, 23)) == ms(2026, 12, 2)
+    assert berlin.shown(date(2026, 7, 1)) == ms(2026, 7, 1)
+    assert [berlin.shown(value) for value in (None, 7, "app")] == [None, 7, "app"]
+
+
+def test_the_period_before_is_moved_onto_the_one_that_is_seen() -> None:
+    week = Clock(Scope(), timedelta(days=7))
+    assert week.shown(datetime(2026, 11, 14, 9), is_before=True) == ms(2026, 11, 21, 9)
+    assert week.shown(date(2026, 11, 14), is_before=True) == ms(2026, 11, 21)
+    assert week.shown(datetime(2026, 11, 14, 9)) == ms(2026, 11, 14, 9)
+
+
+@pytest.mark.parametrize(("interval", "is_day", "length"), [("week", False, 7), ("week", True, 1), ("day", False, 1)])
+def test_a_bar_leaves_a_part_of_its_period_free(interval: str, is_day: bool, length: int) -> None:
+    start = ms(2026, 11, 16)
+    end, middle, left, right = clock(interval).places(start, is_day=is_day)
+    assert (end - start, 2 * (middle - start)) == (length * DAY_MS, length * DAY_MS)
+    assert left - start == end - right == length * DAY_MS * GAP_SHARE / 2
+
+
+def test_a_span_is_of_whole_periods_and_without_the_one_that_begins_at_its_end() -> None:
+    chosen = Scope(since=datetime(2026, 11, 3, 9), until=datetime(2026, 11, 16), interval="week")
+    assert span_of(chosen, now=NOW) == [ms(2026, 11, 2), ms(2026, 11, 16)]
+    open_ = Scope(since=datetime(2026, 11, 15), interval="day")
+    assert span_of(open_, now=NOW) == [ms(2026, 11, 15), ms(2026, 11, 22)]
+    assert span_of(Scope(interval="hour"), now=NOW) == [ms(2026, 11, 21, 18), ms(2026, 11, 21, 19)]
+
+
+def test_a_span_that_begins_later_than_now_does_not_run_backwards() -> None:
+    later = Scope(since=datetime(2030, 1, 1), interval="day")
+    assert span_of(later, now=NOW) == [ms(2030, 1, 1), ms(2030, 1, 2)]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("interval", ["hour", "day", "week", "month"])
+def test_a_span_reaches_to_the_ends_of_time(zone: str | None, interval: str) -> None:
+    for since, until in product((None, *ENDS), (None, *ENDS)):
+        if since and until and since > until:
+            continue
+        start, end = span_of(Scope(since=since, until=until, interval=interval, timezone=zone), now=NOW)
+        assert ms(1, 1, 1) <= start < end <= ms(9999, 12, 31) + 3 * DAY_MS

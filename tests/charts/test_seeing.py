@@ -1,0 +1,119 @@
+"""What is made of the rows of a report: numbers, the first or the greatest rows, sums of groups."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+import embedsink.charts.seeing
+from embedsink.charts import Chart, Figure, Table
+from embedsink.charts.seeing import Row, condition, seeing
+
+NAMES = ["surface", "seen_at", "view_count", "error_count"]
+EARLY, LATE = datetime(2026, 11, 1), datetime(2026, 11, 2)
+ROWS: list[Row] = [
+    ("app", EARLY, 3, 1),
+    ("chat", LATE, 5, 0),
+    ("app", LATE, 7, None),
+    (None, None, 2, 4),
+]
+
+
+def number(how: str, **more: Any) -> Figure:
+    content = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": how} | more
+    return Figure.model_validate(content)
+
+
+def table(**more: Any) -> Table:
+    content = {"id": "a", "kind": "table", "title": "A", "report": "views", "columns": {"surface": "S"}} | more
+    return Table.model_validate(content)
+
+
+def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
+    seen = seeing(tile, NAMES)
+    holds = condition(tile, NAMES)
+    for row in rows:
+        if holds(row):
+            seen.see(row)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        (number("sum", column="view_count"), 17),
+        (number("sum", column="error_count", times=100), 500),
+        (number("count"), 4),
+        (number("count", where={"surface": "app"}), 2),
+        (number("count", nonzero="error_count"), 2),
+        (number("sum", column="view_count", where={"surface": "app"}, nonzero="error_count"), 3),
+        (number("ratio", column="error_count", of=["view_count", "-error_count"], times=12), 5),
+        (number("ratio", column="error_count", of=["view_count"], where={"surface": "tv"}), None),
+        (number("only", column="view_count", where={"surface": "chat"}), 5),
+        (number("only", column="view_count", where={"surface": "chat"}, times=2), 10),
+        (number("only", column="view_count", where={"surface": "tv"}), 0),
+        (number("only", column="view_count", where={"surface": "tv"}, format="share"), None),
+        (number("newest", column="seen_at"), LATE),
+        (number("newest", column="view_count", times=2), 14),
+        (number("newest", column="seen_at", where={"surface": "tv"}), None),
+    ],
+)
+def test_a_number_is_made_of_all_rows(figure: Figure, value: Any) -> None:
+    assert shown(figure).value() == value
+    assert shown(figure, ROWS[::-1]).value() == value
+
+
+@pytest.mark.parametrize("values", [(0, -5), (-5, 0), (None, 0, -5), (-5, None, 0)])
+def test_the_newest_is_the_greatest_also_where_that_is_nothing(values: tuple[int | None, ...]) -> None:
+    assert shown(number("newest", column="view_count"), [("app", EARLY, one, 0) for one in values]).value() == 0
+
+
+def test_without_a_sort_the_first_rows_are_shown() -> None:
+    seen = shown(table(rows=3))
+    assert seen.rows() == ROWS[:3]
+    assert seen.is_cut()
+    assert not shown(table(rows=4)).is_cut()
+
+
+@pytest.mark.parametrize(
+    ("sort", "places"),
+    [
+        ("-view_count", [2, 1, 0, 3]),
+        ("view_count", [3, 0, 1, 2]),
+        ("-seen_at", [1, 2, 0]),
+        ("seen_at", [0, 1, 2]),
+        ("-surface", [1, 0, 2]),
+        ("surface", [0, 2, 1]),
+        ("error_count", [1, 0, 3]),
+    ],
+)
+def test_a_sort_says_which_rows_come_first_and_without_a_value_none_does(sort: str, places: list[int]) -> None:
+    assert shown(table(sort=sort)).rows() == [ROWS[place] for place in places]
+    for count in range(1, len(places)):
+        seen = shown(table(sort=sort, rows=count))
+        assert seen.rows() == [ROWS[place] for place in places[:count]]
+        assert seen.is_cut()
+
+
+def test_a_group_has_sums_and_a_count_and_the_greatest_come_first() -> None:
+    group = {"by": ["surface"], "sum": ["error_count", "view_count"], "count": "row_count"}
+    seen = shown(table(group=group))
+    assert seen.names == ["surface", "error_count", "view_count", "row_count"]
+    assert seen.rows() == [(None, 4, 2, 1), ("app", 1, 10, 2), ("chat", 0, 5, 1)]
+    assert shown(table(group=group, sort="-row_count", rows=1)).rows() == [("app", 1, 10, 2)]
+    assert shown(table(group=group, sort="view_count")).rows()[0] == (None, 4, 2, 1)
+    assert shown(table(group={"by": ["surface"], "count": "n"})).rows()[0] == ("app", 2)
+
+
+def test_a_group_is_cut_where_it_shows_fewer_than_it_has() -> None:
+    group = {"by": ["surface"], "count": "row_count"}
+    assert shown(table(group=group, rows=2)).is_cut()
+    assert not shown(table(group=group, rows=3)).is_cut()
+
+
+def test_beyond_as_many_groups_as_may_be_those_that_are_known_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.charts.seeing, "GROUPS_MAX", 2)
+    seen = shown(table(group={"by": ["surface"], "sum": ["view_count"]}), [*ROWS, ("chat", LATE, 1, 0)])
+    assert seen.rows() == [("app", 10), ("chat", 6)]
+    assert seen.is_cut()
