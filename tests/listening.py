@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.servers import RunningServer
+
 PATIENCE_S = 10.0
 
 
@@ -94,6 +96,12 @@ class Listening:
     def _keep(self, fields: dict[str, str]) -> None:
         content = json.loads(fields["data"]) if "data" in fields else None
         self._messages.put(Message(fields.get("event", ""), fields.get("id", ""), content, time.monotonic()))
+
+
+def listener_count(server: RunningServer) -> int:
+    """How many listen, streams and inspections that wait."""
+    line = next(line for line in server.get("/metrics").body.splitlines() if line.startswith(b"embedsink_live_li"))
+    return int(float(line.split()[1]))
 
 
 @contextmanager

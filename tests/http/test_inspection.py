@@ -12,7 +12,8 @@ from embedsink.segment import Segment
 from embedsink.store import Ledger, StoreRefused
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
-from tests.servers import RunningServer, running_server
+from tests.listening import listener_count
+from tests.servers import RunningServer, running_server, wait_until
 
 INSPECT = "/api/v1/inspect"
 VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboard-loaded")]
@@ -169,7 +170,7 @@ def test_waiting_does_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> N
         told: list[dict[str, Any]] = []
         waiting = threading.Thread(target=lambda: told.append(inspect(server, reader, "session=s&wait=30")))
         waiting.start()
-        time.sleep(0.5)
+        wait_until(lambda: listener_count(server) == 1, what="it waits")
         began_at = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began_at < 3.0

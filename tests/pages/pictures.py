@@ -44,8 +44,8 @@ def main() -> None:
         key = server.key("read")
         for picture in PICTURES:
             size = {"width": picture.width, "height": picture.height}
-            with reader_at(browser, server, viewport=size, color_scheme=picture.scheme) as reader:
-                reader.log_in(key, there=f"/dashboards/{picture.dashboard}")
+            with reader_at(browser, server, key=key, viewport=size, color_scheme=picture.scheme) as reader:
+                reader.page.goto(f"{server.url}/dashboards/{picture.dashboard}")
                 reader.wait_until_shown(timeout_s=120)
                 reader.page.screenshot(path=FOLDER / f"{picture.name}.png")
                 print(FOLDER / f"{picture.name}.png")

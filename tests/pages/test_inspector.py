@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
 from embedsink.keys import KeyFile
 from tests.envelope.sending import event_or_action, view
-from tests.servers import RunningServer, running_server
+from tests.pages.watching import log_in
+from tests.servers import RunningServer
 
 WRONG = event_or_action("event:download", {"format": "doc"})
 HOSTILE = (
@@ -30,16 +31,14 @@ class Inspector:
         self.page = page
         self.server = server
         self.key = server.key("ingest")
+        self.key_id = KeyFile(server.data / "keys.json").keys()[-1].key_id
         self.said: list[str] = []
         page.on("console", lambda message: self.said.append(_line(message)))
         page.on("pageerror", lambda error: self.said.append(str(error)))
 
-    def open(self, query: str = "", *, key: str | None = None) -> None:
-        """Go there by way of the login, and wait until it is live."""
+    def open(self, query: str = "") -> None:
+        """Go there, and wait until it is live."""
         self.page.goto(f"{self.server.url}/dashboards/inspector{query}")
-        if "/login" in self.page.url:
-            self.page.get_by_label("Read key").fill(key or self.server.key("read"))
-            self.page.get_by_role("button", name="Log in").click()
         expect(self.page.locator("#live")).to_have_attribute("data-state", "live", timeout=LOADED_MS)
 
     def send(self, *events: Any, **context: Any) -> None:
@@ -61,16 +60,11 @@ def _line(message: ConsoleMessage) -> str:
     return f"{message.type}: {message.text}"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with running_server(tmp_path_factory.mktemp("inspector") / "data") as running:
-        yield running
-
-
 @contextmanager
-def inspecting(browser: Browser, server: RunningServer, **options: Any) -> Iterator[Inspector]:
+def inspecting(browser: Browser, server: RunningServer, *, key: str = "", **options: Any) -> Iterator[Inspector]:
     context = browser.new_context(**options)
     try:
+        log_in(context, server, key or server.key("read"))
         yield Inspector(context.new_page(), server)
     finally:
         context.close()
@@ -166,32 +160,32 @@ def test_a_pause_holds_the_list_and_going_on_misses_nothing(inspector: Inspector
     inspector.open("?session=pause")
     inspector.send(view(), session="pause")
     expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
-    inspector.page.get_by_role("button", name="Pause").click()
+    with inspector.page.expect_event("requestfailed", lambda request: "/events/live" in request.url):
+        inspector.page.get_by_role("button", name="Pause").click()
     expect(inspector.page.locator("#live")).to_have_text("Paused")
     inspector.send(view(), WRONG, session="pause")
     told = inspector.server.get("/api/v1/inspect?session=pause", key=inspector.server.key("read")).json()
     assert told["quarantinedCount"] == 1
-    inspector.page.wait_for_timeout(700)
-    expect(inspector.rows()).to_have_count(1)
+    expect(inspector.rows()).to_have_count(1)  # Nothing is being listened to that could bring more.
     inspector.page.get_by_role("button", name="Resume").click()
     expect(inspector.rows()).to_have_count(3, timeout=LOADED_MS)
 
 
 def test_a_rejection_is_tried_again_with_an_admin_key_alone(browser: Browser, server: RunningServer) -> None:
-    with inspecting(browser, server) as inspector:
-        try_again(inspector, inspector.page, server)
-
-
-def try_again(inspector: Inspector, page: Page, server: RunningServer) -> None:
     reader = server.key("read")
-    inspector.open("?session=again", key=reader)
+    with inspecting(browser, server, key=reader) as inspector:
+        try_again(inspector, inspector.page, reader)
+
+
+def try_again(inspector: Inspector, page: Page, reader: str) -> None:
+    inspector.open("?session=again")
     inspector.send(WRONG, session="again")
     row = inspector.show("bad_field")
     row.get_by_role("button", name="Try again").click()
     page.get_by_role("textbox", name="Admin key").fill(reader)
     page.get_by_role("button", name="Try again").last.click()
     expect(page.locator("#asking-trouble")).to_contain_text("admin keys may")
-    page.get_by_role("textbox", name="Admin key").fill(server.key("admin"))
+    page.get_by_role("textbox", name="Admin key").fill(inspector.server.key("admin"))
     page.keyboard.press("Enter")
     expect(row.get_by_role("button", name="Still rejected")).to_be_enabled()
     assert page.locator("#admin").input_value() == ""
@@ -216,9 +210,9 @@ def test_it_is_used_with_the_keyboard_alone(inspector: Inspector) -> None:
 
 def test_a_scoped_reader_sees_its_own_deployments(browser: Browser, server: RunningServer) -> None:
     scoped = server.key("read", deployments=[2])
-    with inspecting(browser, server) as inspector:
+    with inspecting(browser, server, key=scoped) as inspector:
         inspector.send(view({"title": "secret"}), WRONG, session="scoped", deployment=1)
-        inspector.open("?session=scoped", key=scoped)
+        inspector.open("?session=scoped")
         inspector.send(view(), session="scoped", deployment=1)
         inspector.send(view(), session="scoped", deployment=2)
         expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
@@ -229,37 +223,85 @@ def test_a_scoped_reader_sees_its_own_deployments(browser: Browser, server: Runn
 
 def test_when_its_key_is_revoked_it_leads_to_the_login(browser: Browser, server: RunningServer) -> None:
     reader = server.key("read")
-    with inspecting(browser, server) as inspector:
-        inspector.open("?session=revoked", key=reader)
+    with inspecting(browser, server, key=reader) as inspector:
+        inspector.open("?session=revoked")
         KeyFile(server.data / "keys.json").revoke(reader, now=time.time())
         inspector.page.wait_for_url("**/login?next=**session*", timeout=10_000)
 
 
-def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Browser, tmp_path: Any) -> None:
-    with running_server(tmp_path / "data") as server, inspecting(browser, server) as inspector:
+def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Browser, server: RunningServer) -> None:
+    with inspecting(browser, server) as inspector:
+        page = inspector.page
+        page.clock.install()
         inspector.open("?session=away")
-        inspector.page.route("**/api/v1/**", lambda route: route.abort())
-        server.get("/healthz")
-        inspector.page.evaluate("document.getElementById('pause').click(); document.getElementById('pause').click()")
-        expect(inspector.page.locator("#live")).to_have_text("Disconnected", timeout=10_000)
-        inspector.page.unroute("**/api/v1/**")
+        page.route("**/api/v1/**", lambda route: route.abort())
+        page.evaluate("document.getElementById('pause').click(); document.getElementById('pause').click()")
+        expect(page.locator("#live")).to_have_attribute("data-state", "connecting")
+        page.clock.fast_forward(5_000)
+        expect(page.locator("#live")).to_have_text("Disconnected")
+        page.unroute("**/api/v1/**")
         inspector.send(view(), session="away")
+        page.clock.fast_forward(5_000)
         expect(inspector.rows()).to_have_count(1, timeout=10_000)
-        expect(inspector.page.locator("#live")).to_have_text("Live")
+        expect(page.locator("#live")).to_have_text("Live")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1_440])
-def test_it_fits_phones_and_wide_screens_and_has_no_serious_barrier(
-    browser: Browser, server: RunningServer, scheme: Any, width: int
-) -> None:
-    size: Any = {"width": width, "height": 800}
-    with inspecting(browser, server, color_scheme=scheme, viewport=size, reduced_motion="reduce") as inspector:
-        session = f"fits{width}{scheme}"
-        inspector.open(f"?session={session}")
-        inspector.send(view(), WRONG, session=session)
-        inspector.show("bad_field")
-        assert inspector.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert inspector.said == []
-        found = Axe().run(inspector.page).response["violations"]
-        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+def test_rows_of_before_are_shown_though_the_stream_broke_before_they_came(inspector: Inspector) -> None:
+    inspector.send(view(), session="broken")
+    inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # It is loaded.
+    page, begun = inspector.page, "id: 1\nevent: connected\ndata: {}\n\n"
+    page.clock.install()
+    page.route(
+        "**/api/v1/events/live*", lambda route: route.fulfill(content_type="text/event-stream", body=begun), times=1
+    )
+    page.goto(f"{inspector.server.url}/dashboards/inspector?session=broken")
+    expect(page.locator("#live")).to_have_attribute("data-state", "connecting")
+    page.clock.run_for(5_000)
+    expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
+
+
+@pytest.mark.parametrize("text", ["[" * 16_000, 'x"' + '\\"' * 8_000])
+def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -> None:
+    inspector.open(f"?key={inspector.key_id}")
+    assert inspector.server.post(text.encode(), key=inspector.key).status == 400
+    inspector.show("too_deep" if text.startswith("[") else "not_json")
+    shown = inspector.page.evaluate("document.querySelector('.arrival[open] pre').textContent")
+    assert (shown.count("["), shown.count('"')) == (text.count("["), text.count('"'))
+    assert len(shown) < 2 * len(text)
+
+
+def test_however_long_it_is_nothing_in_it_is_looked_at_twice(inspector: Inspector) -> None:
+    inspector.open()
+    took_ms = """async text => {
+      const {laidOut} = await import('/pages/envelope.js');
+      const began = performance.now();
+      laidOut(text, 'a');
+      return performance.now() - began;
+    }"""
+    short, long = (inspector.page.evaluate(took_ms, 'x"' + '\\"' * count) for count in (8_000, 64_000))
+    assert long <= 24 * max(short, 5)  # Eight times the text: eight times the work, and not 64 times.
+
+
+def test_what_stands_behind_an_empty_object_is_a_value_too(inspector: Inspector) -> None:
+    inspector.open("?session=empties")
+    inspector.send(view({"novel": [{}, "a", {"b": []}, "c"]}), session="empties")
+    row = inspector.show("view")
+    assert row.locator("pre .text").all_inner_texts().count('"a"') == 1
+    assert row.locator("pre .name").all_inner_texts().count('"a"') == 0
+
+
+def test_it_fits_phones_and_wide_screens_and_has_no_serious_barrier(inspector: Inspector) -> None:
+    page = inspector.page
+    page.emulate_media(reduced_motion="reduce")
+    inspector.open("?session=fits")
+    inspector.send(view(), WRONG, session="fits")
+    inspector.show("bad_field")
+    schemes: Any = ("light", "dark")
+    for scheme in schemes:
+        for width in (360, 1_440):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            if (scheme, width) in (("light", 1_440), ("dark", 360)):  # Each scheme and each layout once.
+                found = Axe().run(page).response["violations"]
+                assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 from tests.servers import RunningServer
 
@@ -30,9 +30,8 @@ class Reader:
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.troubles.append(f"thrown: {error}"))
 
-    def log_in(self, key: str, *, there: str = "/dashboards/overview") -> None:
-        """By the form, as people do."""
-        self.page.goto(self.server.url + there)
+    def give(self, key: str) -> None:
+        """Fill in the form of the login, and send it."""
         self.page.fill('input[name="key"]', key)
         self.page.click("button.main")
 
@@ -66,11 +65,30 @@ class Reader:
             self.troubles.append(message.text)
 
 
+def log_in(context: BrowserContext, server: RunningServer, key: str) -> None:
+    """What the form does, without a page."""
+    answer = context.request.post(f"{server.url}/login", form={"key": key}, max_redirects=0)
+    assert answer.status == 303, answer.text()
+
+
+def seem_hidden(page: Page, is_hidden: bool) -> None:
+    """As if another tab were looked at, or this one again: a browser without a screen shows all that it has."""
+    page.evaluate(
+        """is => {
+          Object.defineProperty(document, 'hidden', {get: () => is, configurable: true});
+          document.dispatchEvent(new Event('visibilitychange'));
+        }""",
+        is_hidden,
+    )
+
+
 @contextmanager
-def reader_at(browser: Browser, server: RunningServer, **options: Any) -> Iterator[Reader]:
-    """A reader who has heard of nothing wrong in the end."""
+def reader_at(browser: Browser, server: RunningServer, *, key: str = "", **options: Any) -> Iterator[Reader]:
+    """A reader who has heard of nothing wrong in the end; logged in with the key, if any."""
     context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}, "locale": "en-GB"} | options))
     try:
+        if key:
+            log_in(context, server, key)
         reader = Reader(context.new_page(), server)
         yield reader
         assert reader.troubles == []

@@ -6,8 +6,9 @@ import { clock } from "/pages/words.js";
 
 const told = JSON.parse(document.getElementById("dashboard").textContent);
 const MINUTE_MS = 60_000;
-// After an answer that took long a page rests as long: a server with much to read must not read for one page alone.
+// After a long answer a page rests as long: a server must not read for one page alone.
 const REST_MS_MIN = 150;
+const AGAIN_MS = 5000;
 
 const page = {
   told,
@@ -20,7 +21,10 @@ const page = {
     if (name === "period_start") choices.set({ period: null, since: iso(value), until: iso(datum.period_end) });
     else choices.set({ [name]: String(value) });
   },
-  refresh: () => refresh(),
+  again() {
+    for (const section of sections) section.tag = null;
+    refresh();
+  },
   csv(report, asked) {
     const query = new URLSearchParams(asked);
     for (const deployment of choices.query.getAll("deployment")) query.append("deployment", deployment);
@@ -40,7 +44,6 @@ const iso = (value) => new Date(value).toISOString().slice(0, 19);
 const choices = new Choices(document.getElementById("choices"), () => refresh());
 const sections = told.sections.map(({ id, tiles }) => ({
   id,
-  tag: null,
   tiles: tiles.map((tile) => tileOf(document.querySelector(`[data-tile="${tile.id}"]`), tile, page)),
 }));
 
@@ -49,66 +52,62 @@ let isAskedAgain = false;
 let waiting = 0;
 let restUntil = 0;
 let shownAt = "";
+let isWhole = true;
 
-// Of several reasons to ask at once, one more asking follows: nothing that was loaded meanwhile is missed.
+// What is chosen is asked for at once, instead of what is being asked. Loads wait.
 async function refresh() {
-  if (asking) {
-    isAskedAgain = true;
-    return;
-  }
+  asking?.abort();
   clearTimeout(waiting);
-  waiting = 0;
   const startedAt = performance.now();
-  asking = Promise.all(sections.map(ask));
-  const isWhole = (await asking).every(Boolean);
-  asking = null;
-  if (isWhole) {
-    shownAt = clock();
-    tell();
-  }
-  const now = performance.now();
-  restUntil = now + Math.max(REST_MS_MIN, now - startedAt);
-  if (isAskedAgain) refreshSoon();
-  else waiting ||= setTimeout(refreshSoon, MINUTE_MS);
+  const mine = (asking = new AbortController());
   isAskedAgain = false;
+  const answers = await Promise.all(sections.map((section) => ask(section, mine.signal)));
+  if (mine !== asking) return;
+  asking = null;
+  isWhole = answers.every(Boolean);
+  if (isWhole) shownAt = clock();
+  tell();
+  const now = performance.now();
+  restUntil = now + (isWhole ? Math.max(REST_MS_MIN, now - startedAt) : AGAIN_MS);
+  if (isAskedAgain || !isWhole) refreshSoon();
+  else waiting = setTimeout(refreshSoon, MINUTE_MS);
 }
 
-// When somebody looks, and the page has rested.
+// When somebody looks, and the page has rested. Several reasons to ask make one asking.
 function refreshSoon() {
   if (asking) {
     isAskedAgain = true;
   } else if (document.hidden) {
-    document.addEventListener("visibilitychange", () => refreshSoon(), { once: true });
+    document.addEventListener("visibilitychange", refreshSoon, { once: true });
   } else {
     clearTimeout(waiting);
     waiting = setTimeout(refresh, Math.max(0, restUntil - performance.now()));
   }
 }
 
-async function ask(section) {
+async function ask(section, signal) {
   const query = choices.query.toString();
+  let isRefused = false;
   try {
     const answer = await fetch(`/api/v1/dashboards/${told.name}/sections/${section.id}?${query}`,
-      { headers: section.query === query && section.tag ? { "If-None-Match": section.tag } : {}, cache: "no-store" });
+      { headers: section.query === query && section.tag ? { "If-None-Match": section.tag } : {}, cache: "no-store", signal });
     if (answer.status === 401) return leave();
-    if (query !== choices.query.toString()) {
-      isAskedAgain = true;
-      restUntil = 0;
-      return false;
-    }
     if (answer.status === 304) return true;
+    isRefused = answer.status >= 400 && answer.status < 429;
     const content = await answer.json();
+    signal.throwIfAborted();
     if (!answer.ok) throw new Error(content.detail);
     Object.assign(section, { tag: answer.headers.get("ETag"), query });
     for (const tile of section.tiles) tile.show(content.charts[tile.told.id], content);
-    return true;
   } catch (error) {
+    if (signal.aborted) return false;
     section.tag = null;
-    // What was shown stays; the sign at the top says that it is old.
+    // What was shown stays, where it is what is asked for; the sign at the top says that it is old.
     const detail = error instanceof TypeError ? "The server can't be reached. It is asked again by itself." : error.message;
-    for (const tile of section.tiles) if (!tile.answer || section.query !== query) tile.showTrouble(detail);
-    return false;
+    for (const tile of section.tiles) if (isRefused || !tile.answer || section.query !== query) tile.showTrouble(detail);
+    return isRefused; // The same question would be refused again.
   }
+  return true;
 }
 
 function leave() {
@@ -120,13 +119,16 @@ let state = "connecting";
 function tell(now = state) {
   state = now;
   const sign = document.getElementById("live");
-  const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting", stale: `Disconnected · as of ${shownAt || "never"}` }[state];
-  sign.dataset.state = state;
+  const shown = state === "live" && !isWhole ? "old" : state;
+  const asOf = shownAt && ` · as of ${shownAt}`;
+  const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting",
+    stale: `Disconnected${asOf}`, old: `Not up to date${asOf}` }[shown];
+  sign.dataset.state = shown;
   document.getElementById("live-text").textContent = text;
   // Told once, and not with each new time.
   const said = document.getElementById("live-said");
-  const word = { live: "Live", connecting: "", stale: "Disconnected" }[state];
-  if (word && said.textContent !== word) said.textContent = word;
+  const [word] = text.split(" · ");
+  if (state !== "connecting" && said.textContent !== word) said.textContent = word;
 }
 
 document.addEventListener("click", ({ target }) => {

@@ -32,25 +32,30 @@ function query() {
 
 function listen() {
   source?.close();
+  if (document.hidden) return; // A browser has six connections to a server, for all its tabs together.
   const asked = query();
   asked.set("rows", "on");
   if (last === null) asked.set("recent", "50");
   else asked.set("after", last);
   const mine = (source = new EventSource(`/api/v1/events/live?${asked}`));
   mine.addEventListener("connected", () => tell("live"));
-  mine.addEventListener("recent", ({ data }) => add(JSON.parse(data).rows, { isNew: false }));
+  mine.addEventListener("recent", ({ data, lastEventId }) => {
+    last = lastEventId;
+    add(JSON.parse(data).rows, { isNew: false });
+  });
   mine.addEventListener("loaded", ({ data, lastEventId }) => {
     last = lastEventId;
     const told = JSON.parse(data);
     count({ ...told.counts, left: told.droppedCount });
     add(told.rows, { isNew: true });
   });
-  for (const name of ["connected", "recent"]) mine.addEventListener(name, ({ lastEventId }) => { last = lastEventId; });
   mine.addEventListener("error", () => {
     if (mine !== source) return;
     tell("connecting");
-    // A refusal ends it for good: find out which, and try again by ourselves.
-    if (mine.readyState === EventSource.CLOSED) explain().then((mayTry) => mayTry && mine === source && setTimeout(() => mine === source && !isPaused && listen(), AGAIN_MS));
+    // A refusal ends it for good: find out which, and try again by ourselves. So, too, where it ended before the rows of
+    // before came: whoever comes again by itself is told only of what is new.
+    if (last === null) mine.close();
+    if (mine.readyState === EventSource.CLOSED) explain().then((mayTry) => mayTry && setTimeout(() => mine === source && !isPaused && listen(), AGAIN_MS));
   });
 }
 
@@ -127,20 +132,26 @@ function rowOf(row, isNew) {
 function open(details, row) {
   if (details.children.length > 1) return;
   const text = make("pre", { tabIndex: 0, role: "region", "aria-label": "Envelope" }, textOf(row));
-  const acts = make("p", { className: "acts" });
-  for (const [name, words] of [["session", "Only this session"], ["type", "Only this type"], ["key", "Only this key"]]) {
-    const value = row[name === "key" ? "key_id" : name];
-    if (value !== null && new URLSearchParams(location.search).get(name) !== String(value)) acts.append(make("button", { type: "button", className: "act", onclick: () => narrow({ [name]: value }) }, words));
-  }
-  const copy = make("button", { type: "button", className: "act", onclick: () => navigator.clipboard.writeText(row.envelope).then(() => say(copy, "Copied"), () => say(copy, "Not allowed")) }, "Copy");
-  if (navigator.clipboard) acts.append(copy);
-  if (row.envelope_length > [...row.envelope].length) acts.append(make("button", { type: "button", className: "act", onclick: ({ target }) => showWhole(row, text, target) }, "Show all of it"));
-  if (row.fate === "quarantined" && !FINAL.includes(row.reason)) acts.append(make("button", { type: "button", className: "act", disabled: row.replayed_at !== null, onclick: ({ target }) => replay(row, target) }, row.replayed_at === null ? "Try again" : "Was accepted later"));
   const fields = Object.entries(FIELDS).filter(([name]) => row[name] !== null && row[name] !== undefined);
   details.append(make("div", { className: "inside" },
     row.detail ? make("p", { className: "detail" }, bare(row.detail)) : "",
     make("dl", {}, ...fields.flatMap(([name, title]) => [make("dt", {}, title), make("dd", {}, bare(name === "received_at" ? moment.format(new Date(row[name])) : row[name]))])),
-    text, acts));
+    text, make("p", { className: "acts" }, ...actsOf(row, text))));
+}
+
+function actsOf(row, text) {
+  const act = (words, onclick, attributes = {}) =>
+    make("button", { type: "button", className: "act", onclick: ({ target }) => onclick(target), ...attributes }, words);
+  const acts = [];
+  for (const [name, value, words] of [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]]) {
+    if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value })));
+  }
+  if (navigator.clipboard) acts.push(act("Copy", (copy) => navigator.clipboard.writeText(row.envelope).then(() => say(copy, "Copied"), () => say(copy, "Not allowed"))));
+  if (row.envelope_length > [...row.envelope].length) acts.push(act("Show all of it", (button) => showWhole(row, text, button)));
+  if (row.fate === "quarantined" && !FINAL.includes(row.reason)) {
+    acts.push(act(row.replayed_at === null ? "Try again" : "Was accepted later", (button) => replay(row, button), { disabled: row.replayed_at !== null }));
+  }
+  return acts;
 }
 
 function textOf(row) {
@@ -269,4 +280,6 @@ document.addEventListener("keydown", ({ key }) => {
 });
 document.addEventListener("click", ({ target }) => { if (!at("more").contains(target)) at("more").open = false; });
 addEventListener("popstate", begin);
+// Whoever comes back is told what came meanwhile.
+document.addEventListener("visibilitychange", () => isPaused || listen());
 begin();

@@ -1,4 +1,4 @@
-// A tile shows one answer: a number, a table or a chart. It is asked to show again what has changed, and keeps its place.
+// A tile shows one answer: a number, a table or a chart. It shows again what has changed, in its place.
 import { make } from "/pages/make.js";
 import { axisFormat, exact, formatOf, isFigure, vegaLocale, write, writePeriod } from "/pages/words.js";
 
@@ -37,17 +37,21 @@ class Tile {
     if (this.told.empty && !this.page.isNarrowed()) return this.replace(make("div", { className: "empty" }, make("p", {}, this.told.empty)));
     return this.replace(make("div", { className: "empty" }, make("strong", {}, "Nothing in this period"),
       make("p", {}, this.page.isNarrowed() ? "Remove a filter, or choose a longer period." : "Choose a longer period, or wait for events: they appear here by themselves."),
-      ...(this.page.isNarrowed() ? [make("button", { type: "button", className: "act", onclick: () => this.page.widen() }, "Remove all filters")] : [])));
+      this.page.isNarrowed() ? make("button", { type: "button", className: "act", onclick: () => this.page.widen() }, "Remove all filters") : ""));
   }
 
-  showTrouble(detail) {
+  // Told once, however often it happens: whoever is at the button stays there.
+  showTrouble(detail, title = "This could not be read") {
     this.element.setAttribute("aria-busy", "false");
-    this.replace(make("div", { className: "empty", role: "alert" }, make("strong", {}, "This could not be read"), make("p", {}, detail),
-      make("button", { type: "button", className: "act", onclick: () => this.page.refresh() }, "Try again")));
+    if (this.trouble === detail) return;
+    this.replace(make("div", { className: "empty", role: "alert" }, make("strong", {}, title), make("p", {}, detail),
+      make("button", { type: "button", className: "act", onclick: () => this.page.again() }, "Try again")));
+    this.trouble = detail;
   }
 
   replace(...children) {
     this.forget?.();
+    this.trouble = "";
     this.body.replaceChildren(...children);
   }
 }
@@ -77,6 +81,7 @@ class Number_ extends Tile {
 
   showTrouble() {
     this.element.setAttribute("aria-busy", "false");
+    Object.assign(this.element.querySelector("[data-value]"), { textContent: "–", title: "" });
     this.element.querySelector("[data-change]").textContent = "could not be read";
   }
 }
@@ -148,6 +153,9 @@ class Chart extends Tile {
     this.isDrawing = true;
     try {
       await this.drawOnce();
+    } catch (error) {
+      console.error(error);
+      this.showTrouble("Its menu has the same rows as a table.", "This could not be drawn");
     } finally {
       this.isDrawing = false;
     }
@@ -171,11 +179,7 @@ class Chart extends Tile {
       return this.describe(values);
     }
     this.kind = kind;
-    try {
-      await this.page.vega();
-    } catch {
-      return this.showTrouble("The drawing library could not be loaded. The table in the menu has the same rows.");
-    }
+    await this.page.vega();
     const plot = make("div", { className: "plot", role: "img" });
     plot.style.height = `${this.told.height}px`;
     this.replace(plot);
@@ -183,6 +187,7 @@ class Chart extends Tile {
       ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", ...vegaLocale(),
       tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
     });
+    if (!plot.isConnected) return drawn.finalize(); // Trouble came first.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
     if (this.told.select) this.view.addEventListener("click", (_, item) => this.pick(item?.datum));
@@ -201,7 +206,7 @@ class Chart extends Tile {
     this.sample = values[0];
     const visit = (part) => {
       if (Array.isArray(part)) part.forEach(visit);
-      if (typeof part !== "object" || part === null) return;
+      if (!part || typeof part !== "object") return;
       if (part.encoding?.x?.type === "temporal") {
         const { x } = part.encoding;
         x.axis = { format: axisFormat(time.interval), ...ticks(time, values), ...x.axis };

@@ -1,0 +1,25 @@
+"""Dashboards of a store without events: every tile of every page is empty, and none fails."""
+
+import pytest
+
+from embedsink.charts import read_dashboards
+from tests.http.asking import Server
+
+DASHBOARDS = read_dashboards()
+
+
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_without_events_every_tile_is_empty(server: Server, name: str) -> None:
+    key, empty_count = server.key("read"), 0
+    for section in DASHBOARDS[name].sections:
+        answer = server.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
+        assert answer.status_code == 200, answer.text
+        charts = answer.json()["charts"]
+        assert set(charts) == {tile.id for tile in section.charts}
+        for tile in section.charts:
+            if tile.kind in ("chart", "table"):
+                assert charts[tile.id]["rows"] == [], tile.id
+                empty_count += 1
+            elif tile.kind == "number":
+                assert not charts[tile.id]["value"], tile.id
+    assert empty_count >= 2
