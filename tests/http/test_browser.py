@@ -55,6 +55,14 @@ def test_whoever_has_it_gets_a_304(server: Server) -> None:
         ("identity", False),
         ("", False),
         ("notgzip", False),
+        ("gzip;q=0, *", False),
+        ("*, gzip;q=0", False),
+        ("*;q=0, gzip;q=1", True),
+        ("gzip ; q=0.001", True),
+        ("GZIP;Q=0", False),
+        ("*;q=0", False),
+        ("gzip;q=", True),
+        (", ,gzip", True),
     ],
 )
 def test_it_is_compressed_for_those_who_take_it(server: Server, accepted: str, is_compressed: bool) -> None:

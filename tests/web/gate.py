@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,9 +16,9 @@ _NOT_PASSED = {"connection", "transfer-encoding", "content-length", "date", "ser
 class Gate:
     """A proxy on a port of its own, so that servers behind it may come and go.
 
-    `passed` has each delivery that a server has answered, with its status; `refused` counts what was not let through. A
-    closed gate drops deliveries; the modules come through, as they do from a browser's cache. One with `events_max`
-    answers 413 to larger ones.
+    `passed` has each delivery that a server has answered, with its status; `refused` counts what was not let through,
+    and `refused_at` is when it last answered without a server. A closed gate drops deliveries; the modules come
+    through, as they do from a browser's cache. One with `events_max` answers 413 to larger ones.
     """
 
     def __init__(self, target: str) -> None:
@@ -27,6 +28,7 @@ class Gate:
         self.answers: list[tuple[int, dict[str, str]]] = []
         self.passed: list[tuple[int, dict[str, Any]]] = []
         self.refused = 0
+        self.refused_at = 0.0
         self.swallow_answers = False
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -63,6 +65,7 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             if gate.answers:
+                gate.refused_at = time.monotonic()
                 gate.refused += 1
                 status, headers = gate.answers.pop(0)
                 self._answer(status, {"Access-Control-Allow-Origin": "*", **headers}, b"{}")

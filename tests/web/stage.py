@@ -37,7 +37,7 @@ class Stage:
 
     def __init__(self, playwright: Playwright, browser: Browser, server: RunningServer) -> None:
         self.browser = browser
-        self._playwright = playwright
+        self.playwright = playwright
         self.server = server
         self.gate = Gate(server.url)
         self.host = Site()
@@ -65,7 +65,7 @@ class Stage:
     @contextmanager
     def profile(self, folder: Path) -> Iterator[BrowserContext]:
         """A browser of its own that keeps its storage in a folder, and its last pages alive, as any other does."""
-        context = self._playwright.chromium.launch_persistent_context(
+        context = self.playwright.chromium.launch_persistent_context(
             folder,
             executable_path=PROGRAM,
             args=ARGUMENTS,
@@ -107,16 +107,19 @@ class Stage:
         Args:
             count: how many different events.
             timeout_s: how long to wait for them.
-            at_once: a page that need not wait for its second to be over.
+            at_once: a page that need not wait for its seconds to be over, before a request and between two.
         """
         if at_once is not None:
             at_once.wait_for_function(
                 "count => stages.filter(([, stage]) => stage == 'seen').length >= count", arg=count
             )
-            at_once.evaluate("f.flush()")
-        wait_until(
-            lambda: len(set(self.gate.ids())) >= count, what=f"{count} events are delivered", timeout_s=timeout_s
-        )
+
+        def is_delivered() -> bool:
+            if at_once is not None:
+                at_once.evaluate("f.flush()")
+            return len(set(self.gate.ids())) >= count
+
+        wait_until(is_delivered, what=f"{count} events are delivered", timeout_s=timeout_s)
         return [body for status, body in self.gate.passed if status == 202]
 
     def stored(self, ids: list[str]) -> list[str]:
@@ -184,7 +187,7 @@ def waiting(page: Page) -> int:
     """How many events localStorage holds."""
     count: int = page.evaluate(
         """Object.entries(localStorage).filter(([key]) => key.startsWith("embedsink "))
-           .reduce((sum, [, value]) => sum + JSON.parse(value)[0].length, 0)"""
+           .reduce((sum, [, value]) => sum + JSON.parse(value).length - 1, 0)"""
     )
     return count
 

@@ -1,8 +1,10 @@
 """The modules as they are served: what scripts/minify makes, and small."""
 
+import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,15 @@ from embedsink.web import MODULES, browser_files
 from tests.web.minifying import minified
 
 ROOT = Path(__file__).parents[2]
+COMPILER_OPTIONS = {
+    "strict": True,
+    "noEmit": True,
+    "target": "es2022",
+    "module": "esnext",
+    "moduleResolution": "bundler",
+    "lib": ["es2022", "dom"],
+    "types": [],
+}
 BYTES_MAX = {"forwarder": 2_000, "actions": 1_000}
 
 
@@ -46,13 +57,32 @@ def test_the_documented_size_is_that_of_what_is_served(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_types_stand_beside_each_module(module: str) -> None:
-    exported = re.findall(r"^export const (\w+)", browser_files()[f"{module}.js"].content.decode(), re.MULTILINE)
+    exported = re.findall(r"\bexport const (\w+)", browser_files()[f"{module}.js"].content.decode())
     source = (ROOT / "src/embedsink/web" / f"{module}.js").read_text(encoding="utf-8")
     names = re.findall(r"^export const (\w+)", source, re.MULTILINE)
     types = browser_files()[f"{module}.d.ts"].content.decode()
     assert names
-    assert set(exported) <= set(names)
+    assert set(exported) == set(names)
     assert set(re.findall(r"^export function (\w+)", types, re.MULTILINE)) == set(names)
+
+
+def test_the_documented_code_has_the_types(tmp_path: Path) -> None:
+    if shutil.which("tsc") is None:
+        pytest.skip("tsc is not installed")
+    page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+    snippets = re.findall(r"^```js\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(snippets) >= 3
+    for number, snippet in enumerate(snippets):
+        (tmp_path / f"snippet{number}.ts").write_text(f"{snippet}\nexport {{}};\n", encoding="utf-8")
+    for module in MODULES:
+        types = browser_files()[f"{module}.d.ts"].content
+        (tmp_path / f"{module}.d.ts").write_bytes(types)
+    options = COMPILER_OPTIONS | {
+        "paths": {f"https://events.example.com/{module}.js": [f"./{module}.d.ts"] for module in MODULES}
+    }
+    (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": options}), encoding="utf-8")
+    compiled = subprocess.run(["tsc", "-p", str(tmp_path)], capture_output=True, text=True)
+    assert (compiled.returncode, compiled.stdout) == (0, "")
 
 
 def test_a_new_key_for_a_page_comes_with_the_element_that_loads_the_forwarder(tmp_path: Path) -> None:

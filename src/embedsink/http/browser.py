@@ -13,7 +13,9 @@ from embedsink.web import BrowserFile, browser_files
 # Minutes, so that an upgrade arrives; what has its version in its name never changes.
 PLAIN_MAX_AGE_S = 300
 _IMMUTABLE = "public, max-age=31536000, immutable"
-_GZIP = re.compile(r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=(?!0(?:\.0*)?\s*(?:,|$))[^,]*)?(?:,|$)", re.IGNORECASE)
+# One of the encodings that a reader takes, with how much it likes it (RFC 9110, 12.5.3).
+_ENCODING = re.compile(r"\s*(?P<name>[^\s;,]+)\s*(?:;\s*q=(?P<quality>[^\s;,]*))?\s*", re.IGNORECASE)
+_NOT_AT_ALL = re.compile(r"0(?:\.0*)?")
 
 
 async def show_file(request: Request) -> Response:
@@ -44,6 +46,15 @@ def _answer(request: Request, file: BrowserFile, caching: str) -> Response:
     }
     if is_known(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    if _GZIP.search(request.headers.get("accept-encoding", "")):
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
         return Response(file.compressed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.media_type)
     return Response(file.content, headers=headers, media_type=file.media_type)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an `Accept-Encoding` allows gzip: what it says of gzip comes before what it says of all others (`*`)."""
+    takes = {}
+    for part in accepted.split(","):
+        if said := _ENCODING.fullmatch(part):
+            takes[said["name"].lower()] = not _NOT_AT_ALL.fullmatch(said["quality"] or "1")
+    return takes.get("gzip", takes.get("*", False))

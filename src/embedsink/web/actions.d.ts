@@ -1,6 +1,6 @@
 export type Json = string | number | boolean | null | Json[] | { [name: string]: Json };
 
-/** Values by `<semantic view>.<dimension>`. */
+/** Values by `<semantic view>.<dimension>`; a name has none of `= & ? # + %` and no space in it. */
 export type Filters = Record<`${string}.${string}`, Json>;
 
 /** The common fields of a brand theme; the vendor may know more. */
@@ -25,7 +25,8 @@ export interface Actions {
 /**
  * Post an action to an embed, for this origin's eyes only.
  *
- * Throws a TypeError for an origin that is none (so for `*`), a name that is no action's, and an iframe that is in no page.
+ * Throws a TypeError for an origin that is none (so for `*`), a name that is no action's, a filter without a value, and an
+ * iframe that is in no page.
  */
 export function send<Name extends keyof Actions>(
   iframe: HTMLIFrameElement,
@@ -37,7 +38,7 @@ export function send<Name extends keyof Actions>(
 ): void;
 
 export interface Embed {
-  /** As in `https://tenant.example.com`. */
+  /** As in `https://tenant.example.com`: `http` or `https`, with the path below which the embeds are, if there is one. */
   base: string;
   publicId: string;
   /** From the session-generation API. It is a credential: never log the address. */
@@ -47,5 +48,5 @@ export interface Embed {
   filters?: Filters;
 }
 
-/** The address of a signed dashboard embed. */
+/** The address of a signed dashboard embed. Throws a TypeError when a part of it is missing or would make another address. */
 export function embedUrl(embed: Embed): string;

@@ -3,20 +3,28 @@
 
 const NAMES = ["set-color-scheme", "set-theme", "set-locale", "set-filter", "navigate", "refresh"];
 
+/** The address of a site: of a web page, and of nothing that has no origin or runs as this page (`about:`, `javascript:`). */
+const site = (address) => {
+  const url = new URL(address);
+  if (!/^https?:$/.test(url.protocol)) throw TypeError(`"${address}" is not https://…`);
+  return url;
+};
+
 /**
  * A filter as `f_<semantic view>.<dimension>=<JSON>`. What means something else in a query is escaped as JSON does it, so the
  * text is the same whether it is decoded as part of an address or not.
  */
 const parameter = ([name, value]) => {
-  if (!/^[^.=&?#\s]+\.[^=&?#\s]+$/.test(name)) throw TypeError(`filters: "${name}" is not <view>.<dimension>`);
+  if (!/^[^.=&?#+%\s]+\.[^=&?#+%\s]+$/.test(name)) throw TypeError(`filters: "${name}" is not <view>.<dimension>`);
   const escape = (letter) => "\\u00" + letter.charCodeAt().toString(16);
-  const json = JSON.stringify(value).replace(/"(\\.|[^"])*"|\+/g, (part) => (part == "+" ? "" : part.replace(/[%&+#=]/g, escape)));
+  const json = JSON.stringify(value)?.replace(/"(\\.|[^"])*"|\+/g, (part) => (part == "+" ? "" : part.replace(/[%&+#=]/g, escape)));
+  if (!json) throw TypeError(`filters: "${name}" has no value; leave it out, or say null`);
   return [`f_${name}`, json];
 };
 
 /** @type {typeof import("./actions").send} */
 export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" } = {}) => {
-  const target = new URL(origin).origin;
+  const target = site(origin).origin;
   if (!NAMES.includes(name)) throw TypeError(`send: "${name}" is not one of ${NAMES}`);
   const isObject = name == "set-filter" && !payload.filterUrlParameter;
   const payloads = isObject
@@ -39,9 +47,15 @@ export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" }
 
 /** @type {typeof import("./actions").embedUrl} */
 export const embedUrl = ({ base, publicId, session, allowExport, filters = {} }) => {
-  const url = new URL(`${base}`.replace(/\/*$/, "/embed/dashboard/") + encodeURIComponent(publicId));
+  const url = site(base);
+  // A browser would take `..` for the folder above.
+  for (const id of [publicId, session])
+    if (!id || /^\.+$/.test(id)) throw TypeError(`embedUrl: "${id}" is not a publicId or session`);
+  url.pathname = url.pathname.replace(/\/*$/, "/embed/dashboard/") + encodeURIComponent(publicId);
+  url.search = url.hash = "";
   url.searchParams.set("session", session);
-  if (allowExport) url.searchParams.set("allowExport", "true");
+  // As a text, too: an attribute's "false" means no.
+  if (`${allowExport}` == "true") url.searchParams.set("allowExport", "true");
   for (const filter of Object.entries(filters)) url.searchParams.set(...parameter(filter));
   return url.href;
 };

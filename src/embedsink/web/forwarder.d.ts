@@ -58,7 +58,10 @@ export interface Options {
   recordActions?: boolean;
   /** Called at each stage of an event. What it throws is swallowed. */
   onEvent?: (envelope: Envelope, stage: Stage) => void;
-  /** Called with what the server did not like, or with an Error when there was no answer. What it throws is swallowed. */
+  /**
+   * Called with what the server did not like, or with an Error when there was no answer; at once with a TypeError when the
+   * key is missing or the origin is none. What it throws is swallowed.
+   */
   onError?: (problem: Problem | Error) => void;
 }
 
@@ -67,9 +70,9 @@ export interface Forwarder {
   readonly ignored: number;
   /** Send what waits now, unless a request is on its way or the server asked to wait. */
   flush(): void;
-  /** Listen no more. What waits is still sent. */
+  /** Take nothing more. What waits is still sent; some listeners and a lock stay until the page ends. */
   stop(): void;
 }
 
-/** Forward the events of embeds until the page ends. Never throws. */
+/** Forward the events of embeds until the page ends. Never throws; wrong options are told to `onError`. */
 export function forward(options: Options): Forwarder;

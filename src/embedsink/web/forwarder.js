@@ -1,19 +1,17 @@
 // Takes the events of an embed out of `postMessage` and delivers them to embedsink. docs/browser.md says how to add it and
 // what it promises, forwarder.d.ts has its types. Nothing in here may throw into the host page.
 //
-//     message ─▶ take ─▶ queue, and localStorage until it is durable ─▶ flush ─▶ post ─▶ 202: forgotten; or else
-//                             ▲ own: what closed pages have left                         sent again, or counted in lost
+//     message ─▶ take ─▶ queue, and localStorage until it is durable ─▶ flush ─▶ 202: forgotten; or else
+//                             ▲ own: what closed pages have left                 sent again, or counted in lost
 //
-// scripts/minify makes what is served: no comments, short names. Properties keep theirs, so there are few.
+// scripts/minify makes what is served: no comments, short names. Properties keep theirs, so there are few. What can stand in
+// any order stands in one that compresses well: read `take`, at the end, first.
 
 /** @type {typeof import("./forwarder").forward} */
 export const forward = (options) => {
+  const { parse, stringify } = JSON;
   // Browsers allow 64 KiB of `keepalive` bodies at once; what is around the events has to fit in too.
   const BODY_BYTES_MAX = 6e4;
-  let { origin, key, endpoint, context, serviceName = "svc", iframe, recordActions, onEvent, onError = console.warn } = {
-    ...options,
-  };
-  const { parse, stringify } = JSON;
 
   /** Do what may fail without consequence for an event. */
   const attempt = (action) => {
@@ -22,221 +20,58 @@ export const forward = (options) => {
     } catch {}
   };
 
-  /** A UUID of version 4. Pages of plain HTTP have no `randomUUID`, but each blob's address ends in one (File API, 8.3.1). */
-  const uuid = () => crypto.randomUUID?.() ?? URL.createObjectURL(new Blob()).slice(-36);
+  let { recordActions, iframe, onError = console.warn, onEvent, key, context, endpoint, origin, serviceName = "svc" } =
+    attempt(() => ({ ...options })) ?? {};
+
+  // Each blob's address ends in a UUID (File API, 8.3.1), also on pages of plain HTTP, which have no `randomUUID`. It is
+  // kept until the page ends, so one has to do: its last 8 digits count.
+  const stem = URL.createObjectURL(new Blob()).slice(-36, -8);
+  let made = 1e7;
+  const uuid = () => stem + made++;
 
   // Where the browser denies storage, an object that lives as long as the page.
   const store = attempt(() => localStorage) ?? {};
   const sessions = new WeakMap();
-  const lost = {};
-  // Each has its `context` and the event as `text`, both JSON, the `size` of that, and when it came: `at`.
+  // Each has its `context` with the key, and the event as `text`, both JSON, the `size` of that, when it came: `at`, and
+  // whether it is `sent` and not answered yet.
   let queue = [];
+  let lost = {};
   let flyingBytes = 0;
   let bytesMax = BODY_BYTES_MAX;
-  let failures = 0;
-  let notBefore = 0;
-  let prefix, place, timer;
+  // After a failure, `timer` tries again; until then nothing else does, but what knows better: a network that is back, a
+  // page that comes to the front or leaves, the host. They too wait while the server `asked` for it.
+  let pause = 0;
+  let prefix, asked, wasLeft, isSaved, timer, place;
 
-  const tell = (entry, stage) => attempt(() => onEvent(parse(entry.text), stage));
-
-  /** Keep what waits beyond this page. A full storage keeps what it has. */
-  const save = () =>
+  /** Keep what waits beyond this page, and say how long it is. A full storage keeps what it has. */
+  const save = () => {
+    const kept = stringify([lost, ...queue]);
     attempt(() => {
-      if (queue[0] || stringify(lost)[2]) store[place] = stringify([queue, lost]);
+      isSaved = 0;
+      if (kept[4]) isSaved = store[place] = kept;
       else delete store[place];
     });
+    return kept.length;
+  };
 
   /** Count events that are given up, by reason. The counts go with the next delivery; what it has reported is taken off. */
   const lose = (counts, sign = 1) => {
-    for (const reason in counts) lost[reason] = (lost[reason] | 0) + sign * counts[reason] || undefined;
+    // What a host has added to the prototype of all objects is no count.
+    for (const reason in counts)
+      if (!((lost[reason] = (lost[reason] | 0) + sign * counts[reason]) > 0)) delete lost[reason];
     save();
   };
 
-  /** Listens to messages, and to what actions.js tells of actions. */
-  const take = (event) => {
-    let reason;
-    try {
-      const { data, source } = event;
-      if (
-        event.origin !== origin ||
-        data.source !== serviceName + "-embed" ||
-        data.direction !== (event.type == "message" ? "event" : "action") ||
-        (iframe && iframe.contentWindow !== source)
-      )
-        throw 0;
-      reason = "not_json";
-      const isReady = data.type == serviceName + ":event:ready";
-      let session = sessions.get(source);
-      if (!session || isReady) {
-        const { src } = iframe ?? [...document.querySelectorAll("iframe")].find((one) => one.contentWindow == source) ?? {};
-        session = { id: uuid(), seq: 0 };
-        if (/[?&]session=/.test(src)) {
-          // The address holds a credential. A hash of 32 bits lets a reload go on with its session, and stays in this tab.
-          session.key = prefix + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
-        }
-      }
-      // Read each time: another page of this tab may have gone on with it.
-      session = attempt(() => session.key && parse(sessionStorage[session.key])) ?? session;
-      sessions.set(source, session);
-      if (isReady) {
-        const { deploymentId, embedTenant } = data.payload ?? {};
-        // Of another type, they would have every event of the context rejected.
-        session.known = {
-          deployment: Number.isSafeInteger(deploymentId) ? deploymentId : null,
-          tenant: typeof embedTenant == "string" ? embedTenant : null,
-        };
-      }
-      const text = stringify({ ...data, id: uuid(), seq: session.seq++ });
-      // Deleted first, so that a full storage does not leave an old number to go on from.
-      attempt(() => session.key && delete sessionStorage[session.key] && (sessionStorage[session.key] = stringify(session)));
-      const entry = {
-        context: stringify({
-          page: location.origin + location.pathname,
-          ...session.known,
-          ...parse(stringify({ ...context })),
-          session: session.id,
-        }),
-        text,
-        size: new Blob([text]).size,
-        at: Date.now(),
-      };
-      tell(entry, "seen");
-      // localStorage has 5 MiB, and it is the host page's.
-      if (stringify([queue, entry]).length > 5e5) {
-        tell(entry, "lost");
-        throw (reason = "queue_overflow");
-      }
-      queue.push(entry);
-      save();
-      next();
-    } catch {
-      // What is no event of the embed is ignored. What is one and can't be JSON (a BigInt, a cycle) is lost.
-      if (!reason) forwarder.ignored++;
-      else lose({ [reason]: 1 });
-    }
-  };
-
-  const wake = (wait) => {
-    timer ??= setTimeout(flush, wait);
-  };
-
-  const next = () => {
-    if (failures) wake((1 + Math.random()) * Math.min(500 * 2 ** failures, 3e4));
-    else if (queue[9]) flush();
-    else if (queue[0]) wake(1e3);
-  };
-
-  /** Send what waits: one request at a time, but as much as the browser lets out when the page may be leaving. */
-  const flush = (isLeaving) => {
-    if (!isLeaving) {
-      clearTimeout(timer);
-      timer = null;
-      if (flyingBytes) return;
-    }
-    const wait = notBefore - performance.now();
-    if (wait > 0) return wake(wait);
-    const batch = [];
-    let bytes = 0;
-    for (const entry of queue) {
-      if (
-        !entry.flying &&
-        entry.context == (batch[0] ?? entry).context &&
-        (flyingBytes + bytes + entry.size < bytesMax || !(isLeaving || bytes))
-      ) {
-        batch.push(entry);
-        bytes += entry.size;
-      }
-    }
-    if (bytes) {
-      post(batch, bytes, isLeaving);
-      if (isLeaving) flush(true);
-    }
-  };
-
-  const post = async (batch, bytes, isLeaving) => {
-    // Not by a page that leaves: it hears no answer, and the next one would report them again.
-    const reported = flyingBytes || isLeaving ? {} : { ...lost };
-    let status, wait, answer;
-    flyingBytes += bytes;
-    for (const entry of batch) {
-      entry.flying = true;
-      tell(entry, "sent");
-    }
-    try {
-      // A string goes as text/plain, with the key in it: so browsers don't ask first, which a page that leaves can't await.
-      const body = stringify({
-        sentAt: Date.now(),
-        key,
-        context: parse(batch[0].context),
-        lost: reported,
-        events: batch.map(({ text }) => parse(text)),
-      });
-      const response = await (isLeaving && !("keepalive" in Request.prototype)
-        ? navigator.sendBeacon(endpoint, body)
-        : fetch(endpoint, {
-            method: "POST",
-            body,
-            keepalive: bytes < BODY_BYTES_MAX,
-            signal: AbortSignal.timeout?.(3e4),
-          }));
-      status = response.status;
-      wait = response.headers.get("retry-after");
-      answer = Object(await response.json());
-    } catch (error) {
-      answer = Object(error);
-    }
-    flyingBytes -= bytes;
-    for (const entry of batch) entry.flying = false;
-    if (status != 202 || answer.rejected?.[0]) attempt(() => onError(answer));
-    // A 422 keeps them too, in the quarantine.
-    const isKept = /202|422/.test(status);
-    if (batch[1] && (status == 413 || answer.reason == "no_credential")) {
-      // Too much, or one can't be read, and then nor can the key: halves tell which.
-      bytesMax = bytes / 2;
-    } else if (isKept || /^4(?!08|29)/.test(status)) {
-      failures = 0;
-      bytesMax = BODY_BYTES_MAX;
-      queue = queue.filter((entry) => !batch.includes(entry));
-      for (const entry of batch) tell(entry, isKept ? "durable" : "lost");
-      if (isKept) lose(reported, -1);
-      else lose({ ["http_" + status]: batch.length });
-    } else {
-      failures++;
-      notBefore = performance.now() + Math.min(wait | 0, 3600) * 1e3;
-    }
-    next();
-  };
-
-  /** Take over what a forwarder has left, and keep its lock as long as this page is there: nobody else then sends it. */
-  const own = (other) => {
-    const load = (lock) => {
-      // Without locks a live tab's events may be taken, so only where none wait: or tabs would copy each other's for ever.
-      if (lock && other != place && (lock.name || !queue[0])) attempt(() => {
-        const [entries, counts] = parse(store[other]);
-        for (const entry of entries) {
-          entry.flying = false;
-          // The server knows an id for 7 days: what may have arrived and is almost as old could count twice.
-          if (entry.at > Date.now() - 5e8) queue.push(entry);
-          else lose({ expired: 1 });
-        }
-        // In this order: the room that was theirs is needed to keep them.
-        delete store[other];
-        lose(counts);
-        next();
-      });
-      return lock && new Promise((resolve) => on("pagehide", resolve));
-    };
-    // Without locks, several tabs may send the same: its id lets it count once. `attempt` swallows a refusal.
-    navigator.locks?.request(other, { ifAvailable: true }, load).catch(attempt) ?? load(1);
-  };
-
-  const adopt = () => {
-    own(place);
-    for (const other in store) if (other.startsWith(prefix)) own(other);
-    flush();
-  };
-
   const on = addEventListener;
+
+  /** An event's fate: durable, or lost for a reason. */
+  const settle = (entry, reason) => {
+    queue = queue.filter((other) => other != entry);
+    tell(entry, reason ? "lost" : "durable");
+    if (reason) lose({ [reason]: 1 });
+  };
+
+  const tell = (entry, stage) => attempt(() => onEvent(parse(entry.text), stage));
 
   const forwarder = {
     ignored: 0,
@@ -246,17 +81,210 @@ export const forward = (options) => {
     },
   };
 
+  /** Send what waits: one request at a time, but as much as the browser lets out when the page may be leaving. */
+  const flush = async (isLeaving) => {
+    if (wasLeft && isSaved && !store[place]) {
+      // While this page was kept alive, another one has taken over what it had saved, and told what was lost.
+      queue = [];
+      lost = {};
+    }
+    if ((flyingBytes && !isLeaving) || asked) return;
+    // Not by a page that leaves: it hears no answer, and the next one would report them again.
+    const reported = flyingBytes || isLeaving ? {} : { ...lost };
+    const batch = [];
+    let bytes = 0;
+    let status, wait, answer;
+    for (const entry of queue) {
+      if (!entry.sent)
+        if (entry.at < Date.now() - 5e8) {
+          // The server knows an id for 7 days: what may have arrived and is almost as old could count twice.
+          settle(entry, "expired");
+        } else if (
+          entry.context == (batch[0] ?? entry).context &&
+          (flyingBytes + entry.size < bytesMax || !(isLeaving || bytes))
+        ) {
+          flyingBytes += entry.size;
+          entry.sent = 1;
+          bytes += entry.size;
+          batch.push(entry);
+          tell(entry, "sent");
+        }
+    }
+    if (!bytes) return;
+    try {
+      // A string goes as text/plain, with the key in it: so browsers don't ask first, which a page that leaves can't await.
+      const body = stringify({
+        ...parse(batch[0].context),
+        events: batch.map(({ text }) => parse(text)),
+        lost: reported,
+        sentAt: Date.now(),
+      });
+      const request =
+        isLeaving && !("keepalive" in Request.prototype)
+          ? navigator.sendBeacon(endpoint, body)
+          : fetch(endpoint, {
+              signal: AbortSignal.timeout?.(3e4),
+              method: "POST",
+              keepalive: bytes < BODY_BYTES_MAX,
+              body,
+            });
+      if (isLeaving) flush(1);
+      const response = await request;
+      status = response.status;
+      wait = response.headers.get("retry-after");
+      answer = Object(await response.json());
+    } catch (error) {
+      answer = Object(error);
+    }
+    flyingBytes -= bytes;
+    timer = asked = clearTimeout(timer);
+    // An empty list equals "", and is all that an unblemished 202 has.
+    if (answer.rejected != "") attempt(() => onError(answer));
+    // A 422 keeps them too, in the quarantine.
+    const isKept = /202|422/.test(status);
+    // Too much at once; or one that can't be read, and then nor can the key.
+    const isUnreadable = status == 413 || answer.reason == "no_credential";
+    if (batch[1] && isUnreadable) {
+      // Halves tell which.
+      bytesMax = bytes / 2;
+    } else if (isKept || /^4(?!08|29)/.test(status)) {
+      pause = 0;
+      bytesMax = BODY_BYTES_MAX;
+      if (isKept) lose(reported, -1);
+      for (const entry of batch) settle(entry, !isKept && (isUnreadable ? "unreadable" : "http_" + status));
+      save();
+    } else {
+      pause = Math.min(pause * 2 || 1e3, 3e4);
+      asked = Math.min(wait | 0, 3600) * 1e3;
+      timer = setTimeout(() => flush((timer = asked = 0)), Math.max(asked, (1 + Math.random()) * pause));
+    }
+    for (const entry of batch) entry.sent = 0;
+    next();
+  };
+
+  const next = () => {
+    if (timer) return;
+    if (queue[9]) flush();
+    else if (queue[0]) setTimeout(() => timer || flush(), 1e3);
+  };
+
+  const adopt = () => {
+    own(place);
+    for (const other in store) if (other.startsWith(prefix)) own(other);
+    flush();
+  };
+
+  /** Take over what a forwarder has left, and keep its lock as long as this page is there: nobody else then sends it. */
+  const own = (other) => {
+    const load = (lock) => {
+      if (lock) {
+        // Without locks a live tab's events may be taken, so only where none wait: or tabs would copy each other's for ever.
+        if (other != place && (lock.name || !queue[0]))
+          attempt(() => {
+            const [counts, ...entries] = parse(store[other]);
+            for (const entry of entries) {
+              entry.sent = 0;
+              queue.push(entry);
+            }
+            // In this order: the room that was theirs is needed to keep them.
+            delete store[other];
+            lose(counts);
+            next();
+          });
+        return new Promise((resolve) => on("pagehide", resolve));
+      }
+    };
+    // Without locks, several tabs may send the same: its id lets it count once. `attempt` swallows a refusal.
+    navigator.locks?.request(other, { ifAvailable: 1 }, load).catch(attempt) ?? load(1);
+  };
+
+  /** Listens to messages, and to what actions.js tells of actions. */
+  const take = (event) => {
+    let isEvent;
+    try {
+      const { data, source } = event;
+      if (
+        event.origin !== origin ||
+        data.source !== serviceName + "-embed" ||
+        data.direction !== (event.type == "message" ? "event" : "action") ||
+        (iframe && iframe.contentWindow !== source) ||
+        event[prefix]
+      )
+        throw 0;
+      // For other forwarders of this page: a second element or import would count it twice.
+      event[prefix] = isEvent = 1;
+      const isReady = data.type == serviceName + ":event:ready";
+      let session = sessions.get(source);
+      if (!session || isReady) {
+        const src = (iframe ?? [...document.querySelectorAll("iframe")].find((one) => one.contentWindow == source))?.src;
+        // The address holds a credential. A hash of 32 bits lets a reload go on with its session, and stays in this tab.
+        const slot =
+          /[?&]session=/.test(src) &&
+          prefix + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
+        if (!slot || session?.slot != slot) {
+          // It lies there only between two pages: a tab that is duplicated, and a second frame, find nothing to go on with.
+          session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
+            slot,
+            id: uuid(),
+            seq: 0,
+          };
+          sessions.set(source, session);
+          if (slot)
+            on("pagehide", () => attempt(() => (sessionStorage[slot] = stringify(session)) && sessions.delete(source)), {
+              once: 1,
+            });
+        }
+      }
+      if (isReady) {
+        const { deploymentId, embedTenant } = data.payload ?? {};
+        // Of another type, they would have every event of the context rejected.
+        session.known = {
+          deployment: deploymentId === +deploymentId ? deploymentId : null,
+          tenant: embedTenant === embedTenant + "" ? embedTenant : null,
+        };
+      }
+      const text = stringify({ ...data, id: uuid(), seq: session.seq++ });
+      const entry = {
+        // With the key, since another page with another one may have to send it.
+        context: stringify({
+          key,
+          context: {
+            page: location.origin + location.pathname,
+            ...session.known,
+            ...parse(stringify({ ...context })),
+            session: session.id,
+          },
+        }),
+        text,
+        size: new Blob([text]).size,
+        at: Date.now(),
+      };
+      tell(entry, "seen");
+      queue.push(entry);
+      // localStorage has 5 MiB, and it is the host page's.
+      if (save() > 5e5) settle(entry, "queue_overflow");
+      else next();
+    } catch {
+      // What is no event of the embed is ignored. What is one and can't be JSON (a BigInt, a cycle) is lost.
+      if (isEvent) lose({ not_json: 1 });
+      else forwarder.ignored++;
+    }
+  };
+
   try {
-    origin = new URL(new URL(origin).origin).origin;
-    endpoint ??= new URL("api/v1/events", import.meta.url);
-    prefix = "embedsink " + [endpoint, origin, ""];
+    origin = new URL(new URL(key && origin).origin).origin;
+    endpoint ||= new URL("api/v1/events", import.meta.url);
+    prefix = "embedsink " + endpoint + " ";
     place = prefix + uuid();
-    on("message", take);
-    if (recordActions) on("embedsink:action", take);
-    on("online", adopt);
+    on("pagehide", () => {
+      flush(1);
+      wasLeft = 1;
+    });
+    if (/true/.test(recordActions)) on("embedsink:action", take);
     on("pageshow", adopt);
-    on("pagehide", flush);
-    on("visibilitychange", () => (document.hidden ? flush(true) : adopt()));
+    on("message", take);
+    on("online", adopt);
+    on("visibilitychange", () => (document.hidden ? flush(1) : adopt()));
     adopt();
   } catch (error) {
     attempt(() => onError(error));
@@ -264,8 +292,14 @@ export const forward = (options) => {
   return forwarder;
 };
 
-for (const { src, dataset } of document.scripts) {
-  const { viewer, tenant, deployment, ...options } = dataset;
-  if (src == import.meta.url && options.key)
-    forward({ ...options, context: { viewer, tenant: tenant || undefined, deployment: +deployment || undefined } });
-}
+// Not `document.scripts`, which an `<img name="scripts">` would replace.
+for (const { src, dataset } of document.querySelectorAll("script"))
+  if (src == import.meta.url)
+    forward({
+      ...dataset,
+      context: {
+        deployment: +dataset.deployment || undefined,
+        tenant: dataset.tenant || undefined,
+        viewer: dataset.viewer,
+      },
+    });
