@@ -23,6 +23,7 @@ class DataFolder:
         self.store = path / "store.duckdb"
         self.snapshot = path / "analytics.duckdb"
         self.keys = path / "keys.json"
+        self.dashboards = path / "dashboards"  # the operator's own
         self.pages = path / "pages"  # what can be made again
 
     def make(self) -> None:

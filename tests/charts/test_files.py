@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import Chart, Figure, Gauge, check_dashboards, dashboards_folder, read_dashboards
+from embedsink.charts import Chart, Figure, Gauge, check_dashboards, dashboards_folder, dashboards_with, read_dashboards
 from embedsink.errors import Misconfigured
 from embedsink.reports import Report, all_reports
 from embedsink.store import EVERYTHING, Store
@@ -171,6 +171,23 @@ def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Repo
 def test_an_id_stands_once(tmp_path: Path, reports: list[Report]) -> None:
     twice = 'dashboards/mine.json: charts: id "a" stands twice. Give each one of its own.'
     assert refusal(written(tmp_path, NUMBER, NUMBER), reports) == twice
+
+
+@pytest.mark.parametrize("name", ["inspector", "My Desk", "ä", "A", "-a", "a--b", ".hidden"])
+def test_a_name_that_can_be_no_address_is_told(tmp_path: Path, name: str) -> None:
+    written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / f"{name}.json")
+    with pytest.raises(Misconfigured, match=rf"^dashboards/{re.escape(name)}\.json: is .*\. Name the file with small"):
+        read_dashboards(tmp_path)
+
+
+def test_an_operators_own_stand_beside_ours_and_take_the_place_of_namesakes(tmp_path: Path) -> None:
+    ours = read_dashboards()
+    assert dashboards_with(tmp_path / "missing") == ours
+    written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
+    (tmp_path / "support-desk.json").write_text((tmp_path / "overview.json").read_text())
+    found = dashboards_with(tmp_path)
+    assert found.keys() == {*ours, "support-desk"}
+    assert found["overview"] == found["support-desk"] != ours["overview"]
 
 
 def test_a_file_that_is_no_json_is_told(tmp_path: Path) -> None:

@@ -171,6 +171,24 @@ def wrong(folder: Path) -> Path:
     return folder
 
 
+def test_an_operators_own_dashboard_is_listed_shown_and_answered(tmp_path: Path) -> None:
+    own = tmp_path / "dashboards"
+    own.mkdir()
+    file = wrong(own) / "mine.json"
+    file.write_text(file.read_text().replace('"column": "views"', '"column": "view_count"'))
+    with open_server(tmp_path) as server:
+        key = server.key("read")
+        cookie = server.ask(
+            "POST",
+            "/login",
+            content=f"key={key}",
+            headers={"content-type": "application/x-www-form-urlencoded"},
+        ).headers["set-cookie"]
+        assert 'href="/dashboards/mine"' in server.get("/dashboards/", headers={"cookie": cookie}).text
+        assert server.get("/dashboards/mine", headers={"cookie": cookie}).status_code == 200
+        assert charts(server, "/api/v1/dashboards/mine/sections/s", key)["a"]["value"] == 0
+
+
 @pytest.fixture
 def with_a_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.charts.files, "dashboards_folder", lambda: wrong(tmp_path))

@@ -7,7 +7,7 @@ number. Pages and pictures are made of the same files.
 from embedsink.charts.answering import ChartAnswer, answer_section
 from embedsink.charts.checking import check_dashboards
 from embedsink.charts.clock import span_of
-from embedsink.charts.files import dashboards_folder, find_dashboard, read_dashboards
+from embedsink.charts.files import INSPECTOR, dashboards_folder, dashboards_with, find_dashboard, read_dashboards
 from embedsink.charts.model import Chart, Dashboard, Figure, Gauge, Measure, Section, Table, Tile
 from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.charts.period import PERIOD_DEFAULT, PERIODS, Period, period_of
@@ -15,6 +15,7 @@ from embedsink.charts.theme import DARK, LIGHT, vega_config
 
 __all__ = [
     "DARK",
+    "INSPECTOR",
     "LIGHT",
     "PERIODS",
     "PERIOD_DEFAULT",
@@ -32,6 +33,7 @@ __all__ = [
     "answer_section",
     "check_dashboards",
     "dashboards_folder",
+    "dashboards_with",
     "find_dashboard",
     "period_of",
     "read_dashboards",

@@ -1,6 +1,7 @@
 """The files of `dashboards/`: found and read."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,10 @@ from embedsink.charts.checking import instead_of
 from embedsink.charts.model import Dashboard
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.reasons import Reason
+
+# The page at this address is no file.
+INSPECTOR = "inspector"
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @cache
@@ -26,8 +31,16 @@ def read_dashboards(folder: Path | None = None) -> dict[str, Dashboard]:
     Raises:
         Misconfigured: a file is no dashboard; it names the file and the place in it.
     """
-    found = {path.stem: _read(path) for path in sorted((folder or dashboards_folder()).glob("*.json"))}
-    return dict(sorted(found.items(), key=lambda entry: (entry[1].place, entry[0])))
+    return _in_place(_found(folder or dashboards_folder()))
+
+
+def dashboards_with(own: Path) -> dict[str, Dashboard]:
+    """Those that embedsink brings along and those of an operator's folder, which take the place of their namesakes.
+
+    Raises:
+        Misconfigured: a file is no dashboard; it names the file and the place in it.
+    """
+    return _in_place(_found(dashboards_folder()) | _found(own))
 
 
 def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
@@ -42,8 +55,21 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     return dashboard
 
 
+def _in_place(found: dict[str, Dashboard]) -> dict[str, Dashboard]:
+    return dict(sorted(found.items(), key=lambda entry: (entry[1].place, entry[0])))
+
+
+def _found(folder: Path) -> dict[str, Dashboard]:
+    return {path.stem: _read(path) for path in sorted(folder.glob("*.json"))}
+
+
 def _read(path: Path) -> Dashboard:
     file = f"dashboards/{path.name}"
+    if not _NAME.fullmatch(path.stem) or path.stem == INSPECTOR:
+        taken = "is the inspector's page" if path.stem == INSPECTOR else "is no name for an address"
+        raise Misconfigured(
+            f"{file}: {taken}. Name the file with small letters, digits and hyphens: support-desk.json."
+        )
     try:
         dashboard = Dashboard.model_validate(json.loads(path.read_bytes()))
     except ValidationError as error:

@@ -72,7 +72,7 @@ def render(
     asked: Asked = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
     asked |= {"timezone": timezone, "compare": "on" if compare else "off"}
     now = datetime.now(UTC)
-    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
+    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, data, url, key)
     asked["deployment"] = [str(number) for number in deployment or []]
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
     drawn = rendered(dashboard, answers, Telling(now, timezone or "UTC", narrowed), format=format, is_dark=dark)
@@ -87,7 +87,7 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     from embedsink.reports import all_reports
     from embedsink.store import EVERYTHING, open_snapshot
 
-    dashboard = _find(name)
+    dashboard = _find(name, data)
     period = period_of(asked, deployments=asked["deployment"], now=now)
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
@@ -109,10 +109,12 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     }
 
 
-def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+def _of_server(
+    name: str, asked: Asked, data: Path, url: str, key: str | None
+) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
     from embedsink.pictures import SectionAnswer
 
-    dashboard, remote = _find(name), server_at(url, key)
+    dashboard, remote = _find(name, data), server_at(url, key)
     answers = {}
     for section in dashboard.sections:
         told: Mapping[str, Any] = json.loads(remote.get("dashboards", name, "sections", section.id, query=asked))
@@ -121,8 +123,9 @@ def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Das
     return dashboard, answers
 
 
-def _find(name: str) -> "Dashboard":
-    """The dashboard of this program; a server of another version may have others."""
-    from embedsink.charts import find_dashboard, read_dashboards
+def _find(name: str, data: Path) -> "Dashboard":
+    """The dashboard of this program or of this data folder; a server elsewhere may have others."""
+    from embedsink.charts import dashboards_with, find_dashboard
+    from embedsink.folder import DataFolder
 
-    return find_dashboard(read_dashboards(), name)
+    return find_dashboard(dashboards_with(DataFolder(data).dashboards), name)

@@ -96,7 +96,7 @@ def create_app(
 
     events = Events(settings)
     logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
-    boards, vega = Dashboards(), Vega(folder)
+    boards, vega = Dashboards(folder.dashboards), Vega(folder)
     shown = DashboardPages(boards, vega, settings, opened_with=demo.opened_with if demo else None)
 
     @asynccontextmanager

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -26,9 +27,9 @@ from embedsink.charts import (
     Section,
     answer_section,
     check_dashboards,
+    dashboards_with,
     find_dashboard,
     period_of,
-    read_dashboards,
     span_of,
 )
 from embedsink.errors import Misconfigured, Refused, Unavailable, quote
@@ -50,10 +51,17 @@ ANSWERS_KEPT_BYTES_MAX = 4 * 1_048_576
 
 
 class Dashboards:
-    """The files of `dashboards/`, and what their sections show."""
+    """The dashboards, and what their sections show.
 
-    def __init__(self) -> None:
-        self.by_name = read_dashboards()
+    Args:
+        own: the operator's folder of them; it need not be there.
+
+    Raises:
+        Misconfigured: a file is no dashboard.
+    """
+
+    def __init__(self, own: Path) -> None:
+        self.by_name = dashboards_with(own)
         self._answers = _Answers()
         self._reports: dict[str, Report] = {}
 

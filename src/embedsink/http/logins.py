@@ -41,7 +41,7 @@ class Logins:
 
     def key_of(self, request: Request, keys: KeyRing) -> Key | None:
         """The live key that a request's cookie stands for."""
-        value = request.cookies.get(COOKIE_OVER_HTTPS if is_https(request) else COOKIE)
+        value = request.cookies.get(_name_of(request))
         if not value:
             return None
         try:
@@ -53,8 +53,16 @@ class Logins:
 
     def _set_cookie(self, request: Request, value: str, max_age_s: int) -> str:
         parts = [f"Max-Age={max_age_s}", "Path=/", "HttpOnly"]
+        cookie = f"{_name_of(request)}={value}"
         if not is_https(request):
-            return "; ".join([f"{COOKIE}={value}", *parts, "SameSite=Lax"])
+            return "; ".join([cookie, *parts, "SameSite=Lax"])
         # In a frame of another site the cookie is a third party's: it goes only where it was set.
         site = ("SameSite=None", "Partitioned") if self._is_framed else ("SameSite=Lax",)
-        return "; ".join([f"{COOKIE_OVER_HTTPS}={value}", *parts, "Secure", *site])
+        return "; ".join([cookie, *parts, "Secure", *site])
+
+
+def _name_of(request: Request) -> str:
+    """Cookies know no ports (RFC 6265, section 8.5): two servers on one host would log each other's people out."""
+    name = COOKIE_OVER_HTTPS if is_https(request) else COOKIE
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{name}_{port}" if port.isascii() and port.isdigit() else name

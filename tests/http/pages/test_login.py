@@ -253,10 +253,31 @@ def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: 
         page = server.get(PAGE, base_url="http://127.0.0.1:8322")
         assert page.status_code == 200
         cookie = page.headers["set-cookie"].partition(";")[0]
-        assert with_cookie(server, REPORT, cookie).status_code == 200
+        report = server.get(REPORT, headers={"cookie": cookie}, base_url="http://127.0.0.1:8322")
+        assert report.status_code == 200
         # A site elsewhere may give its name our address, and then it would be of one origin with us.
         assert server.get(PAGE, base_url="http://rebound.example:8322").status_code == 303
         assert server.get(REPORT, base_url="http://127.0.0.1:8322").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1:8321", "embedsink_login_8321"),
+        ("127.0.0.1:8322", "embedsink_login_8322"),
+        ("[::1]:8321", "embedsink_login_8321"),
+        ("[::1]", "embedsink_login"),
+        ("events.example.com", "embedsink_login"),
+    ],
+)
+def test_servers_on_one_host_have_a_cookie_each(server: Server, host: str, name: str) -> None:
+    form = str(httpx.QueryParams({"key": server.key("read")}))
+    at = {"base_url": f"http://{host}"}
+    cookie = cookie_of(server.ask("POST", "/login", content=form, headers=FORM, **at))
+    assert cookie.partition("=")[0] == name
+    headers = {"cookie": f"{cookie}; embedsink_login_9=of.another.server", "sec-fetch-site": "same-origin"}
+    assert server.get(REPORT, headers=headers, **at).status_code == 200
+    assert server.get(REPORT, headers=headers, base_url="http://127.0.0.1:9").status_code == 401
 
 
 def test_no_other_server_opens_by_itself(server: Server) -> None:

@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from embedsink import charts
 from embedsink.charts import DARK, LIGHT, PERIOD_PARAMETERS, Chart, Dashboard, Gauge, Section, Table, Tile, vega_config
 from embedsink.envelope.catalog import catalog_for
 from embedsink.http.access import check_kind, check_transport, is_asked_here, key_for, login_of
@@ -31,7 +32,7 @@ class Link(NamedTuple):
     description: str
 
 
-INSPECTOR = Link("inspector", "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
+INSPECTOR = Link(charts.INSPECTOR, "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
 
 
 class DashboardPages:
