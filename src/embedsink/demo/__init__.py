@@ -166,7 +166,7 @@ def _show_further(page: str, server: DemoServer, path: Path, keys: Keys, screen:
     for label, value in {
         "page": page,
         "dashboards": f"{server.url}/dashboards/",
-        "live list": f"{server.url}/dashboards/inspector",
+        "inspector": f"{server.url}/dashboards/inspector",
         "API": f"{server.url}/docs",
         "data folder": path,
     }.items():

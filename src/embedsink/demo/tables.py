@@ -130,7 +130,7 @@ def ledger_table(account: Account, loaded: dict[str, int], received_count: int) 
         (
             "sent",
             account.sent_count,
-            f"envelopes, in {account.delivery_count:,} deliveries; all were acknowledged",
+            f"envelopes in {account.delivery_count:,} deliveries, all acknowledged",
             "bold",
         ),
         *_of_others(received_count - account.sent_count),
