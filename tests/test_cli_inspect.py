@@ -53,6 +53,15 @@ def test_another_number_is_exit_code_1_and_named(server: RunningServer, reader: 
     assert done.stderr.splitlines() == ["view: 1 arrived, 2 expected.", "drilldown: 0 arrived, 1 expected."]
 
 
+def test_a_session_of_which_nothing_arrived_is_exit_code_1_unless_that_was_expected(
+    server: RunningServer, reader: str
+) -> None:
+    done = inspect(server, reader, "--session", "godo")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Nothing arrived. Is the session the page's")
+    assert inspect(server, reader, "--session", "godo", "--expect", "view=0").returncode == 0
+
+
 def test_a_rejection_is_exit_code_1_and_shown_without_commands_for_the_terminal(
     server: RunningServer, reader: str
 ) -> None:
@@ -75,6 +84,7 @@ def test_as_json_it_is_the_answer_itself(server: RunningServer, reader: str) -> 
     ("words", "sentence"),
     [
         ((), "--session: is missing"),
+        (("--session", ""), "--session: is empty, perhaps an unset variable."),
         (("--session", "s", "--expect", "view"), "is no type with a count"),
         (("--session", "s", "--expect", "=1"), "is no type with a count"),
         (("--session", "s", "--wait", "31"), "--wait"),

@@ -93,7 +93,13 @@ def _check_group(place: str, tile: Chart | Table) -> None:
 
 
 def _check_figure(place: str, figure: Figure, report: Report) -> None:
-    needed = {"sum": ("column",), "newest": ("column",), "ratio": ("column", "of"), "only": ("column",)}
+    needed = {
+        "sum": ("column",),
+        "newest": ("column",),
+        "distinct": ("column",),
+        "ratio": ("column", "of"),
+        "only": ("column",),
+    }
     if figure.how == "only" and not report.grain.startswith(_ONE_ROW):
         raise Misconfigured(f"{place}.how: `only` is for a report of one row, and {report.name} has many. Name totals.")
     for name in needed.get(figure.how, ()):

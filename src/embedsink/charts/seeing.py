@@ -45,6 +45,7 @@ class Total:
         self._sum: Any = None if figure.how == "only" and figure.format != "count" else 0
         self._whole = 0
         self._greatest: Any = None
+        self._different: set[Any] = set()
 
     def see(self, row: Row) -> None:
         if self._how == "count":
@@ -53,6 +54,8 @@ class Total:
         value = row[self._column]
         if self._how == "only":
             self._sum = value
+        elif self._how == "distinct":
+            self._different.add(value)
         elif self._how == "newest":
             if value is not None and (self._greatest is None or value > self._greatest):
                 self._greatest = self._sum = value
@@ -64,6 +67,8 @@ class Total:
         """The number; None where there was nothing to make it of."""
         if self._how == "ratio":
             return self._sum * self._times / self._whole if self._whole > 0 else None
+        if self._how == "distinct":
+            return len(self._different - {None})
         if self._how == "newest" and self._greatest is None:
             return None
         return self._sum * self._times if self._times != 1 and self._sum is not None else self._sum

@@ -39,11 +39,13 @@ def inspect(
 ) -> None:
     """Show what arrived of a session: events and actions by type, and what was rejected. For tests of a host page.
 
-    Everything that was acknowledged before is in it. Exit code 1 when anything was rejected or lost, when another
-    number of events arrived than expected, or when they are not loaded in time.
+    Everything that was acknowledged before is in it. Exit code 1 when anything was rejected or lost, when nothing or
+    another number of events arrived than expected, or when they are not loaded in time.
     """
     if session is None and since is None:
         raise typer.BadParameter("--session: is missing. Say of which session, or --since when.")
+    if session == "":
+        raise typer.BadParameter("--session: is empty, perhaps an unset variable. Name the session.")
     with wrong_use():
         expected = dict(map(_expected, expect or []))
     query = {"session": session, "since": since, "wait": wait}
@@ -70,6 +72,8 @@ def _differences(told: dict[str, Any], expected: dict[str, int]) -> list[str]:
         for name, count in expected.items()
         if told["events"].get(name, 0) != count
     ]
+    if not expected and not (told["acceptedCount"] or told["quarantinedCount"] or told["lostCount"]):
+        wrong.append("Nothing arrived. Is the session the page's, and is this the server that it sends to?")
     if told["quarantinedCount"]:
         wrong.append(f"{told['quarantinedCount']:,} rejected. The list says why; fix what sends them.")
     if told["lostCount"]:
