@@ -179,7 +179,8 @@ def test_waiting_does_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "query", ["", "wait=5", "session=s&wait=31", "session=s&wait=-1", "session=s&limit=1", "since=yesterday"]
+    "query",
+    ["", "wait=5", "session=", "session=s&wait=31", "session=s&wait=-1", "session=s&limit=1", "since=yesterday"],
 )
 def test_a_wrong_parameter_is_a_400(server: Server, query: str) -> None:
     assert problem(server.get(f"{INSPECT}?{query}", key=server.key("read"))) == "bad_parameter"

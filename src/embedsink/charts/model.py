@@ -52,7 +52,8 @@ class Figure(_OfReport):
     """One number of all rows.
 
     `sum` adds a column; `ratio` divides its sum by that of `of` (a minus before a name takes it off); `newest` is the
-    greatest value; `count` counts rows; `distinct` the different values of a column; `only` is the value of the one row, of a report that has no more.
+    greatest value; `count` counts rows; `distinct` the different values of a column; `only` is the value of the one
+    row, of a report that has no more.
     """
 
     kind: Literal["number"]

@@ -35,6 +35,7 @@ from embedsink.http.pages.dashboards import DashboardPages
 from embedsink.http.pages.docs import Docs
 from embedsink.http.pages.files import show_file
 from embedsink.http.pages.login import LoginPage
+from embedsink.http.pages.trouble import for_people
 from embedsink.http.pages.vega import Vega
 from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
 from embedsink.http.rates import RateLimiter
@@ -70,7 +71,11 @@ class Demo:
 CLOSING_S_MAX = 3.0
 
 # Starlette's own type for this wants handlers of any exception; these are only ever called with their own.
-HANDLERS: Mapping[Any, Any] = {EmbedsinkError: answer_known, HTTPException: answer_http, Exception: answer_bug}
+HANDLERS: Mapping[Any, Any] = {
+    EmbedsinkError: for_people(answer_known),
+    HTTPException: for_people(answer_http),
+    Exception: for_people(answer_bug),
+}
 
 
 def create_app(

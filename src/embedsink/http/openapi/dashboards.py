@@ -16,7 +16,7 @@ from embedsink.reports import SURFACES
 
 _PAGE: dict[str, Schema] = {"text/html": {"type": "string"}}
 _TEXT: Schema = {"type": "string"}
-_NO_LOGIN = {303: "To the login, and back from there."}
+_NO_LOGIN = {303: "To the login, and back from there; or to the same page without parameters that it does not have."}
 _OF_A_PAGE = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.NOT_READY, *ANY_REQUEST)
 _OF_A_FORM = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST)
 _NAME = parameter("name", {"type": "string", "examples": ["overview"]}, "Which dashboard.", place="path")

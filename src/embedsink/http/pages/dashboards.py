@@ -1,7 +1,8 @@
 """`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -54,14 +55,12 @@ class DashboardPages:
 
     async def show_list(self, request: Request) -> Response:
         """Which there are."""
-        check_parameters(request.query_params, ())
-        return self._login_first(request) or await self._page(request, "dashboards.html", name="")
+        return self._first(request, ()) or await self._page(request, "dashboards.html", name="")
 
     async def show_dashboard(self, request: Request) -> Response:
         """One of them."""
-        check_parameters(request.query_params, PERIOD_PARAMETERS)
-        if login := self._login_first(request):
-            return login
+        if other := self._first(request, PERIOD_PARAMETERS):
+            return other
         name = request.path_params["name"]
         dashboard = self._dashboards.find(name)
         reports = await run_in_threadpool(self._dashboards.reports, request.state.sink)
@@ -80,14 +79,18 @@ class DashboardPages:
 
     async def show_inspector(self, request: Request) -> Response:
         """The live list of what arrives (docs/inspector.md)."""
-        check_parameters(request.query_params, ARRIVALS)
-        if login := self._login_first(request):
-            return login
+        if other := self._first(request, ARRIVALS):
+            return other
         return await self._page(request, "inspector.html", name=INSPECTOR.name, types=self._types)
 
-    def _login_first(self, request: Request) -> Response | None:
-        """The way to the login, for who has none."""
+    def _first(self, request: Request, known: Sequence[str]) -> Response | None:
+        """Where to go before the page is shown: to its address without what others added, or to the login."""
         check_transport(request.scope)
+        asked = request.query_params.multi_items()
+        kept = [(name, value) for name, value in asked if name in known]
+        if len(kept) < len(asked):  # Mails and chats add words of their own to links.
+            return RedirectResponse(f"{request.url.path}?{urlencode(kept)}".rstrip("?"), 303, headers=self._headers)
+        check_parameters(request.query_params, known)
         if key := login_of(request, or_navigation=True) or self._opening_key(request):
             check_kind(key, [KeyKind.READ])
             return None
