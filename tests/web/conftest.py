@@ -1,4 +1,4 @@
-"""One browser and one server for the tests of a module: Debian's chromium against the real program."""
+"""One browser and one server for the tests of this folder: Debian's chromium against the real program."""
 
 from collections.abc import Iterator
 
@@ -10,23 +10,24 @@ from tests.servers import running_server
 from tests.web.stage import Stage, open_stage
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A browser, a server behind a gate, a host's site and a tenant's site."""
     require("chromium")
-    # Of the module and not of the session: it keeps an event loop running, and other modules run their own.
+    # Of the folder and not of the session: it keeps an event loop running, and other folders' tests run their own.
     with (
         running_server(tmp_path_factory.mktemp("stage") / "data") as server,
         sync_playwright() as playwright,
         open_stage(playwright, server) as built,
     ):
         yield built
-        built.check_that_nothing_was_thrown()
 
 
 @pytest.fixture(autouse=True)
 def _afresh(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test begins with an open gate, and leaves no page behind."""
+    """Each test begins with an open gate, leaves no page behind, and has seen nothing thrown."""
     yield
     if "stage" in request.fixturenames:
-        request.getfixturevalue("stage").clear()
+        stage: Stage = request.getfixturevalue("stage")
+        stage.clear()
+        stage.check_that_nothing_was_thrown()

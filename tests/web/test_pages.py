@@ -10,6 +10,9 @@ from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, kill, paths
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
+# What goes then goes for the reason that the test names, and not because a second is over.
+NO_TIMERS = "() => { window.setTimeout = () => 1; }"
+
 
 def test_a_page_that_leaves_loses_nothing(stage: Stage) -> None:
     page = stage.open()
@@ -29,8 +32,10 @@ def test_a_page_that_leaves_loses_nothing(stage: Stage) -> None:
 
 def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_rest_later(stage: Stage) -> None:
     page = stage.open()
+    page.evaluate(NO_TIMERS)
     stage.gate.is_closed = True
     ids = emit(page, 40, "x" * 4_000)
+    page.wait_for_function("problems.length")
     stage.gate.is_closed = False
     page.goto(stage.host.add("/next", "<!doctype html>elsewhere"))
     wait_until(lambda: bool(stage.gate.passed), what="some are sent while the page leaves")
@@ -44,6 +49,7 @@ def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_r
 
 def test_a_hidden_page_sends_what_waits(stage: Stage) -> None:
     page = stage.open()
+    page.evaluate(NO_TIMERS)
     emit(page, 2)
     page.evaluate("""() => {
         Object.defineProperty(document, "hidden", { value: true });
@@ -55,10 +61,18 @@ def test_a_hidden_page_sends_what_waits(stage: Stage) -> None:
 
 def test_a_beacon_serves_browsers_without_keepalive(stage: Stage) -> None:
     context = stage.context()
-    context.add_init_script("delete Request.prototype.keepalive")
+    context.add_init_script("""
+        delete Request.prototype.keepalive;
+        const send = navigator.sendBeacon;
+        Navigator.prototype.sendBeacon = function (...given) {
+            localStorage.beacons = 1 + (+localStorage.beacons || 0);
+            return send.apply(this, given);
+        };""")
     page = stage.open(context=context)
+    page.evaluate(NO_TIMERS)
     emit(page, 2)
     page.goto(stage.host.add("/next", "<!doctype html>elsewhere"))
+    assert page.evaluate("+localStorage.beacons") >= 1
     deliveries = stage.delivered(2)
     assert {event["payload"]["path"] for event in events_of(deliveries)} == {"/0", "/1"}
 

@@ -6,9 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Error, Page, sync_playwright
+from playwright.sync_api import Error, Page
 
-from tests.programs import require
 from tests.servers import RunningServer, running_server, wait_until
 from tests.web.stage import Stage, embed_in, open_stage
 
@@ -68,12 +67,11 @@ def lost_count(server: RunningServer, key: str) -> int:
     return sum(int(row["lost_count"]) for row in rows)
 
 
-def test_what_was_emitted_is_stored_once_or_counted_as_lost(tmp_path: Path) -> None:
-    require("chromium")
+def test_what_was_emitted_is_stored_once_or_counted_as_lost(stage: Stage, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(running_server(data, is_sound=False))
-        stage = opened.enter_context(open_stage(opened.enter_context(sync_playwright()), server))
+        stage = opened.enter_context(open_stage(stage.playwright, server))
         hosts = Hosts(stage)
         for turn in range(ROUNDS):
             if turn % 10 == 4:
