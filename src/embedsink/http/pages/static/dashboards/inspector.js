@@ -277,6 +277,7 @@ document.addEventListener("keydown", ({ key }) => {
   at("more").firstElementChild.focus();
 });
 document.addEventListener("click", ({ target }) => { if (!at("more").contains(target)) at("more").open = false; });
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 addEventListener("popstate", begin);
 // Whoever comes back is told what came meanwhile.
 document.addEventListener("visibilitychange", () => isPaused || listen());

@@ -240,7 +240,7 @@ class Chart extends Tile {
     const config = this.page.told.themes[scheme()];
     const whole = {
       width: "container", height: height - 8, autosize: { type: "fit", contains: "padding" }, data: { name: "rows", values },
-      config: { ...config, legend: { ...config.legend, columns: Math.max(2, Math.floor(this.body.clientWidth / 100)) }, numberFormat: ",.3~f", mark: { ...config.mark, cursor: select ? "pointer" : "default" } },
+      config: { ...config, legend: { ...config.legend, columns: Math.max(2, Math.floor(this.body.clientWidth / 110)) }, numberFormat: ",.3~f", mark: { ...config.mark, cursor: select ? "pointer" : "default" } },
     };
     if (!compare || !earlier.length) return { ...spec, ...whole };
     const line = {
