@@ -22,6 +22,7 @@ HOSTILE = (
     "\u202eقائمة الإيرادات\u202c שלום " + "مرحبا" * 20,
     "=cmd|' /C calc'!A0\t\r\n" + "w" * 900,
     "javascript:window.pwned=1",
+    "__proto__",
 )
 SERIOUS = ("serious", "critical")
 # The page that has every kind of tile.
@@ -67,7 +68,15 @@ def test_what_holds_for_one_page_holds_for_all() -> None:
 
 def test_dark_and_narrow_nothing_is_cut_off(browser: Browser, busy: RunningServer) -> None:
     narrow = {"width": 390, "height": 844}
-    with reader_at(browser, busy, key=busy.key("read"), viewport=narrow, color_scheme="dark", has_touch=True) as reader:
+    with reader_at(
+        browser,
+        busy,
+        key=busy.key("read"),
+        viewport=narrow,
+        color_scheme="dark",
+        has_touch=True,
+        locale="en-US",  # It writes the longest times.
+    ) as reader:
         for name in ("overview", "reliability", "content", OF_ALL_KINDS):
             reader.open(name)
             assert reader.page.evaluate("document.documentElement.scrollWidth") == 390, name
@@ -103,6 +112,17 @@ def test_choosing_narrows_every_tile_and_the_way_back_widens_it(looking: Reader)
     page.click('label:has(input[value="24h"])')
     looking.wait(lambda: int(looking.number("tenant-views").replace(",", "")) < before, "a day has fewer")
     assert "period=24h" in page.url
+
+
+def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Reader) -> None:
+    looking.open("tenants", "?since=2026-11-20")
+    page, until = looking.page, looking.page.locator('input[name="until"]')
+    until.fill("2026-11-18")
+    assert until.evaluate("field => field.validationMessage") == "This has to be after the first day."
+    assert "until=" not in page.url
+    until.fill("2026-11-21")
+    assert until.evaluate("field => field.validationMessage") == ""
+    assert "until=2026-11-21" in page.url
 
 
 def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
@@ -188,6 +208,7 @@ def test_text_in_every_field_is_text(reader: Reader) -> None:
             summary.click()
             page.locator('details[open] [data-do="table"]').click()
         assert page.evaluate("window.pwned") is None
+    assert {"__proto__"} < {row[0] for row in reader.texts("all")}
     assert any(row[0].startswith("<script>window.pwned=1</script>") for row in reader.texts("all"))
     page.locator('[data-tile="all"] button:has-text("<script>")').click()
     reader.wait(lambda: reader.number("active") == "1", "only that tenant is left")

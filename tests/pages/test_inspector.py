@@ -249,7 +249,7 @@ def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Brow
 def test_rows_of_before_are_shown_though_the_stream_broke_before_they_came(inspector: Inspector) -> None:
     inspector.send(view(), session="broken")
     inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # It is loaded.
-    page, begun = inspector.page, "id: 1\nevent: connected\ndata: {}\n\n"
+    page, begun = inspector.page, "id: 999999999\nevent: connected\ndata: {}\n\n"
     page.clock.install()
     page.route(
         "**/api/v1/events/live*", lambda route: route.fulfill(content_type="text/event-stream", body=begun), times=1

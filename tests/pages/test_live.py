@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Route
 
 from embedsink.keys import KeyFile
-from tests.envelope.sending import view
+from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
 from tests.pages.weeks import loaded_count
 from tests.servers import RunningServer, running_server, wait_until
@@ -40,6 +40,21 @@ def test_new_events_appear_within_two_seconds_and_nothing_jumps(reader: Reader, 
     assert page.evaluate("scrollY") == 300
     assert page.evaluate("document.querySelector('canvas') === window.canvas")
     assert "Live" in page.inner_text("#live")
+
+
+def test_a_load_leaves_the_reader_at_their_place_in_a_table(
+    browser: Browser, server: RunningServer, bundle: Path, ingest: str
+) -> None:
+    load(server, ingest, "placed", event_or_action("event:download", {"rowCount": 7, "title": "t" * 90}))
+    with reader_at(browser, server, key=server.key("read"), viewport={"width": 390, "height": 844}) as reader:
+        reader.open("exports", "?tenant=placed")
+        page, table = reader.page, reader.page.locator('[data-tile="largest"] .scroll')
+        table.locator(".pick").first.focus()
+        table.evaluate("element => { element.scrollLeft = 40; window.table = element; }")
+        load(server, ingest, "placed", event_or_action("event:download", {"rowCount": 6}))
+        reader.wait(lambda: len(reader.texts("largest")) == 2, "the download is shown")
+        assert page.evaluate("[window.table.isConnected, window.table.scrollLeft]") == [True, 40]
+        assert page.evaluate("document.activeElement.matches('[data-tile=largest] .pick')")
 
 
 def test_what_is_loaded_before_the_stream_begins_is_shown_too(reader: Reader, ingest: str) -> None:
@@ -176,15 +191,16 @@ def choose_surface(reader: Reader, surface: str) -> None:
     reader.page.select_option('select[name="surface"]', surface)
 
 
-def load(server: RunningServer, key: str, tenant: str) -> None:
-    """A view of a tenant, until it is loaded."""
+def load(server: RunningServer, key: str, tenant: str, *events: Any) -> None:
+    """Events of a tenant, or a view of it, until they are loaded."""
     before = loaded_count(server)
-    send(server, key, tenant)
-    wait_until(lambda: loaded_count(server) > before, what="the view is loaded")
+    send(server, key, tenant, *events)
+    wait_until(lambda: loaded_count(server) > before, what="the events are loaded")
 
 
-def send(server: RunningServer, key: str, tenant: str) -> None:
+def send(server: RunningServer, key: str, tenant: str, *events: Any) -> None:
     now = time.time_ns() // 1_000_000
     context: dict[str, Any] = {"deployment": 1, "viewer": tenant, "session": tenant, "tenant": tenant}
-    answer = server.post({"context": context, "events": [view(timestamp=now)]}, key=key)
+    sent = [event | {"timestamp": now} for event in events or (view(),)]
+    answer = server.post({"context": context, "events": sent}, key=key)
     assert answer.status == 202

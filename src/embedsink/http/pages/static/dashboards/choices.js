@@ -1,5 +1,5 @@
 // What is shown, as the address says it: the form, the chips, and the way from one to the other.
-import { make } from "/pages/tiles.js";
+import { at, make } from "/pages/make.js";
 
 const NAMES = ["period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone"];
 const FILTERS = { surface: "Surface", deployment: "Deployment", tenant: "Tenant" };
@@ -27,9 +27,10 @@ export class Choices {
     const { query, fields } = this;
     const custom = query.has("since");
     fields.period.value = custom ? "custom" : query.get("period") ?? "7d";
-    document.getElementById("dates").hidden = !custom;
+    at("dates").hidden = !custom;
     fields.since.value = (query.get("since") ?? "").slice(0, 10);
     fields.until.value = (query.get("until") ?? "").slice(0, 10);
+    fields.until.setCustomValidity("");
     fields.compare.checked = query.get("compare") !== "off";
     for (const name of ["surface", "tenant", "timezone"]) fields[name].value = query.get(name) ?? "";
     const deployment = query.get("deployment") ?? "";
@@ -42,10 +43,10 @@ export class Choices {
 
   chip() {
     const set = Object.keys(FILTERS).flatMap((name) => this.query.getAll(name).map((value) => [name, value]));
-    document.getElementById("chips").replaceChildren(...set.map(([name, value]) => make("li", {},
+    at("chips").replaceChildren(...set.map(([name, value]) => make("li", {},
       make("button", { type: "button", "aria-label": `Remove filter ${FILTERS[name]} ${value}`, onclick: () => this.set({ [name]: null }) },
         make("bdi", {}, `${FILTERS[name]}: ${value}`), make("span", { "aria-hidden": "true" }, "✕")))));
-    const count = document.getElementById("count");
+    const count = at("count");
     count.hidden = !set.length;
     count.textContent = set.length;
   }
@@ -53,14 +54,17 @@ export class Choices {
   choose(target) {
     const { name, value } = target;
     if (name === "period" && value === "custom") {
-      document.getElementById("dates").hidden = false;
+      at("dates").hidden = false;
       return this.fields.since.focus();
     }
     if (name === "period") return this.set({ period: value, since: null, until: null });
     if (name === "since" || name === "until") {
       const { since, until } = this.fields;
-      if (since.value && !(until.value && until.value <= since.value)) this.set({ period: null, since: since.value, until: until.value || null });
-      return undefined;
+      if (since.value && until.value && until.value <= since.value) {
+        until.setCustomValidity("This has to be after the first day.");
+        return until.reportValidity();
+      }
+      return since.value && this.set({ period: null, since: since.value, until: until.value || null });
     }
     return this.set({ [name]: name === "compare" ? (target.checked ? null : "off") : value || null });
   }
@@ -81,7 +85,7 @@ export class Choices {
 
   // What there is to choose from, when somebody first looks.
   async offer() {
-    document.getElementById("timezones").append(...Intl.supportedValuesOf("timeZone").map((name) => new Option(name)));
+    at("timezones").append(...Intl.supportedValuesOf("timeZone").map((name) => new Option(name)));
     const [deployments, tenants] = await Promise.all(
       ["/api/v1/deployments?limit=200", "/api/v1/reports/tenants?columns=tenant&limit=200&since=30d"].map(
         (path) => fetch(path).then((answer) => (answer.ok ? answer.json() : null), () => null)));
@@ -89,6 +93,6 @@ export class Choices {
     for (const { deploymentId } of deployments?.deployments ?? []) {
       if (!known.has(String(deploymentId))) this.fields.deployment.add(new Option(deploymentId));
     }
-    document.getElementById("tenants").append(...(tenants ?? []).filter(({ tenant }) => tenant).map(({ tenant }) => new Option(tenant)));
+    at("tenants").append(...(tenants ?? []).filter(({ tenant }) => tenant).map(({ tenant }) => new Option(tenant)));
   }
 }

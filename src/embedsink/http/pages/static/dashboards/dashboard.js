@@ -1,10 +1,11 @@
 // The page: asks for its sections, shows them, and asks again when something was loaded.
 import { Choices } from "/pages/choices.js";
 import { listen } from "/pages/live.js";
-import { make, tileOf } from "/pages/tiles.js";
+import { at, make } from "/pages/make.js";
+import { tileOf } from "/pages/tiles.js";
 import { clock } from "/pages/words.js";
 
-const told = JSON.parse(document.getElementById("dashboard").textContent);
+const told = JSON.parse(at("dashboard").textContent);
 const MINUTE_MS = 60_000;
 // After a long answer a page rests as long: a server must not read for one page alone.
 const REST_MS_MIN = 150;
@@ -31,7 +32,7 @@ const page = {
     return `/api/v1/reports/${report}.csv?${query}`;
   },
   tip(event, lines) {
-    const tip = document.getElementById("tip");
+    const tip = at("tip");
     tip.hidden = !lines;
     if (!lines) return;
     tip.replaceChildren(make("dl", {}, ...lines.flatMap(([title, text]) => [make("dt", {}, make("bdi", {}, title)), make("dd", {}, make("bdi", {}, text))])));
@@ -41,7 +42,7 @@ const page = {
   },
 };
 const iso = (value) => new Date(value).toISOString().slice(0, 19);
-const choices = new Choices(document.getElementById("choices"), () => refresh());
+const choices = new Choices(at("choices"), () => refresh());
 const sections = told.sections.map(({ id, tiles }) => ({
   id,
   tiles: tiles.map((tile) => tileOf(document.querySelector(`[data-tile="${tile.id}"]`), tile, page)),
@@ -91,9 +92,9 @@ async function ask(section, signal) {
   try {
     const answer = await fetch(`/api/v1/dashboards/${told.name}/sections/${section.id}?${query}`,
       { headers: section.query === query && section.tag ? { "If-None-Match": section.tag } : {}, cache: "no-store", signal });
-    if (answer.status === 401) return leave();
+    if (answer.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     if (answer.status === 304) return true;
-    isRefused = answer.status >= 400 && answer.status < 429;
+    isRefused = /^4[01]/.test(answer.status);
     const content = await answer.json();
     signal.throwIfAborted();
     if (!answer.ok) throw new Error(content.detail);
@@ -110,34 +111,29 @@ async function ask(section, signal) {
   return true;
 }
 
-function leave() {
-  location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
-  return false;
-}
-
 let state = "connecting";
 function tell(now = state) {
   state = now;
-  const sign = document.getElementById("live");
   const shown = state === "live" && !isWhole ? "old" : state;
   const asOf = shownAt && ` · as of ${shownAt}`;
   const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting",
     stale: `Disconnected${asOf}`, old: `Not up to date${asOf}` }[shown];
-  sign.dataset.state = shown;
-  document.getElementById("live-text").textContent = text;
+  at("live").dataset.state = shown;
+  at("live-text").textContent = text;
   // Told once, and not with each new time.
-  const said = document.getElementById("live-said");
+  const said = at("live-said");
   const [word] = text.split(" · ");
   if (state !== "connecting" && said.textContent !== word) said.textContent = word;
 }
 
+const OPEN = "details.menu[open], details.more[open]";
 document.addEventListener("click", ({ target }) => {
-  for (const menu of document.querySelectorAll("details.menu[open], details.more[open]")) {
+  for (const menu of document.querySelectorAll(OPEN)) {
     if (!menu.contains(target) || (menu.matches(".menu") && target.closest("button, a"))) menu.open = false;
   }
 });
 document.addEventListener("keydown", ({ key }) => {
-  const open = key === "Escape" && document.querySelector("details.menu[open], details.more[open]");
+  const open = key === "Escape" && document.querySelector(OPEN);
   if (open) {
     open.open = false;
     open.querySelector("summary").focus();

@@ -1,6 +1,6 @@
 // The live list: what the stream tells, newest first. What is asked for stands in the address.
 import { laidOut, visible } from "/pages/envelope.js";
-import { make } from "/pages/make.js";
+import { at, button, make } from "/pages/make.js";
 import { write } from "/pages/words.js";
 
 const NARROWING = ["session", "type", "key", "fate", "deployment", "tenant"];
@@ -11,7 +11,6 @@ const FINAL = ["id_conflict", "out_of_scope"];
 const FIELDS = { id: "Id", received_at: "Received", surface: "Surface", session: "Session", seq: "Place in session", viewer: "Viewer",
   tenant: "Tenant", deployment: "Deployment", page: "Page", key_id: "Key" };
 
-const at = (id) => document.getElementById(id);
 const list = at("arrivals");
 const form = at("narrowing");
 const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
@@ -140,8 +139,7 @@ function open(details, row) {
 }
 
 function actsOf(row, text) {
-  const act = (words, onclick, attributes = {}) =>
-    make("button", { type: "button", className: "act", onclick: ({ target }) => onclick(target), ...attributes }, words);
+  const act = (words, onclick, attributes = {}) => Object.assign(button(words, ({ target }) => onclick(target)), attributes);
   const acts = [];
   for (const [name, value, words] of [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]]) {
     if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value })));
@@ -279,6 +277,7 @@ document.addEventListener("keydown", ({ key }) => {
   at("more").firstElementChild.focus();
 });
 document.addEventListener("click", ({ target }) => { if (!at("more").contains(target)) at("more").open = false; });
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 addEventListener("popstate", begin);
 // Whoever comes back is told what came meanwhile.
 document.addEventListener("visibilitychange", () => isPaused || listen());

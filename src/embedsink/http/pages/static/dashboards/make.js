@@ -9,3 +9,6 @@ export function make(name, attributes = {}, ...children) {
   element.append(...children);
   return element;
 }
+
+export const at = (id) => document.getElementById(id);
+export const button = (words, onclick, className = "act") => make("button", { type: "button", className, onclick }, words);

@@ -1,26 +1,36 @@
-// A tile shows one answer: a number, a table or a chart. It shows again what has changed, in its place.
-import { make } from "/pages/make.js";
+// A tile shows one answer: a number, a table or a chart. What has changed is shown again, in its place.
+import { button, make } from "/pages/make.js";
 import { axisFormat, exact, formatOf, isFigure, vegaLocale, write, writePeriod } from "/pages/words.js";
 
-export { make };
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const scheme = () => (dark.matches ? "dark" : "light");
-const objects = (names, rows) => rows.map((row) => Object.fromEntries(names.map((name, i) => [name, row[i]])));
+// Vega keeps marks by name in an object, where this is no name.
+const PROTO = "__proto__";
+const named = (value) => (value === PROTO ? `${PROTO}\u2060` : value);
+const objects = (names, rows) => rows.map((row) => Object.fromEntries(names.map((name, i) => [name, named(row[i])])));
 const bare = (text) => make("bdi", {}, text);
 
 class Tile {
   constructor(element, told, page) {
     Object.assign(this, { element, told, page, columns: page.told.columns[told.report] ?? {} });
-    this.body = element.querySelector("[data-body]");
-    this.note = element.querySelector("[data-note]");
+    this.body = this.at("[data-body]");
+    this.note = this.at("[data-note]");
+  }
+
+  at(selector) {
+    return this.element.querySelector(selector);
+  }
+
+  stopWaiting() {
+    this.element.setAttribute("aria-busy", "false");
   }
 
   show(answer, section) {
     this.answer = answer;
     this.section = section;
-    this.element.setAttribute("aria-busy", "false");
-    this.element.querySelector("[data-csv]")?.setAttribute("href", this.page.csv(this.told.report, answer.asked));
+    this.stopWaiting();
+    this.at("[data-csv]")?.setAttribute("href", this.page.csv(this.told.report, answer.asked));
     if (this.note) {
       this.note.hidden = !answer.is_cut || this.told.kind === "table";
       this.note.textContent = "Not all rows are drawn. The CSV has them.";
@@ -34,18 +44,19 @@ class Tile {
 
   // Where there is nothing: why, and what to do.
   showEmpty() {
-    if (this.told.empty && !this.page.isNarrowed()) return this.replace(make("div", { className: "empty" }, make("p", {}, this.told.empty)));
-    return this.replace(make("div", { className: "empty" }, make("strong", {}, "Nothing in this period"),
-      make("p", {}, this.page.isNarrowed() ? "Remove a filter, or choose a longer period." : "Choose a longer period, or wait for events: they appear here by themselves."),
-      this.page.isNarrowed() ? make("button", { type: "button", className: "act", onclick: () => this.page.widen() }, "Remove all filters") : ""));
+    const isNarrowed = this.page.isNarrowed();
+    const own = !isNarrowed && this.told.empty;
+    this.replace(make("div", { className: "empty" }, own ? "" : make("strong", {}, "Nothing in this period"),
+      make("p", {}, own || (isNarrowed ? "Remove a filter, or choose a longer period." : "Choose a longer period, or wait for events: they appear here by themselves.")),
+      isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
   }
 
   // Told once, however often it happens: whoever is at the button stays there.
   showTrouble(detail, title = "This could not be read") {
-    this.element.setAttribute("aria-busy", "false");
+    this.stopWaiting();
     if (this.trouble === detail) return;
     this.replace(make("div", { className: "empty", role: "alert" }, make("strong", {}, title), make("p", {}, detail),
-      make("button", { type: "button", className: "act", onclick: () => this.page.again() }, "Try again")));
+      button("Try again", () => this.page.again())));
     this.trouble = detail;
   }
 
@@ -54,35 +65,48 @@ class Tile {
     this.trouble = "";
     this.body.replaceChildren(...children);
   }
+
+  showTable(now) {
+    const old = this.body.querySelector(".scroll");
+    if (old) renew(old, now);
+    else this.replace(now);
+  }
+}
+
+// What is the same stays: the reader's place, focus and selection are in it.
+function renew(old, now) {
+  if (old.isEqualNode(now)) return;
+  if (old.nodeName !== now.nodeName || /T[DH]/.test(now.nodeName)) return old.replaceWith(now);
+  const were = [...old.children];
+  const are = [...now.children];
+  for (const one of were.slice(are.length)) one.remove();
+  are.forEach((one, i) => (were[i] ? renew(were[i], one) : old.append(one)));
 }
 
 class Number_ extends Tile {
   draw() {
     const { value, value_before: before } = this.answer;
     const { format, better } = this.told;
-    const shown = this.element.querySelector("[data-value]");
+    const shown = this.at("[data-value]");
     shown.textContent = write(value, format);
     shown.title = exact(value, format);
     shown.classList.toggle("text", format === "time");
-    const change = this.element.querySelector("[data-change]");
+    const change = this.at("[data-change]");
     change.replaceChildren("\u00a0");
-    if (!this.section.compared || before === null || before === undefined || typeof value !== "number") return;
-    if (!before) return change.replaceChildren("none before");
+    if (!this.section.compared || typeof before !== "number" || typeof value !== "number") return;
+    if (!before || value === before) return change.replaceChildren(before ? "as before" : "none before");
+    const isMore = value > before;
     const by = format === "share" ? `${write(Math.abs(value - before) * 100, "number")} points` : write(Math.abs(value / before - 1), "share");
-    const direction = value > before ? "up" : value < before ? "down" : "";
-    const word = direction ? by : "as before";
-    const mark = { up: "▲ ", down: "▼ " }[direction] ?? "";
-    const tone = better === "neither" || !direction ? "" : direction === better ? "good" : "bad";
-    const read = direction ? `${{ up: "more", down: "less" }[direction]} by ` : "";
+    const tone = better === "neither" ? "" : (better === "up") === isMore ? "good" : "bad";
     change.replaceChildren(
-      make("b", { className: tone }, make("span", { "aria-hidden": "true" }, mark), make("span", { className: "unseen" }, read), word),
-      direction ? ` from ${write(before, format)}` : "");
+      make("b", { className: tone }, make("span", { "aria-hidden": "true" }, isMore ? "▲ " : "▼ "), make("span", { className: "unseen" }, isMore ? "more by " : "less by "), by),
+      ` from ${write(before, format)}`);
   }
 
   showTrouble() {
-    this.element.setAttribute("aria-busy", "false");
-    Object.assign(this.element.querySelector("[data-value]"), { textContent: "–", title: "" });
-    this.element.querySelector("[data-change]").textContent = "could not be read";
+    this.stopWaiting();
+    Object.assign(this.at("[data-value]"), { textContent: "–", title: "" });
+    this.at("[data-change]").textContent = "could not be read";
   }
 }
 
@@ -90,22 +114,25 @@ class Table extends Tile {
   draw() {
     const { columns, rows } = this.answer;
     if (!rows.length) return this.showEmpty();
-    this.replace(table(this, columns, rows, this.told.columns));
+    this.showTable(table(this, columns, rows, this.told.columns));
   }
 }
 
 function table(tile, names, rows, titles = {}) {
-  const shown = names.map((name, i) => [i, name, formatOf(tile.columns[name] ?? (name.startsWith("period_") ? ["timestamp"] : undefined))])
-    .filter(([, name]) => !ADDED.includes(name));
-  for (const one of shown) if (one[2] === "text" && rows.every((row) => row[one[0]] === null || typeof row[one[0]] === "number")) one[2] = one[1] === "deployment" ? "text" : "count";
+  const formatIn = (name, i) => {
+    if (name === "deployment") return "text";
+    const format = formatOf(tile.columns[name] ?? (name.startsWith("period_") ? ["timestamp"] : undefined));
+    return format === "text" && rows.every((row) => row[i] === null || typeof row[i] === "number") ? "count" : format;
+  };
+  const shown = names.map((name, i) => [i, name, formatIn(name, i)]).filter(([, name]) => !ADDED.includes(name));
   const cell = (row, [i, name, format]) => {
     const value = row[i];
-    const text = write(value, name === "deployment" && value !== null ? "text" : format);
+    const text = write(value, format);
     const inner = value !== null && tile.told.select === name
-      ? make("button", { type: "button", className: "pick", onclick: () => tile.page.narrow(name, value) }, bare(text)) : bare(text);
-    return make("td", { className: isFigure(format) && name !== "deployment" ? "figure" : "", title: typeof value === "string" && value.length > 24 ? value.slice(0, 1000) : "" }, inner);
+      ? button(bare(text), () => tile.page.narrow(name, value), "pick") : bare(text);
+    return make("td", { className: isFigure(format) ? "figure" : "", title: typeof value === "string" && value.length > 24 ? value.slice(0, 1000) : "" }, inner);
   };
-  const head = ([, name, format]) => make("th", { scope: "col", className: isFigure(format) && name !== "deployment" ? "figure" : "", title: tile.columns[name]?.[2] ?? "" },
+  const head = ([, name, format]) => make("th", { scope: "col", className: isFigure(format) ? "figure" : "", title: tile.columns[name]?.[2] ?? "" },
     titles[name] ?? name.replaceAll("_", " "));
   return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": tile.told.title },
     make("table", {}, make("thead", {}, make("tr", {}, ...shown.map(head))),
@@ -128,14 +155,14 @@ class Chart extends Tile {
     super(...parts);
     this.body.style.setProperty("--height", `${this.told.height}px`);
     dark.addEventListener("change", () => this.answer && !this.asTable && this.redraw());
-    this.element.querySelector('[data-do="table"]').addEventListener("click", ({ target }) => {
+    this.at('[data-do="table"]').addEventListener("click", ({ target }) => {
       this.asTable = !this.asTable;
       target.setAttribute("aria-pressed", this.asTable);
       target.textContent = this.asTable ? "Show as chart" : "Show as table";
       if (this.answer) this.redraw();
     });
     for (const format of ["png", "svg"]) {
-      this.element.querySelector(`[data-do="${format}"]`).addEventListener("click", () => this.save(format));
+      this.at(`[data-do="${format}"]`).addEventListener("click", () => this.save(format));
     }
   }
 
@@ -144,31 +171,19 @@ class Chart extends Tile {
     this.draw();
   }
 
-  // One after the other: what comes while a chart is being drawn is drawn into it.
-  async draw() {
-    if (this.isDrawing) {
-      this.isDrawnAgain = true;
-      return;
-    }
-    this.isDrawing = true;
-    try {
-      await this.drawOnce();
-    } catch (error) {
+  // One after the other, and of several the newest.
+  draw() {
+    const { answer } = this;
+    this.drawing = Promise.resolve(this.drawing).then(() => answer === this.answer && this.drawOnce()).catch((error) => {
       console.error(error);
       this.showTrouble("Its menu has the same rows as a table.", "This could not be drawn");
-    } finally {
-      this.isDrawing = false;
-    }
-    if (this.isDrawnAgain) {
-      this.isDrawnAgain = false;
-      this.draw();
-    }
+    });
   }
 
   async drawOnce() {
     const { columns, rows, before } = this.answer;
     if (!rows.length) return this.showEmpty();
-    if (this.asTable) return this.replace(table(this, columns, rows));
+    if (this.asTable) return this.showTable(table(this, columns, rows));
     const values = objects(columns, rows);
     const earlier = objects(columns, before);
     const kind = `${scheme()} ${this.section.span} ${earlier.length > 0}`;
@@ -207,13 +222,13 @@ class Chart extends Tile {
     const visit = (part) => {
       if (Array.isArray(part)) part.forEach(visit);
       if (!part || typeof part !== "object") return;
-      if (part.encoding?.x?.type === "temporal") {
-        const { x } = part.encoding;
+      const { x, y, tooltip } = part.encoding ?? {};
+      if (x?.type === "temporal") {
         x.axis = { format: axisFormat(time.interval), ...ticks(time, values), ...x.axis };
         x.scale = { domain: { signal: `[${time.span}]` }, ...x.scale };
       }
-      if (part.encoding?.y?.type === "nominal") part.encoding.y.axis = { labelExpr: "isValid(datum.value) ? datum.label : '(none)'", ...part.encoding.y.axis };
-      for (const one of [part.encoding?.tooltip ?? []].flat()) {
+      if (y?.type === "nominal") y.axis = { labelExpr: "isValid(datum.value) ? datum.label : '(none)'", ...y.axis };
+      for (const one of [tooltip ?? []].flat()) {
         if (one.type === "temporal") {
           one.format = "%Q";
           this.times.add(one.title);
@@ -225,7 +240,7 @@ class Chart extends Tile {
     const config = this.page.told.themes[scheme()];
     const whole = {
       width: "container", height: height - 8, autosize: { type: "fit", contains: "padding" }, data: { name: "rows", values },
-      config: { ...config, legend: { ...config.legend, columns: Math.max(2, Math.floor(this.body.clientWidth / 100)) }, numberFormat: ",.3~f", mark: { ...config.mark, cursor: select ? "pointer" : "default" } },
+      config: { ...config, legend: { ...config.legend, columns: Math.max(2, Math.floor(this.body.clientWidth / 110)) }, numberFormat: ",.3~f", mark: { ...config.mark, cursor: select ? "pointer" : "default" } },
     };
     if (!compare || !earlier.length) return { ...spec, ...whole };
     const line = {
@@ -248,7 +263,8 @@ class Chart extends Tile {
 
   pick(datum) {
     const { select } = this.told;
-    if (datum && datum[select] !== null && datum[select] !== undefined) this.page.narrow(select, datum[select], datum);
+    const value = datum?.[select] ?? null;
+    if (value !== null) this.page.narrow(select, value === named(PROTO) ? PROTO : value, datum);
   }
 
   async save(format) {
