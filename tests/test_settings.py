@@ -5,7 +5,6 @@ import pytest
 from embedsink.errors import Misconfigured
 from embedsink.settings import Settings, read_settings
 
-
 NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com, with spaces between."
 
 
