@@ -27,7 +27,7 @@ async def inspect(request: Request) -> Response:
     check_parameters(query, PARAMETERS)
     if "session" not in query and "since" not in query:
         raise Refused(Reason.BAD_PARAMETER, "session: is missing. Say of which session, or since when.")
-    variables = await run_in_threadpool(arrivals_of, query, key)
+    variables = arrivals_of(query, key)
     wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
     sink: Sink = request.state.sink
     is_complete = await sink.live.catch_up(wait_s)

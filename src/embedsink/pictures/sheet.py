@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from embedsink.charts import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
+from embedsink.charts import VEGA_LITE, Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.charts.theme import Palette
 from embedsink.pictures.specs import whole_spec
 from embedsink.pictures.svg import FONT, card, cut, group, line, placed, width_of, wrapped
@@ -23,7 +23,6 @@ PADDING = 18
 NUMBER_HEIGHT = 118
 ROW_HEIGHT = 26
 HEAD_HEIGHT = 28
-VEGA_LITE = "6.4"
 _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
