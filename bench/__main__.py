@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import deliveries, ingest, reports, size, start, visible
+from bench import deliveries, ingest, reports, size, start, visible, watched
 from bench.child import BenchError
 from bench.finding import Finding, show, write_json
 from bench.wrk import require_wrk
@@ -55,6 +55,12 @@ def run_visible(data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
     _run([lambda: visible.measure(root=data_root)], json)
 
 
+@app.command("watched")
+def run_watched(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
+    """Single events, durable, while ten people look at dashboards, by turns with nobody looking."""
+    _run([lambda: watched.measure(seconds=seconds, rounds=rounds, root=data_root)], json)
+
+
 @app.command("start")
 def run_start(data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
     """Seconds until `--help` is printed and until `serve` is ready."""
@@ -80,6 +86,7 @@ def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPO
         lambda: deliveries.measure(seconds=seconds, rounds=rounds, root=data_root),
         lambda: size.measure(root=data_root),
         lambda: visible.measure(root=data_root),
+        lambda: watched.measure(seconds=seconds, rounds=rounds, root=data_root),
         lambda: start.measure(root=data_root),
         lambda: reports.measure(event_count=10_000_000, only=[], root=data_root),
     ]

@@ -6,15 +6,13 @@ nothing is kept for anybody: a slow reader finds more at once, and while nobody 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Hashable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 from embedsink.errors import Unavailable
 from embedsink.journal import Journal
 from embedsink.loader import Loader
 from embedsink.reasons import Reason
-
-T = TypeVar("T")
+from embedsink.sharing import Shared
 
 
 class Live:
@@ -28,12 +26,12 @@ class Live:
 
     def __init__(self, loader: Loader, journal: Journal, *, listeners_max: int) -> None:
         self.ended = asyncio.Event()
+        self.answers = Shared()
         self._loader = loader
         self._journal = journal
         self._listeners_max = listeners_max
         self._loop = asyncio.get_running_loop()
         self._listening: set[asyncio.Event] = set()
-        self._asking: dict[Hashable, asyncio.Future[Any]] = {}
 
     @property
     def listener_count(self) -> int:
@@ -90,20 +88,6 @@ class Live:
                     await woken.wait()
                     woken.clear()
         return self.position >= acknowledged
-
-    async def shared(self, question: Hashable, answer: Callable[[], Coroutine[None, None, T]]) -> T:
-        """The answer to a question that others may be asking in this moment: the store is asked once.
-
-        Raises:
-            Unavailable: what `answer` raises.
-        """
-        asking = self._asking.get(question)
-        if asking is None:
-            asking = self._asking[question] = asyncio.ensure_future(answer())
-            asking.add_done_callback(lambda _: self._asking.pop(question))
-        # Who leaves must not take the answer from the others.
-        answered: T = await asyncio.shield(asking)
-        return answered
 
     def _wake(self) -> None:
         for woken in self._listening:

@@ -66,6 +66,17 @@ class Server:
         """GET a path."""
         return self.ask("GET", path, key=key, **request)
 
+    def get_at_once(self, *asked: tuple[str, str]) -> list[httpx.Response]:
+        """GET paths, each with its key, all of them before the first is answered."""
+
+        async def gather() -> list[httpx.Response]:
+            bearers = ([(b"authorization", f"Bearer {key}".encode())] for _, key in asked)
+            return await asyncio.gather(
+                *(self._ask("GET", path, bearer, {}) for (path, _), bearer in zip(asked, bearers, strict=True))
+            )
+
+        return self._runner.run(gather())
+
     def post(
         self, body: Any, *, key: str | None = None, type_: str = "application/json", **headers: str
     ) -> httpx.Response:

@@ -116,6 +116,30 @@ def test_whoever_has_it_gets_304_until_something_is_loaded(told: Server) -> None
     assert other.status_code == 200
 
 
+def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, other = told.key("read"), told.key("read", deployments=[2])
+    reader = told.sink.store.reader
+    asked: list[object] = []
+
+    def counted(variables: Any) -> Any:
+        asked.append(variables)
+        time.sleep(0.3)  # until all have asked
+        return reader(variables)
+
+    monkeypatch.setattr(told.sink.store, "reader", counted)
+    path = f"{USE}?period=90d"
+    answers = told.get_at_once(*[(path, key)] * 8, (path, other))
+    assert [answer.status_code for answer in answers] == [200] * 9
+    assert len({answer.content for answer in answers[:8]}) == 1
+    assert answers[8].content != answers[0].content
+    # The minute may have turned just then.
+    assert len(asked) in (2, 3)
+    made = len(asked)
+    for _ in range(4):
+        told.get_at_once(*[(path, key)] * 8)
+    assert len(asked) - made <= 1
+
+
 def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
     answer = told.get("/api/v1/dashboards/pipeline/sections/server", key=told.key("read"))
     assert answer.headers["cache-control"] == "no-store"

@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import embedsink.http.live
-from embedsink.arrivals import ENVELOPES_BYTES_MAX, ROWS_MAX
+from embedsink.arrivals import ENVELOPES_BYTES_MAX, ROWS_MAX, Span
+from embedsink.http.live import Asked
 from embedsink.keys import KeyFile
+from embedsink.sink import Sink
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.listening import listener_count, listening
@@ -211,7 +215,7 @@ def test_of_long_envelopes_only_as_many_come_as_have_room(running: RunningServer
 def test_for_a_slow_reader_nothing_is_kept_and_the_sums_are_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.live, "PAUSE_S", 0.0)
+    monkeypatch.setattr(embedsink.http.live, "PAUSE_S", 0.001)
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         reads_on = asyncio.Event()
         written: list[bytes] = []
@@ -285,6 +289,69 @@ def test_a_stream_ends_after_its_time_and_beats_until_then(tmp_path: Path, monke
     assert answer.headers["cache-control"] == "private, no-store"
     assert answer.text.startswith("retry: 1000\nid: 0\nevent: connected\n")
     assert 3 <= answer.text.count("\n:\n\n") <= 12
+
+
+def test_streams_that_began_at_different_moments_share_what_they_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedsink.http.live, "PAUSE_S", 0.3)
+    spans: list[Span] = []
+    read = embedsink.http.live._read
+
+    def counted(sink: Sink, asked: Asked, span: Span) -> Any:
+        spans.append(span)
+        return read(sink, asked, span)
+
+    monkeypatch.setattr(embedsink.http.live, "_read", counted)
+    told: list[int] = []
+    with open_server(tmp_path, segment_seal_s=0.02) as server, ExitStack() as streams:
+        key, reader = server.key(), server.key("read")
+
+        async def write(piece: bytes) -> None:
+            told.extend([1] if b"event: loaded" in piece else [])
+
+        for _ in range(6):
+            streams.enter_context(server.streaming(LIVE, reader, write))
+            until = time.monotonic() + 0.07  # no part of the pause
+            while time.monotonic() < until:
+                server.post(view(), key=key)
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            server.post(view(), key=key)
+    assert len(told) >= 12
+    # Each of the six on its own would be as many questions as messages.
+    assert len(spans) <= len(told) / 2
+
+
+def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_looking, may_end = threading.Event(), threading.Event()
+
+    def search(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
+        is_looking.set()
+        assert may_end.wait(30)
+        return []
+
+    monkeypatch.setattr(embedsink.http.live, "_read_rows", search)
+    written: list[bytes] = []
+
+    async def write(piece: bytes) -> None:
+        written.append(piece)
+
+    def look_for(what: Callable[[], bool]) -> None:
+        end = time.monotonic() + 10
+        while not what():
+            assert time.monotonic() < end
+            server.get("/healthz")
+
+    with open_server(tmp_path, segment_seal_s=0.02) as server, ExitStack() as streams:
+        reader = server.key("read")
+        streams.callback(may_end.set)
+        streams.enter_context(server.streaming(f"{LIVE}?session=rare&recent=5", reader, write))
+        streams.enter_context(server.streaming(LIVE, reader, write))
+        look_for(is_looking.is_set)
+        server.post(view(), key=server.key())
+        look_for(lambda: any(b"event: loaded" in piece for piece in written))
+        may_end.set()
 
 
 def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import embedsink.pictures.svg
 from embedsink.pictures.svg import card, cut, escaped, line, placed, width_of, wrapped
 from tests.pictures.reading import parse
 
@@ -26,6 +27,29 @@ def test_what_is_cut_has_room(text: str, room: float) -> None:
     shown = cut(text, 13, room)
     assert shown == text or shown == "…" or width_of(shown, 13) <= room
     assert shown == text or shown.endswith("…")
+
+
+@given(TEXT, st.floats(20, 400), st.booleans())
+def test_no_more_is_cut_than_has_to_be(text: str, room: float, is_bold: bool) -> None:
+    shown = cut(text, 13, room, is_bold=is_bold).removesuffix("…")
+    if shown != text:
+        longer = text[: len(shown) + 1]
+        assert text.startswith(shown)
+        assert longer.isspace() or longer[-1].isspace() or width_of(f"{longer}…", 13, is_bold=is_bold) > room
+
+
+@pytest.mark.parametrize("room", [0, 90, 2_000])
+def test_a_long_text_is_cut_in_some_looks(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def counted(one: str) -> float:
+        looks.append(one)
+        return 0.5
+
+    monkeypatch.setattr(embedsink.pictures.svg, "_width", counted)
+    cut("word " * 200, 13, room)
+    # Where each is taken off alone, it is up to half a million.
+    assert len(looks) < 10_000
 
 
 def test_a_text_is_wrapped_and_its_end_is_told() -> None:

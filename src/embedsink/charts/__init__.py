@@ -8,7 +8,7 @@ from embedsink.charts.answering import ChartAnswer, answer_section
 from embedsink.charts.checking import check_dashboards
 from embedsink.charts.clock import span_of
 from embedsink.charts.files import INSPECTOR, dashboards_folder, dashboards_with, find_dashboard, read_dashboards
-from embedsink.charts.model import Chart, Dashboard, Figure, Gauge, Measure, Section, Table, Tile
+from embedsink.charts.model import VEGA_LITE, Chart, Dashboard, Figure, Gauge, Measure, Section, Table, Tile
 from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.charts.period import PERIOD_DEFAULT, PERIODS, Period, period_of
 from embedsink.charts.theme import DARK, LIGHT, vega_config
@@ -20,6 +20,7 @@ __all__ = [
     "PERIODS",
     "PERIOD_DEFAULT",
     "PERIOD_PARAMETERS",
+    "VEGA_LITE",
     "Chart",
     "ChartAnswer",
     "Dashboard",

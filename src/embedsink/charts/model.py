@@ -10,6 +10,9 @@ Sentence = Annotated[str, Field(max_length=400)]
 Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Scalar = str | int | bool
 Format = Literal["count", "number", "share", "ms", "s", "bytes", "time", "text"]
+# What specs are written in, of those that vl-convert carries.
+VEGA_LITE = "6.4"
+
 # What a server knows of itself; http/dashboards.py has each.
 Measure = Literal["loading_delay_s", "journal_segment_count", "journal_bytes", "snapshot_age_s", "damaged_count"]
 

@@ -3,12 +3,11 @@
 Pages that show the same ask at the same time, since each load is told to all of them: they share one answer.
 """
 
-import asyncio
 import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,7 @@ from embedsink.http.parameters import check_parameters
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.reports import Report, all_reports
+from embedsink.sharing import Shared
 from embedsink.sink import Sink
 from embedsink.store import EVERYTHING
 
@@ -123,7 +123,7 @@ class Dashboards:
             async with sink.report_slots:
                 return await run_in_threadpool(self._answer, sink, section, period)
 
-        body = await self._answers.shared(freshness.tag, answer)
+        body = await self._answers.answer(freshness.tag, answer)
         return Response(body, media_type="application/json", headers=HEADERS | freshness.headers())
 
     def _answer(self, sink: Sink, section: Section, period: Period) -> bytes:
@@ -158,31 +158,28 @@ def asked_period(request: Request, key: Key) -> Period:
 
 
 class _Answers:
-    """The latest answers by their tags, and those that are being made: who asks for one of them waits for it."""
+    """The latest answers by their tags, and those that are being made."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[Hashable, bytes] = OrderedDict()
-        self._making: dict[Hashable, asyncio.Task[bytes]] = {}
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._shared = Shared()
 
-    async def shared(self, tag: str, answer: Callable[[], Any]) -> bytes:
-        made = self._made.get(tag)
-        if made is not None:
-            self._made.move_to_end(tag)
+    async def answer(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        """The answer of a tag, made where there is none."""
+        if tag in self._kept:
+            self._kept.move_to_end(tag)
+            return self._kept[tag]
+
+        async def make_and_keep() -> bytes:
+            self._keep(tag, made := await make())
             return made
-        making = self._making.get(tag)
-        if making is None:
-            making = self._making[tag] = asyncio.ensure_future(answer())
-            making.add_done_callback(lambda task: self._keep(tag, task))
-        # Who leaves must not take the answer from the others.
-        return await asyncio.shield(making)
 
-    def _keep(self, tag: str, task: "asyncio.Task[bytes]") -> None:
-        del self._making[tag]
-        if task.cancelled() or task.exception() is not None:
-            return
-        self._made[tag] = task.result()
-        while len(self._made) > ANSWERS_KEPT_MAX or sum(map(len, self._made.values())) > ANSWERS_KEPT_BYTES_MAX:
-            self._made.popitem(last=False)
+        return await self._shared.answer(tag, make_and_keep)
+
+    def _keep(self, tag: str, made: bytes) -> None:
+        self._kept[tag] = made
+        while len(self._kept) > ANSWERS_KEPT_MAX or sum(map(len, self._kept.values())) > ANSWERS_KEPT_BYTES_MAX:
+            self._kept.popitem(last=False)
 
 
 def _loading_delay_s(sink: Sink) -> float:

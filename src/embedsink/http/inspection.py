@@ -29,7 +29,7 @@ async def inspect(request: Request) -> Response:
         raise Refused(Reason.BAD_PARAMETER, "session: is missing. Say of which session, or since when.")
     if query.get("session") == "":
         raise Refused(Reason.BAD_PARAMETER, "session: is empty. Say of which session.")
-    variables = await run_in_threadpool(arrivals_of, query, key)
+    variables = arrivals_of(query, key)
     wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
     sink: Sink = request.state.sink
     is_complete = await sink.live.catch_up(wait_s)

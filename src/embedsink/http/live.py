@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from embedsink.arrivals import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
 from embedsink.errors import Refused, Unavailable, quote
@@ -29,7 +28,7 @@ PARAMETERS = (*ARRIVALS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"
 # Proxies close what is silent for a minute, nginx among them.
 HEARTBEAT_S = 15.0
-# Loads may follow each other in some tens of a second; people can't read faster than this.
+# Loads may follow each other in some tens of a second; people can't read faster than this. All look at the same ticks.
 PAUSE_S = 0.5
 # After a longer absence a stream goes on from here, and says so: what lies before is in the reports.
 LOOK_BACK_SEGMENTS = 3_600
@@ -86,23 +85,8 @@ async def show_live(request: Request) -> Response:
     with ExitStack() as stack:
         woken = stack.enter_context(sink.live.listener())
         stream = _Stream(sink, asked, had, woken)
-        return _LiveResponse(
-            stream.messages(), partial(sink.keys.is_live, key), stack.pop_all(), media_type=MEDIA_TYPE, headers=HEADERS
-        )
-
-
-class _LiveResponse(Download):
-    """A stream that listens no more when it ends, also where it never began."""
-
-    def __init__(
-        self, content: AsyncGenerator[bytes], may_go_on: Callable[[], bool], listening: ExitStack, **options: Any
-    ) -> None:
-        super().__init__(content, may_go_on, **options)
-        self._listening = listening
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._listening:
-            await super().__call__(scope, receive, send)
+        may_go_on = partial(sink.keys.is_live, key)
+        return Download(stream.messages(), may_go_on, held=stack.pop_all(), media_type=MEDIA_TYPE, headers=HEADERS)
 
 
 class _Stream:
@@ -137,15 +121,15 @@ class _Stream:
         if span.last <= span.after:
             return None
         try:
-            loaded = await self._live.shared((self._asked, span), lambda: _ask(self._sink, self._asked, span))
+            loaded = await self._live.answers.answer((self._asked, span), lambda: _ask(self._sink, self._asked, span))
         except Unavailable:
             return None  # Nothing is missed: the position stays, and the next look finds what is there by then.
         self._position = span.last
         return self._encode("loaded", loaded) if loaded else None
 
     async def _wait(self, until: float) -> None:
-        """Until there may be something to say, and never less than people need to read."""
-        await _within(PAUSE_S, self._live.ended)
+        """Until there may be something to say, and until all look again: who looks at one moment shares an answer."""
+        await _within(PAUSE_S - time.monotonic() % PAUSE_S, self._live.ended)
         if self._live.position <= self._position and not self._live.ended.is_set():
             await _within(min(until, self._told_at + HEARTBEAT_S) - time.monotonic(), self._woken)
 
@@ -200,7 +184,8 @@ async def _ask(sink: Sink, asked: Asked, span: Span) -> dict[str, Any] | None:
 
 
 async def _ask_rows(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
-    async with sink.live_slots:
+    # Among the reports: in a long journal what is rare takes as long as one, and no stream must wait for it.
+    async with sink.report_slots:
         return await run_in_threadpool(_read_rows, sink, asked, span)
 
 

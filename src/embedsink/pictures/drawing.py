@@ -4,9 +4,9 @@ import json
 import re
 from typing import Any
 
+from embedsink.charts import VEGA_LITE
 from embedsink.errors import Misconfigured
 
-VEGA_LITE = "6.4"
 # Vega counts characters by 16 bits, and cuts a long label between the halves of one that needs more.
 _WIDE = re.compile("[\U00010000-\U0010ffff]")
 _PLACEHOLDER = "\u25a1"

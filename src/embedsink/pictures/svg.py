@@ -1,6 +1,7 @@
 """SVG as text: what is put into it is escaped, and cut to the room that there is."""
 
 import re
+from bisect import bisect_right
 from xml.sax.saxutils import escape, quoteattr
 
 # It has the widths of Arial and Helvetica, and vl-convert brings it: what is measured here fits everywhere.
@@ -35,9 +36,10 @@ def cut(text: str, size: float, room: float, *, is_bold: bool = False) -> str:
     text = text[:1_000]
     if width_of(text, size, is_bold=is_bold) <= room:
         return text
-    while text and width_of(f"{text}…", size, is_bold=is_bold) > room:
-        text = text[:-1]
-    return f"{text.rstrip()}…"
+    fitting = bisect_right(
+        range(len(text)), room, key=lambda count: width_of(f"{text[:count]}…", size, is_bold=is_bold)
+    )
+    return f"{text[: max(0, fitting - 1)].rstrip()}…"
 
 
 def wrapped(text: str, size: float, room: float, *, lines_max: int) -> list[str]:

@@ -9,7 +9,19 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from embedsink import charts
-from embedsink.charts import DARK, LIGHT, PERIOD_PARAMETERS, Chart, Dashboard, Gauge, Section, Table, Tile, vega_config
+from embedsink.charts import (
+    DARK,
+    LIGHT,
+    PERIOD_PARAMETERS,
+    PERIODS,
+    Chart,
+    Dashboard,
+    Gauge,
+    Section,
+    Table,
+    Tile,
+    vega_config,
+)
 from embedsink.envelope.catalog import catalog_for
 from embedsink.http.access import check_kind, check_transport, is_asked_here, key_for, login_of
 from embedsink.http.dashboards import Dashboards
@@ -22,7 +34,7 @@ from embedsink.reports import SURFACES, Report
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 
-PERIODS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+_UNITS = {"h": "hours", "d": "days"}
 
 
 class Link(NamedTuple):
@@ -70,7 +82,7 @@ class DashboardPages:
             "dashboard.html",
             name=name,
             dashboard=dashboard,
-            periods=PERIODS,
+            periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
             reports=reports,
             surfaces=SURFACES,
             told=_told(name, dashboard, reports, self._vega.path),

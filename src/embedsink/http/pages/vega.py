@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from embedsink.charts import VEGA_LITE
 from embedsink.errors import Refused, Unavailable
 from embedsink.folder import DataFolder
 from embedsink.http.freshness import is_known
@@ -25,7 +26,6 @@ from embedsink.reasons import Reason
 log = logging.getLogger(__name__)
 
 PACKAGE = "vl-convert-python"
-VEGA_LITE = "6.4"
 MAKING_S_MAX = 120.0
 _NICENESS = 10
 

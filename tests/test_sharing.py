@@ -1,0 +1,96 @@
+"""Sharing: what many ask for at once is made once, and nobody's leaving harms the others."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from embedsink.sharing import Shared
+
+
+class Making:
+    """Something that takes until it may end; it counts how often it was begun."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.count = 0
+        self.may_end = asyncio.Event()
+        self._failure = failure
+
+    async def __call__(self) -> int:
+        self.count += 1
+        number = self.count
+        await self.may_end.wait()
+        if self._failure:
+            raise self._failure
+        return number
+
+
+async def asked(shared: Shared, making: Making, *questions: str) -> list[asyncio.Task[int]]:
+    """Those who ask, and wait."""
+    asking = [asyncio.create_task(shared.answer(question, making)) for question in questions]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return asking
+
+
+def test_what_is_asked_at_once_is_made_once_for_each_question() -> None:
+    async def ask() -> None:
+        shared, making = Shared(), Making()
+        asking = await asked(shared, making, "a", "a", "a", "b")
+        making.may_end.set()
+        assert await asyncio.gather(*asking) == [1, 1, 1, 2]
+
+    asyncio.run(ask())
+
+
+def test_what_is_asked_later_is_made_anew() -> None:
+    async def ask() -> None:
+        shared, making = Shared(), Making()
+        making.may_end.set()
+        assert [await shared.answer("a", making) for _ in range(3)] == [1, 2, 3]
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_who_leaves_takes_it_from_nobody(place: int) -> None:
+    async def ask() -> None:
+        shared, making = Shared(), Making()
+        asking = await asked(shared, making, "a", "a", "a")
+        asking.pop(place).cancel()
+        await asyncio.sleep(0)
+        making.may_end.set()
+        assert await asyncio.gather(*asking) == [1, 1]
+
+    asyncio.run(ask())
+
+
+def test_a_failure_is_told_to_all_who_wait() -> None:
+    async def ask() -> None:
+        shared, making = Shared(), Making(failure=ValueError("no"))
+        asking = await asked(shared, making, "a", "a")
+        making.may_end.set()
+        told = await asyncio.gather(*asking, return_exceptions=True)
+        assert [str(one) for one in told] == ["no", "no"]
+
+    asyncio.run(ask())
+
+
+def test_a_failure_after_all_have_left_is_no_complaint() -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def ask() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        shared, making = Shared(), Making(failure=ValueError("no"))
+        [asking] = await asked(shared, making, "a")
+        asking.cancel()
+        await asyncio.sleep(0)
+        making.may_end.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        del asking, making
+        gc.collect()
+
+    asyncio.run(ask())
+    assert complaints == []
