@@ -264,8 +264,8 @@ def test_rows_of_before_are_shown_though_the_stream_broke_before_they_came(inspe
 def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -> None:
     inspector.open(f"?key={inspector.key_id}")
     assert inspector.server.post(text.encode(), key=inspector.key).status == 400
-    inspector.show("too_deep" if text.startswith("[") else "not_json")
-    shown = inspector.page.evaluate("document.querySelector('.arrival[open] pre').textContent")
+    row = inspector.show("too_deep" if text.startswith("[") else "not_json")
+    shown = row.locator("pre").text_content(timeout=LOADED_MS) or ""
     assert (shown.count("["), shown.count('"')) == (text.count("["), text.count('"'))
     assert len(shown) < 2 * len(text)
 
@@ -286,6 +286,7 @@ def test_what_stands_behind_an_empty_object_is_a_value_too(inspector: Inspector)
     inspector.open("?session=empties")
     inspector.send(view({"novel": [{}, "a", {"b": []}, "c"]}), session="empties")
     row = inspector.show("view")
+    row.locator("pre").wait_for()
     assert row.locator("pre .text").all_inner_texts().count('"a"') == 1
     assert row.locator("pre .name").all_inner_texts().count('"a"') == 0
 
