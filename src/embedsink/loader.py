@@ -185,7 +185,9 @@ class Loader:
         """Load what is sealed, and publish a snapshot when one is due, or when it `is_last`. Its own thread does."""
         # Each clears its own trouble: that loading goes on does not mean that snapshots do.
         self.status.load_trouble = self._trouble_with(self._load_round)
-        if self.status.load_trouble is None and (is_last or time.monotonic() >= self._snapshot_due_at):
+        # One that broke while it was loaded into says why already.
+        is_good = self.status.load_trouble is None and self._store.is_open
+        if is_good and (is_last or time.monotonic() >= self._snapshot_due_at):
             self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
 
     def _load_round(self) -> None:

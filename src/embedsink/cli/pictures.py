@@ -71,9 +71,9 @@ def render(
         raise typer.BadParameter(f"-o {output.name}: does not say what to draw. End it with one of {there_are}.")
     asked: Asked = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
     asked |= {"timezone": timezone, "compare": "on" if compare else "off"}
+    asked["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
     dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, data, url, key)
-    asked["deployment"] = [str(number) for number in deployment or []]
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
     drawn = rendered(dashboard, answers, Telling(now, timezone or "UTC", narrowed), format=format, is_dark=dark)
     with written_whole(output) as part:

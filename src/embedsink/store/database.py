@@ -292,7 +292,7 @@ class Store:
 
     def _loading(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            raise StoreBroken("store.duckdb: is closed.")
+            raise StoreBroken("store.duckdb: is closed")
         return self._connection
 
     def _config(self) -> dict[str, Any]:
