@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,12 +93,22 @@ class Stage:
         """Close all pages, and open the gate."""
         for context in self.browser.contexts:
             context.close()
+        self._await_farewells()
         self.gate.answers.clear()
         self.gate.passed.clear()
         self.gate.refused = 0
         self.gate.swallow_answers = False
         self.gate.is_closed = False
         self.gate.events_max = None
+
+    def _await_farewells(self) -> None:
+        # What pages send while they are closed arrives a moment later, and would be the next test's.
+        seen, quiet_since = -1, 0.0
+        until = time.monotonic() + DELIVERED_TIMEOUT_S
+        while time.monotonic() < min(until, quiet_since + 0.2) or seen < 0:
+            if seen != len(self.gate.passed) + self.gate.refused:
+                seen, quiet_since = len(self.gate.passed) + self.gate.refused, time.monotonic()
+            time.sleep(0.02)
 
     def delivered(
         self, count: int, *, timeout_s: float = DELIVERED_TIMEOUT_S, at_once: Page | None = None
