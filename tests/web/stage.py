@@ -2,8 +2,8 @@
 
 import contextlib
 import json
-import time
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

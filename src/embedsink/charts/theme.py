@@ -51,6 +51,21 @@ DARK = Palette(
 )
 
 
+_LEGEND = {
+    "orient": "top",
+    "direction": "horizontal",
+    "title": None,
+    "titleOrient": "left",
+    "titleFontWeight": 400,
+    "titlePadding": 12,
+    "symbolType": "square",
+    "symbolSize": 90,
+    "offset": 10,
+    "labelLimit": 160,
+    "columnPadding": 16,
+}
+
+
 def vega_config(palette: Palette) -> dict[str, Any]:
     """The `config` of a Vega-Lite spec."""
     text = {"labelColor": palette.quiet, "titleColor": palette.quiet, "labelFontSize": 12, "titleFontSize": 12}
@@ -72,20 +87,7 @@ def vega_config(palette: Palette) -> dict[str, Any]:
         "axisX": {"grid": False, "domain": True, "domainColor": palette.line, "labelFlush": True, "tickCount": 7},
         "axisY": {"tickCount": 4},
         "axisBand": {"grid": False, "domain": False},
-        "legend": text
-        | {
-            "orient": "top",
-            "direction": "horizontal",
-            "title": None,
-            "titleOrient": "left",
-            "titleFontWeight": 400,
-            "titlePadding": 12,
-            "symbolType": "square",
-            "symbolSize": 90,
-            "offset": 10,
-            "labelLimit": 160,
-            "columnPadding": 16,
-        },
+        "legend": text | _LEGEND,
         "mark": {"color": palette.accent, "tooltip": True},
         "bar": {"color": palette.accent},
         "line": {"color": palette.accent, "strokeWidth": 2, "strokeCap": "round", "strokeJoin": "round"},

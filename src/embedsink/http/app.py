@@ -98,7 +98,6 @@ def create_app(
     Raises:
         Misconfigured: a dashboard that is none.
     """
-
     events = Events(settings)
     logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
     boards, vega = Dashboards(folder.dashboards), Vega(folder)
@@ -112,14 +111,7 @@ def create_app(
             if demo is not None:
                 vega.prepare()
             _calm_the_garbage_collector()
-            yield {
-                "sink": sink,
-                "events": events,
-                "bodies": events.bodies,
-                "rates": events.rates,
-                "transport": transport,
-                "logins": logins,
-            }
+            yield _state(sink, events, transport, logins)
 
     app = Starlette(
         routes=[
@@ -134,6 +126,17 @@ def create_app(
     )
     app.router.redirect_slashes = False  # An address is right or it is not: a redirected POST may lose its body.
     return app
+
+
+def _state(sink: Sink, events: Events, transport: Transport, logins: Logins) -> State:
+    return {
+        "sink": sink,
+        "events": events,
+        "bodies": events.bodies,
+        "rates": events.rates,
+        "transport": transport,
+        "logins": logins,
+    }
 
 
 def _routes_of_events(events: Events) -> list[BaseRoute]:

@@ -12,10 +12,9 @@ from embedsink.store.reader import (
     Selection,
     frame_of_parquet,
     open_snapshot,
-    timezone_names,
-    utc_of,
 )
 from embedsink.store.schema import check_duckdb_version, create_views, refuse_newer
+from embedsink.store.timezones import timezone_names, utc_of
 
 __all__ = [
     "EVERYTHING",

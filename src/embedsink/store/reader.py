@@ -5,8 +5,6 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
@@ -54,17 +52,6 @@ _PORTABLE = {
     "UUID": "{}::varchar",
     "JSON": "{}::varchar",
 }
-# The engine takes the later one of two; clocks are set back by no other steps than these.
-_UTC_OF = """
-with later as (select timezone($1, $2) as instant),
-earlier as (
-    select instant - unnest([interval 2 hours, interval 1 hour, interval 30 minutes]) as instant
-    from later
-)
-select make_timestamp(epoch_us(coalesce(min(earlier.instant), any_value(later.instant))))
-from later
-left join earlier on timezone($1, earlier.instant) = $2
-"""
 _COLUMNS = """
 select table_name, column_name, data_type, coalesce(comment, '')
 from duckdb_columns()
@@ -326,30 +313,6 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
             return Reader(connection, scope, held=stack)
     except duckdb.Error as error:
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
-
-
-@cache
-def timezone_names() -> frozenset[str]:
-    """The time zones that the engine knows (IANA, and older ones of its own)."""
-    with duckdb.connect(config={"threads": 1}) as connection:
-        return frozenset(name for (name,) in connection.execute("select name from pg_timezone_names()").fetchall())
-
-
-@lru_cache(maxsize=256)
-def utc_of(local: datetime, timezone: str) -> datetime:
-    """When the clocks of a time zone show this, in UTC without a zone, as `period_of` (sql/macros) sees it.
-
-    The engine has a time-zone database of its own, and rules change: two of them would put an hour into neither of two
-    days. Of a time that the clocks show twice it is the first; of one that they skip, the clock before it goes on.
-
-    Raises:
-        OverflowError: it is outside of the years 1 to 9999.
-    """
-    with duckdb.connect(config={"threads": 1}) as connection:
-        [(instant,)] = connection.execute(_UTC_OF, [timezone, local]).fetchall()
-    if not isinstance(instant, datetime):
-        raise OverflowError(str(instant))
-    return instant
 
 
 def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
