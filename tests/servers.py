@@ -5,8 +5,10 @@ with running_server(tmp_path / "data") as server:
     assert server.stop() == 0
 """
 
+import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -28,6 +30,10 @@ READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
 # A key counts at once and events are visible soon, so that tests don't wait.
 QUICK = {"EMBEDSINK_KEYS_RELOAD_S": "0.05", "EMBEDSINK_SEGMENT_SEAL_S": "0.1"}
+# None that the system hands out by itself (on Linux 32,768 and up): between the look and the bind such a one may
+# become the near end of anybody's connection. Each worker of pytest-xdist goes round in 2,000 of its own, in pairs.
+_OWN_PORTS = 12_000 + 2_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = (_OWN_PORTS + count % 2_000 for count in itertools.count(random.randrange(0, 2_000, 2), 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +164,17 @@ def fetch(
 
 
 def free_port() -> int:
-    """A port of this machine that nothing listens on."""
+    """A port of this machine that is free, and so is the one after it."""
+    return next(port for port in _PORTS if _is_free(port) and _is_free(port + 1))
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _answer(status: int, headers: Any, body: bytes) -> Answer:
