@@ -77,6 +77,15 @@ class Server:
         if answer.status_code != httpx.codes.ACCEPTED or answer.json()["rejected"]:
             raise BenchError(f"POST {EVENTS_PATH}: {answer.status_code} {answer.text[:300]}")
 
+    def rows(self, client: httpx.Client, path: str, **parameters: object) -> list[dict[str, Any]]:
+        """The rows of a report."""
+        headers = {"Authorization": f"Bearer {self.read_key}"}
+        answer = client.get(path, params={name: str(value) for name, value in parameters.items()}, headers=headers)
+        if answer.status_code != httpx.codes.OK:
+            raise BenchError(f"GET {path}: {answer.status_code} {answer.text[:300]}")
+        rows: list[dict[str, Any]] = answer.json()
+        return rows
+
 
 @contextmanager
 def serving(root: Path) -> Iterator[Server]:

@@ -46,10 +46,9 @@ def measure(*, root: Path) -> list[Finding]:
 def _probe(server: Server, client: httpx.Client, deployment: int) -> float:
     server.send(client, {"context": {"deployment": deployment}, "events": [_view()]})
     acknowledged_at = time.monotonic()
-    headers = {"Authorization": f"Bearer {server.read_key}"}
     while time.monotonic() - acknowledged_at < VISIBLE_TIMEOUT_S:
-        answer = client.get(REPORT_PATH, params={"deployment": deployment}, headers=headers).raise_for_status()
-        if any(row["view_count"] == 1 for row in answer.json()):
+        rows = server.rows(client, REPORT_PATH, deployment=deployment)
+        if any(row["view_count"] == 1 for row in rows):
             return time.monotonic() - acknowledged_at
         time.sleep(POLL_PAUSE_S)
     raise BenchError(f"{REPORT_PATH}: does not show an acknowledged view after {VISIBLE_TIMEOUT_S} s.")
