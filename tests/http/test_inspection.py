@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,20 @@ def test_beyond_as_many_as_may_wait_it_is_a_503(running: RunningServer) -> None:
         one.join()
     assert sorted(set(answers)) == [200, 503]
     assert answers.count(200) >= 2
+
+
+def test_one_that_waits_takes_a_place_of_its_key(tmp_path: Path) -> None:
+    async def ignore(_: bytes) -> None:
+        pass
+
+    with open_server(tmp_path, live_max=4) as server, ExitStack() as streams:
+        reader, other = server.key("read"), server.key("read")
+        assert server.post(view(), key=server.key()).status_code == 202  # and no segment is sealed
+        for _ in range(3):
+            streams.enter_context(server.streaming("/api/v1/events/live", reader, ignore))
+        assert problem(server.get(f"{INSPECT}?since=1h&wait=1", key=reader)) == "rate_limited"
+        assert server.get(f"{INSPECT}?since=1h&wait=0", key=reader).status_code == 200
+        assert server.get(f"{INSPECT}?since=1h&wait=1", key=other).status_code == 200
 
 
 def test_a_reader_whose_key_is_revoked_while_it_waits_is_told_nothing(tmp_path: Path) -> None:

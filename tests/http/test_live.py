@@ -22,6 +22,7 @@ from tests.listening import listener_count, listening
 from tests.servers import RunningServer, running_server, wait_until
 
 LIVE = "/api/v1/events/live"
+INSPECT = "/api/v1/inspect"
 WRONG = event_or_action("event:download", {"format": "doc"})
 
 
@@ -255,6 +256,45 @@ def test_beyond_as_many_streams_as_may_be_readers_get_503(running: RunningServer
     wait_until(lambda: listener_count(running) == 0, what="nobody listens")
     with listening(running.url, reader) as again:
         assert again.answer.status == 200
+
+
+def test_no_key_keeps_the_others_out(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_LIVE_MAX="8") as server, ExitStack() as streams:
+        greedy, also_greedy, modest = (server.key("read") for _ in range(3))
+
+        def open_one(key: str) -> None:
+            assert streams.enter_context(listening(server.url, key)).answer.status == 200
+
+        for _ in range(6):
+            open_one(greedy)
+        refused = server.get(LIVE, key=greedy)
+        assert (refused.status, refused.json()["reason"]) == (429, "rate_limited")
+        assert refused.json()["detail"] == (
+            "live: this key has 6 of the 8 places (EMBEDSINK_LIVE_MAX), and those left are for keys with less than 2. "
+            "Close a page or a stream of this key, or ask again later."
+        )
+        assert int(refused.headers["retry-after"]) >= 15
+        assert server.get(f"{INSPECT}?since=1h", key=greedy).status == 200  # it has nothing to wait for
+        for key in (also_greedy, modest):
+            open_one(key)
+        assert {server.get(LIVE, key=key).json()["reason"] for key in (greedy, also_greedy, modest)} == {"overloaded"}
+
+
+def test_who_leaves_gives_its_place_to_its_key(tmp_path: Path) -> None:
+    with open_server(tmp_path, live_max=4) as server, ExitStack() as streams:
+        reader, other = server.key("read"), server.key("read")
+
+        async def ignore(_: bytes) -> None:
+            pass
+
+        with server.streaming(LIVE, reader, ignore):
+            for key in (reader, other):
+                streams.enter_context(server.streaming(LIVE, key, ignore))
+            assert server.ask("HEAD", LIVE, key=reader).status_code == 429
+            assert server.ask("HEAD", LIVE, key=other).status_code == 429
+            assert server.ask("HEAD", LIVE, key=server.key("read")).status_code == 200
+        assert server.ask("HEAD", LIVE, key=reader).status_code == 200
+        assert server.ask("HEAD", LIVE, key=reader).status_code == 200  # It has taken no place.
 
 
 def test_it_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ async def inspect(request: Request) -> Response:
     variables = arrivals_of(query, key)
     wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
     sink: Sink = request.state.sink
-    is_complete = await sink.live.catch_up(wait_s)
+    is_complete = await sink.live.catch_up(wait_s, key_id=key.key_id)
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
     async with sink.report_slots:
         counts, rejected = await run_in_threadpool(_read, sink, variables)

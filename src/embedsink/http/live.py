@@ -80,10 +80,10 @@ async def show_live(request: Request) -> Response:
     had = _position_had(request, sink.live.position)
     if not sink.store.is_open:
         raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
-    if request.method == "HEAD":
-        return Response(media_type=MEDIA_TYPE, headers=HEADERS)
     with ExitStack() as stack:
-        woken = stack.enter_context(sink.live.listener())
+        woken = stack.enter_context(sink.live.listener(key.key_id))
+        if request.method == "HEAD":
+            return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = _Stream(sink, asked, had, woken)
         may_go_on = partial(sink.keys.is_live, key)
         return Download(stream.messages(), may_go_on, held=stack.pop_all(), media_type=MEDIA_TYPE, headers=HEADERS)
