@@ -6,11 +6,10 @@ a tile ─┬─ what it reads ───────▶ columns of the report
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, nearest, quote
 from embedsink.reports import Report, parse_scope
 
 NUMBERS = ("integer", "number")
@@ -30,8 +29,8 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
 def instead_of(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or all of them."""
     names = sorted(known)
-    nearest = get_close_matches(name, names, n=1)
-    return f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(names)}."
+    near = nearest(name, names)
+    return f'Did you mean "{near}"?' if near else f"There are {', '.join(names)}."
 
 
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:

@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from embedsink.charts.checking import instead_of
 from embedsink.charts.model import Dashboard
+from embedsink.charts.sentences import first_mistake
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.reasons import Reason
 
@@ -70,13 +72,11 @@ def _read(path: Path) -> Dashboard:
         raise Misconfigured(
             f"{file}: {taken}. Name the file with small letters, digits and hyphens: support-desk.json."
         )
+    content = _content(path, file)
     try:
-        dashboard = Dashboard.model_validate(json.loads(path.read_bytes()))
+        dashboard = Dashboard.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise Misconfigured(f"{file}: {_place(first['loc'])}: {first['msg']}. Correct the file.") from None
-    except (ValueError, RecursionError) as error:
-        raise Misconfigured(f"{file}: is not JSON ({error}). Correct the file.") from None
+        raise Misconfigured(f"{file}: {first_mistake(error, content)}") from None
     for what, ids in _ids(dashboard):
         for id in ids:
             if ids.count(id) > 1:
@@ -84,12 +84,18 @@ def _read(path: Path) -> Dashboard:
     return dashboard
 
 
+def _content(path: Path, file: str) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except json.JSONDecodeError as error:
+        seen = f"line {error.lineno}, column {error.colno}"
+    except (ValueError, RecursionError):
+        seen = "not UTF-8, too deep, or a number too long"
+    except OSError as error:
+        raise Misconfigured(f"{file}: {error.strerror}. Make it readable for this user, or move it away.") from None
+    raise Misconfigured(f"{file}: is not JSON ({seen}). Correct the file.")
+
+
 def _ids(dashboard: Dashboard) -> Iterator[tuple[str, list[str]]]:
     yield "sections", [section.id for section in dashboard.sections]
     yield "charts", [tile.id for section in dashboard.sections for tile in section.charts]
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    # Pydantic puts the kind of a tile between its number and its field.
-    words = [part for part in location if part not in ("number", "chart", "table", "server")]
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in words).removeprefix(".") or "file"
