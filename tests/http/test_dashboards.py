@@ -3,12 +3,15 @@
 import json
 import time
 from collections.abc import Iterator
+from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import pytest
 
 import embedsink.charts.files
+import embedsink.http.dashboards
+import embedsink.http.freshness
 from embedsink.charts import Measure
 from embedsink.errors import Misconfigured
 from embedsink.http.dashboards import _MEASURES, Dashboards
@@ -138,6 +141,30 @@ def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: py
     for _ in range(4):
         told.get_at_once(*[(path, key)] * 8)
     assert len(asked) - made <= 1
+
+
+@pytest.mark.parametrize(("kept_max", "bytes_max", "made_again"), [(2, 1 << 20, ["b"]), (9, 1, ["a", "a", "b"])])
+def test_only_the_latest_answers_are_kept(
+    told: Server, monkeypatch: pytest.MonkeyPatch, kept_max: int, bytes_max: int, made_again: list[str]
+) -> None:
+    class Standing(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls(2026, 11, 22, tzinfo=tz)
+
+    monkeypatch.setattr(embedsink.http.freshness, "datetime", Standing)  # so that no minute turns meanwhile
+    monkeypatch.setattr(embedsink.http.dashboards, "ANSWERS_KEPT_MAX", kept_max)
+    monkeypatch.setattr(embedsink.http.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
+    key, reader, made = told.key("read"), told.sink.store.reader, []
+
+    def noted(variables: Any) -> Any:
+        made.append(variables["tenant"][0])
+        return reader(variables)
+
+    monkeypatch.setattr(told.sink.store, "reader", noted)
+    for tenant in ("a", "b", "a", "c", "a", "b"):
+        assert told.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
+    assert sorted(made) == sorted(["a", "b", "c", *made_again])
 
 
 def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:

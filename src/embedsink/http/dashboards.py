@@ -46,6 +46,8 @@ from embedsink.store import EVERYTHING
 log = logging.getLogger(__name__)
 
 ROUTE = "/api/v1/dashboards/{name}/sections/{section}"
+# No settings, since nobody would gain: an answer is of use until something is loaded, for a minute at most, and only to
+# pages that show the same. For 32 different sections within that time there is room; a further one is read once more.
 ANSWERS_KEPT_MAX = 32
 ANSWERS_KEPT_BYTES_MAX = 4 * 1_048_576
 
