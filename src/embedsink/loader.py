@@ -49,12 +49,13 @@ class LoaderStatus:
     reopened_count: int = 0
     load_trouble: str | None = None
     snapshot_trouble: str | None = None
+    end_trouble: str | None = None
     damaged: list[str] = field(default_factory=list)
 
     @property
     def trouble(self) -> str | None:
         """What keeps it from loading or from publishing, in sentences; None when nothing does."""
-        return " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
+        return self.end_trouble or " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
 
     def count(self, ledger: Ledger) -> None:
         """Add what was loaded."""
@@ -101,7 +102,7 @@ class Loader:
         self._wake = threading.Event()
         self._closing = False
         self._load_until = math.inf  # in monotonic seconds; bounded when closing
-        self._thread = threading.Thread(target=self._work_until_closed, name="loader", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="loader", daemon=True)
 
     def start(self) -> None:
         """Begin to load; call `open_store` first."""
@@ -172,8 +173,19 @@ class Loader:
         self.status.snapshot_duration_s += time.monotonic() - started_at
         self.status.snapshot_at = time.time()
 
+    def _work(self) -> None:
+        try:
+            _give_way_to_ingest()
+            self._work_until_closed()
+        except BaseException as error:
+            # Whatever it was: a thread that ended unseen would look like one that has nothing to do.
+            log.error("bug", exc_info=error)
+            self.status.end_trouble = (
+                f"loader: has ended ({type(error).__name__}). It is a bug; see the log. Nothing is loaded until the "
+                "next start"
+            )
+
     def _work_until_closed(self) -> None:
-        _give_way_to_ingest()
         is_last = False
         while not is_last:
             self._wake.wait(self._seconds_to_snapshot())
@@ -404,4 +416,8 @@ def _together(waiting: list[Path]) -> Iterator[list[Path]]:
 def _give_way_to_ingest() -> None:
     """On Linux, priorities belong to threads: loading takes the time that answering senders leaves over."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        # Nobody but root may take back what `nice` or systemd gave away already. And where priorities may not be
+        # touched at all, loading only shares the time with ingest.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
