@@ -235,28 +235,28 @@ class Loader:
         return True
 
     def _trouble_with(self, act: Callable[[], None]) -> str | None:
+        """What went wrong, in a sentence; None when nothing did. A store that broke is away then, or begun again."""
         try:
             act()
-        except StoreDamaged as error:
-            self._store.close()
-            self._begin_again(str(error))
-            return self._try_again_soon(f"store: {error}. It is being rebuilt")
-        except StoreBroken as error:
-            # Ingest goes on: the journal keeps everything until the store is back.
-            self.status.reopened_count += 1
-            self._store.close()
-            return self._try_again_soon(f"store: {error}. It is being reopened")
-        except (StoreRefused, OSError) as error:
-            return self._try_again_soon(f"store: {error}. Loading goes on when that has changed")
-        except EmbedsinkError as error:
-            return self._try_again_soon(str(error))
-        except Exception as error:
-            # A thread that ended unseen would look like one that has nothing to do.
-            log.error("bug", exc_info=error)
-            return self._try_again_soon(
-                f"loader: {type(error).__name__}. It is a bug; see the log. Loading is tried again"
-            )
-        return None
+            return None
+        except Exception as error:  # noqa: BLE001  told below
+            failure = error
+        try:
+            # Not in the `except` above: what recovers a store may meet a full disk, too.
+            self._recover_from(failure)
+        except Exception as error:  # noqa: BLE001  told below
+            failure = error
+        return self._try_again_soon(_sentence(failure))
+
+    def _recover_from(self, failure: Exception) -> None:
+        if not isinstance(failure, StoreBroken):
+            return
+        is_damaged = isinstance(failure, StoreDamaged)
+        self.status.reopened_count += not is_damaged
+        # Ingest goes on: the journal keeps everything until the store is back.
+        self._store.close()
+        if is_damaged:
+            self._begin_again(str(failure))
 
     def tell(self, trouble: str) -> None:
         """Say what keeps the store from being opened; it is tried again soon."""
@@ -386,6 +386,20 @@ class Loader:
         if not self._is_dirty and self.status.trouble is None:
             return None
         return max(0.0, self._snapshot_due_at - time.monotonic())
+
+
+def _sentence(failure: Exception) -> str:
+    match failure:
+        case StoreDamaged():
+            return f"store: {failure}. It is being rebuilt"
+        case StoreBroken():
+            return f"store: {failure}. It is being reopened"
+        case StoreRefused() | OSError():
+            return f"store: {failure}. Loading goes on when that has changed"
+        case EmbedsinkError():
+            return str(failure)
+    log.error("bug", exc_info=failure)
+    return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is tried again"
 
 
 def _named(missing: list[int]) -> str:

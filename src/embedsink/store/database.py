@@ -17,7 +17,7 @@ from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
-from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, lacks_memory, translated
+from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
 from embedsink.store.reader import Reader, View, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
 
@@ -132,7 +132,11 @@ class Store:
         self._revision = (secrets.token_hex(8), 0)
 
     def close(self) -> None:
-        """Close the database; readers are told that it is away."""
+        """Close the database; readers are told that it is away.
+
+        Raises:
+            StoreRefused: reports still read it. It ends with the last of them.
+        """
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is None:
@@ -144,10 +148,10 @@ class Store:
             try:
                 connection.close()
                 return
-            except duckdb.Error:
+            except duckdb.Error as error:
                 # DuckDB 2 refuses while a report still ends.
                 if time.monotonic() > until:
-                    raise
+                    raise StoreRefused(first_line(error)) from error
                 time.sleep(0.01)
 
     @property
