@@ -97,7 +97,7 @@ class Loader:
         self._is_verified = False
         self._is_from_snapshot = False
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
-        self.last_number = 0  # the highest that the store knows
+        self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
         self._is_dirty = False
         self._wake = threading.Event()
         self._closing = False
@@ -218,6 +218,14 @@ class Loader:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
             if time.monotonic() >= self._load_until:
                 return
+        self._pass_what_lies_aside()
+
+    def _pass_what_lies_aside(self) -> None:
+        """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""
+        aside = max(map(number_of, self._folder.aside.iterdir()), default=0)
+        if aside > self.last_number:
+            self.last_number = aside
+            self._on_loaded()
 
     def _publish_what_is_new(self) -> None:
         # Opening looks at little of a store. What is damaged must not replace a snapshot that is sound.
