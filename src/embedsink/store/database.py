@@ -216,11 +216,7 @@ class Store:
             "dedup_days": self._limits.dedup_days,
         }
         try:
-            ledger = self._load(variables)
-        except StoreTooSmall:
-            with translated(), self._memory.more(self._loading()):
-                # What failed may have been the commit, after all was done.
-                ledger = self._ledger() if self._has(segments[0]) else self._load(variables)
+            ledger = self._load_with_room(segments[0], variables)
         except (StoreRefused, StoreBroken):
             self._move_revision()  # The commit may have taken effect all the same.
             raise
@@ -230,6 +226,14 @@ class Store:
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:
             self._has_wide_rows = True
         return ledger
+
+    def _load_with_room(self, first: Segment, variables: Mapping[str, object]) -> Ledger:
+        try:
+            return self._load(variables)
+        except StoreTooSmall:
+            with translated(), self._memory.more(self._loading()):
+                # What failed may have been the commit, after all was done.
+                return self._ledger() if self._has(first) else self._load(variables)
 
     def _move_revision(self) -> None:
         opening, load_count = self._revision
