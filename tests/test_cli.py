@@ -19,6 +19,8 @@ from embedsink import __version__
 from embedsink.cli import app, main
 from embedsink.folder import DataFolder
 from embedsink.keys import KeyFile, KeyKind, looks_like_key
+from embedsink.loader import Loader
+from tests.programs import require
 from tests.servers import RunningServer, free_port, running_server, wait_until
 
 COMMANDS = [
@@ -478,6 +480,35 @@ def test_the_quarantine_is_listed_shown_and_replayed(data: Path) -> None:
     assert_failed(embedsink("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
     replayed = embedsink("quarantine", "replay", "--data", data)
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
+
+
+def test_where_priority_is_low_already_an_import_is_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps(VIEW))
+    # Root may raise any priority, as long as it keeps the right to.
+    as_anybody = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
+    if as_anybody:
+        require("setpriv")
+    command = [sys.executable, "-m", "embedsink", "import", str(file), "--data", str(tmp_path / "data")]
+    done = subprocess.run([*as_anybody, "nice", "-n", "15", *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "accepted 1" in done.stderr) == (0, True), done.stderr
+    [row] = json.loads(embedsink("report", "views", "--format", "json", "--data", tmp_path / "data").stdout)
+    assert row["view_count"] == 1
+
+
+def test_an_import_that_was_not_loaded_fails_and_says_where_it_is(
+    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
+    with monkeypatch.context() as patch:
+        patch.setattr(Loader, "work_once", end)
+        done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    assert done.returncode == 1
+    assert "loader: has ended" in done.stderr
+    assert "Everything is in the journal" in done.stderr
 
 
 def test_an_export_imports_elsewhere(data: Path, tmp_path: Path) -> None:

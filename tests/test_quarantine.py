@@ -1,20 +1,24 @@
 """Replay: what was rejected is accepted when it is valid by now, as far as its key reaches, and once."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID, uuid5
 
 import orjson
 import pytest
 
 import embedsink.http.quarantine
+import embedsink.quarantine
 from embedsink.envelope import Parsed, Rejection, Rules
 from embedsink.envelope.body import encode
 from embedsink.envelope.catalog import catalog_for
 from embedsink.journal import wait_for
 from embedsink.quarantine import Replay
 from embedsink.reasons import Reason
-from embedsink.store import EVERYTHING
+from embedsink.segment import Segment, number_of
+from embedsink.store import EVERYTHING, Ledger, Store, StoreRefused
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
@@ -93,6 +97,60 @@ def test_a_replay_keeps_fractions_of_a_millisecond_of_when_it_was_sent(quick: Se
         )
     assert times == {"now": sent_us, "before": sent_us}
     assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
+
+
+def test_envelopes_without_ids_count_once_however_soon_they_are_replayed_again(quick: Server) -> None:
+    admin = quick.key("admin")
+    reject(quick, {"events": [view(), view(), view()], "lost": {"queue_overflow": 2}}, key=quick.key())
+    [row] = quick.rows("/api/v1/quarantine", key=admin)
+    assert [replayed(quick, admin), replayed(quick, admin)] == [Replay(replayed=1), Replay()]
+    own = UUID(row["quarantine_id"])
+    names = [UUID(line["id"]) for line in quick.journaled() if line["kind"] == "event"]
+    assert names == [own, uuid5(own, "1"), uuid5(own, "2")]
+    [lost] = [line for line in quick.journaled() if line["kind"] == "lost"]
+    assert lost["id"], "so that it counts once, too"
+
+
+def test_what_is_not_loaded_yet_is_replayed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Store.load
+
+    def load_slowly(store: Store, *segments: Segment) -> Ledger:
+        time.sleep(0.3)
+        return load(store, *segments)
+
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        monkeypatch.setattr(Store, "load", load_slowly)
+        admin = server.key("admin")
+        reject(server, view(), key=server.key())
+        assert replayed(server, admin) == Replay(replayed=1)
+
+
+def test_a_damaged_newest_segment_keeps_no_replay_waiting(tmp_path: Path) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        admin = server.key("admin")
+        reject(server, view(), key=server.key())
+        server.rows("/api/v1/quarantine", key=admin)
+    newest = max((tmp_path / "journal").iterdir())
+    (tmp_path / "journal" / f"{number_of(newest) + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        assert replayed(server, admin) == Replay(replayed=1)
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        assert replayed(server, admin) == Replay()
+
+
+def test_while_loading_stands_still_a_replay_is_refused_with_the_trouble(
+    quick: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreRefused("there is no room")
+
+    monkeypatch.setattr(Store, "load", refuse)
+    monkeypatch.setattr(embedsink.quarantine, "STANDSTILL_S_MAX", 0.5)
+    reject(quick, view(), key=quick.key())
+    answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
+    assert (answer.status_code, problem(answer)) == (503, "not_ready")
+    assert "there is no room" in answer.json()["detail"]
+    monkeypatch.undo()
 
 
 def test_one_of_them_is_replayed_alone(quick: Server) -> None:

@@ -50,12 +50,13 @@ class LoaderStatus:
     reopened_count: int = 0
     load_trouble: str | None = None
     snapshot_trouble: str | None = None
+    end_trouble: str | None = None
     damaged: list[str] = field(default_factory=list)
 
     @property
     def trouble(self) -> str | None:
         """What keeps it from loading or from publishing, in sentences; None when nothing does."""
-        return " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
+        return self.end_trouble or " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
 
     def count(self, ledger: Ledger) -> None:
         """Add what was loaded."""
@@ -98,12 +99,12 @@ class Loader:
         self._is_verified = False
         self._is_from_snapshot = False
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
-        self.last_number = 0  # the highest that the store knows
+        self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
         self._is_dirty = False
         self._wake = threading.Event()
         self._closing = False
         self._load_until = math.inf  # in monotonic seconds; bounded when closing
-        self._thread = threading.Thread(target=self._work_until_closed, name="loader", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="loader", daemon=True)
 
     def start(self) -> None:
         """Begin to load; call `open_store` first."""
@@ -174,8 +175,19 @@ class Loader:
         self.status.snapshot_duration_s += time.monotonic() - started_at
         self.status.snapshot_at = time.time()
 
+    def _work(self) -> None:
+        try:
+            _give_way_to_ingest()
+            self._work_until_closed()
+        except BaseException as error:
+            # Whatever it was: a thread that ended unseen would look like one that has nothing to do.
+            log.error("bug", exc_info=error)
+            self.status.end_trouble = (
+                f"loader: has ended ({type(error).__name__}). It is a bug; see the log. Nothing is loaded until the "
+                "next start"
+            )
+
     def _work_until_closed(self) -> None:
-        _give_way_to_ingest()
         is_last = False
         while not is_last:
             self._wake.wait(self._seconds_to_snapshot())
@@ -208,6 +220,14 @@ class Loader:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
             if time.monotonic() >= self._load_until:
                 return
+        self._pass_what_lies_aside()
+
+    def _pass_what_lies_aside(self) -> None:
+        """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""
+        aside = max(map(number_of, self._folder.aside.iterdir()), default=0)
+        if aside > self.last_number:
+            self.last_number = aside
+            self._on_loaded()
 
     def _publish_what_is_new(self) -> None:
         # Opening looks at little of a store. What is damaged must not replace a snapshot that is sound.
@@ -225,28 +245,28 @@ class Loader:
         return True
 
     def _trouble_with(self, act: Callable[[], None]) -> str | None:
+        """What went wrong, in a sentence; None when nothing did. A store that broke is away then, or begun again."""
         try:
             act()
-        except StoreDamaged as error:
-            self._store.close()
-            self._begin_again(str(error))
-            return self._try_again_soon(f"store: {error}. It is being rebuilt")
-        except StoreBroken as error:
-            # Ingest goes on: the journal keeps everything until the store is back.
-            self.status.reopened_count += 1
-            self._store.close()
-            return self._try_again_soon(f"store: {error}. It is being reopened")
-        except (StoreRefused, OSError) as error:
-            return self._try_again_soon(f"store: {error}. Loading goes on when that has changed")
-        except EmbedsinkError as error:
-            return self._try_again_soon(str(error))
-        except Exception as error:
-            # A thread that ended unseen would look like one that has nothing to do.
-            log.error("bug", exc_info=error)
-            return self._try_again_soon(
-                f"loader: {type(error).__name__}. It is a bug; see the log. Loading is tried again"
-            )
-        return None
+            return None
+        except Exception as error:  # noqa: BLE001  told below
+            failure = error
+        try:
+            # Not in the `except` above: what recovers a store may meet a full disk, too.
+            self._recover_from(failure)
+        except Exception as error:  # noqa: BLE001  told below
+            failure = error
+        return self._try_again_soon(_sentence(failure))
+
+    def _recover_from(self, failure: Exception) -> None:
+        if not isinstance(failure, StoreBroken):
+            return
+        is_damaged = isinstance(failure, StoreDamaged)
+        self.status.reopened_count += not is_damaged
+        # Ingest goes on: the journal keeps everything until the store is back.
+        self._store.close()
+        if is_damaged:
+            self._begin_again(str(failure))
 
     def tell(self, trouble: str) -> None:
         """Say what keeps the store from being opened; it is tried again soon."""
@@ -347,6 +367,20 @@ class Loader:
         return max(0.0, self._snapshot_due_at - time.monotonic())
 
 
+def _sentence(failure: Exception) -> str:
+    match failure:
+        case StoreDamaged():
+            return f"store: {failure}. It is being rebuilt"
+        case StoreBroken():
+            return f"store: {failure}. It is being reopened"
+        case StoreRefused() | OSError():
+            return f"store: {failure}. Loading goes on when that has changed"
+        case EmbedsinkError():
+            return str(failure)
+    log.error("bug", exc_info=failure)
+    return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is tried again"
+
+
 def _together(waiting: list[Path]) -> Iterator[list[Path]]:
     """Those that are loaded in one transaction: many small ones, or a large one, so that its memory has a bound."""
     some: list[Path] = []
@@ -365,4 +399,8 @@ def _together(waiting: list[Path]) -> Iterator[list[Path]]:
 def _give_way_to_ingest() -> None:
     """On Linux, priorities belong to threads: loading takes the time that answering senders leaves over."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        # Nobody but root may take back what `nice` or systemd gave away already. And where priorities may not be
+        # touched at all, loading only shares the time with ingest.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))

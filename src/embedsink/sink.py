@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Self
 
 from uuid_utils import uuid7
@@ -114,24 +115,18 @@ class Sink:
 
     async def __aenter__(self) -> Self:
         self.folder.make()
-        self._lock.__enter__()
-        try:
-            self._open()
-        except BaseException:
-            self.store.close()
-            self._lock.__exit__(None, None, None)
-            raise
+        async with AsyncExitStack() as opened:
+            opened.enter_context(self._lock)
+            self._open(opened)
+            self._opened = opened.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Commit what is pending, load it, publish a last snapshot and unlock the folder."""
-        self._watching.cancel()
-        self.live.close()
-        await self.journal.close()
-        await asyncio.to_thread(self.loader.close)
-        self._lock.__exit__(None, None, None)
+        await self._opened.aclose()
 
-    def _open(self) -> None:
+    def _open(self, opened: AsyncExitStack) -> None:
+        """Open everything. What `opened` has by then is closed again, the last first, also where it fails half-way."""
         settings = self.settings
         self.store = Store(self.folder.store, _store_limits(settings))
         self.loader = Loader(
@@ -141,6 +136,7 @@ class Sink:
             closing_s_max=self._closing_s_max,
             on_loaded=self._tell_of_load,
         )
+        opened.push_async_callback(asyncio.to_thread, self.loader.close)
         try:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
@@ -165,10 +161,14 @@ class Sink:
             lookups=Slots(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
         )
         self.live = Live(self.loader, self.journal, listeners_max=settings.live_max)
-        self.loader.start()
-        self.loader.wake()
         self.journal.start()
-        self._watching = asyncio.create_task(self._watch_keys())
+        opened.push_async_callback(self.journal.close)
+        opened.callback(self.live.close)
+        watching = asyncio.create_task(self._watch_keys())
+        opened.callback(watching.cancel)
+        # Last: it opens the store again by itself, and may do so only under the lock.
+        self.loader.wake()
+        self.loader.start()
 
     def _tell_of_load(self) -> None:
         self.syncs.forget_loaded()

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 import embedsink.journal
+from embedsink.loader import Loader
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
+from tests.servers import wait_until
 
 
 def metric(server: Server, name: str) -> float:
@@ -58,6 +60,24 @@ def test_readyz_says_when_the_disk_has_failed(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(embedsink.journal, "fdatasync", fail)
         for _ in range(2):
             assert problem(server.get("/readyz")) == "not_ready"
+
+
+def test_readyz_says_when_the_loader_has_ended_and_ingest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(Loader, "work_once", end)
+    with open_server(tmp_path) as server:
+        wait_until(lambda: server.get("/readyz").status_code == 503, what="it is told")
+        [trouble] = server.get("/readyz").json()["troubles"]
+        assert trouble.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
+        assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["bug"]
+        assert server.post(view(), key=server.key()).status_code == 202
+    monkeypatch.undo()
+    with open_server(tmp_path) as server:
+        assert server.rows("/api/v1/reports/views", key=server.key("read"))[0]["view_count"] == 1
 
 
 def test_metrics_count_each_fate(tmp_path: Path) -> None:

@@ -133,4 +133,6 @@ async def _replay_here(data: Path) -> tuple[int, int, int]:
 
     async with Sink(DataFolder(data), read_settings()) as sink:
         done = await try_again(sink)
+    if sink.loader.status.trouble:
+        fail(f"{sink.loader.status.trouble}. What was replayed is in the journal; `embedsink serve` loads it.")
     return done.replayed, done.rejected, done.untried
