@@ -1,9 +1,10 @@
 """What a host team's own tests ask: what arrived of one session, and what was rejected."""
 
+import http.client
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,18 @@ def test_what_was_acknowledged_before_is_in_the_answer_without_a_sleep(running: 
             "actions": {},
             "rejected": [],
         }
+
+
+def test_whoever_left_while_waiting_gives_its_place_back(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="60") as server:
+        send(server, server.key("ingest"), VISIT, session="s")
+        leaving = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+        with closing(leaving):
+            headers = {"Authorization": f"Bearer {server.key('read')}"}
+            leaving.request("GET", f"{INSPECT}?session=s&wait=30", headers=headers)
+            wait_until(lambda: listener_count(server) == 1, what="it waits")
+        wait_until(lambda: listener_count(server) == 0, what="its place is free", timeout_s=5)
+        assert b'"event": "bug"' not in server.log.read_bytes()
 
 
 def test_without_waiting_it_says_that_something_is_missing(running: RunningServer) -> None:

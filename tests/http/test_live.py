@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 import embedsink.http.live
-from embedsink.arrivals import ENVELOPES_BYTES_MAX, ROWS_MAX, Span
-from embedsink.http.live import Asked
+from embedsink.arrivals import ENVELOPES_BYTES_MAX, ROWS_MAX
 from embedsink.keys import KeyFile
-from embedsink.sink import Sink
+from embedsink.store import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import WAIT_S_MAX, Server, open_server, problem
 from tests.listening import listener_count, listening
@@ -335,12 +334,12 @@ def test_streams_that_began_at_different_moments_share_what_they_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedsink.http.live, "PAUSE_S", 0.3)
-    spans: list[Span] = []
+    spans: list[object] = []
     read = embedsink.http.live._read
 
-    def counted(sink: Sink, asked: Asked, span: Span) -> Any:
-        spans.append(span)
-        return read(sink, asked, span)
+    def counted(reader: Reader, *, wants_rows: bool) -> Any:
+        spans.append(reader.variable("after"))
+        return read(reader, wants_rows=wants_rows)
 
     monkeypatch.setattr(embedsink.http.live, "_read", counted)
     told: list[int] = []
@@ -366,12 +365,12 @@ def test_streams_that_began_at_different_moments_share_what_they_are_told(
 def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_looking, may_end = threading.Event(), threading.Event()
 
-    def search(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
+    def search(reader: Reader, *, limit: int) -> list[dict[str, Any]]:
         is_looking.set()
         assert may_end.wait(30)
         return []
 
-    monkeypatch.setattr(embedsink.http.live, "_read_rows", search)
+    monkeypatch.setattr(embedsink.http.live, "newest_arrivals", search)
     written: list[bytes] = []
 
     async def write(piece: bytes) -> None:

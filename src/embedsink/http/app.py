@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import EmbedsinkError
@@ -37,7 +38,7 @@ from embedsink.http.pages.files import show_file
 from embedsink.http.pages.login import LoginPage
 from embedsink.http.pages.trouble import for_people
 from embedsink.http.pages.vega import Vega
-from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
+from embedsink.http.problems import answer_bug, answer_http, answer_known, answer_nobody, explain_problem
 from embedsink.http.rates import RateLimiter
 from embedsink.settings import Settings
 from embedsink.sink import Sink
@@ -74,6 +75,7 @@ CLOSING_S_MAX = 3.0
 HANDLERS: Mapping[Any, Any] = {
     EmbedsinkError: for_people(answer_known),
     HTTPException: for_people(answer_http),
+    ClientDisconnect: answer_nobody,
     Exception: for_people(answer_bug),
 }
 

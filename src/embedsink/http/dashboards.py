@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,13 @@ from embedsink.http.access import require_key
 from embedsink.http.download import HEADERS
 from embedsink.http.freshness import Freshness
 from embedsink.http.parameters import check_parameters
+from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.reports import Report, all_reports
 from embedsink.sharing import Shared
 from embedsink.sink import Sink
-from embedsink.store import EVERYTHING
+from embedsink.store import EVERYTHING, Reader
 
 log = logging.getLogger(__name__)
 
@@ -118,22 +120,22 @@ class Dashboards:
         sink: Sink = request.state.sink
         if all(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
-            told = await run_in_threadpool(self._answer, sink, section, period)
+            told = await run_in_threadpool(self._answer, None, sink, section, period)
             return Response(told, media_type="application/json", headers=HEADERS | {"Cache-Control": "no-store"})
 
-        async def answer() -> bytes:
-            async with sink.report_slots:
-                return await run_in_threadpool(self._answer, sink, section, period)
+        def answer() -> Coroutine[Any, Any, bytes]:
+            ask = partial(self._answer, sink=sink, section=section, period=period)
+            return ask_store(sink, sink.report_slots, period.scope.variables(), ask)
 
-        body = await self._answers.answer(freshness.tag, answer)
+        body = await while_awaited(request, self._answers.answer(freshness.tag, answer))
         return Response(body, media_type="application/json", headers=HEADERS | freshness.headers())
 
-    def _answer(self, sink: Sink, section: Section, period: Period) -> bytes:
+    def _answer(self, reader: Reader | None, sink: Sink, section: Section, period: Period) -> bytes:
+        """The answer, in a thread; a section of gauges alone needs no reader."""
         now = datetime.now(UTC)
         charts: dict[str, Any] = {}
-        if not all(isinstance(tile, Gauge) for tile in section.charts):
-            with sink.store.reader(period.scope.variables()) as reader:
-                charts = dict(answer_section(reader, section, period, reports=self.reports(sink), now=now))
+        if reader is not None:
+            charts |= answer_section(reader, section, period, reports=self.reports(sink), now=now)
         charts |= {
             tile.id: {"value": _MEASURES[tile.measure](sink)} for tile in section.charts if isinstance(tile, Gauge)
         }

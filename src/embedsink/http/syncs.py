@@ -8,7 +8,7 @@ import orjson
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
 from pydantic_core import PydanticCustomError, ValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 # Pydantic takes TypedDict with config from here on Python below 3.12.
@@ -120,10 +120,7 @@ async def _record(request: Request) -> Response:
     key = require_key(request, KeyKind.INGEST)
     deployment, job_id = _named(request, key)
     sink: Sink = request.state.sink
-    try:
-        body = await _body_of(request)
-    except ClientDisconnect:
-        return Response(status_code=400)  # Nobody is there to get it.
+    body = await _body_of(request)
     request.state.rates.spend(key.key_id, 1)
     # In a thread: one body may name tens of thousands of files, and senders of events must not wait for it.
     sync = await run_in_threadpool(_parse, body, deployment, job_id, sink.settings)
