@@ -13,6 +13,7 @@ from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
 from tests.given import segment
 
+DAY_MS = 86_400_000
 NOW = datetime(2026, 11, 10, 12, tzinfo=UTC)
 NUMBER = {"kind": "number", "title": "A", "report": "views", "how": "sum", "column": "view_count"}
 TABLE = {"kind": "table", "title": "A", "report": "views", "columns": {"surface": "Surface", "view_count": "Views"}}
@@ -104,3 +105,14 @@ def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Sto
         False,
     )
     assert replace(cut, asked=None) == ChartAnswer(["surface", "view_count"], [["app", 4]], [], is_cut=True)
+
+
+def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
+    spec = {"mark": "bar", "encoding": {}}
+    views = {"kind": "chart", "title": "A", "report": "views", "spec": spec}
+    asked = {"since": "2026-11-03", "until": "2026-11-05"}
+    hours, days = answers(store, reports, views, views | {"report": "activity"}, asked=asked)
+    third = 1_793_664_000_000  # 2026-11-03T00:00Z
+    assert (hours.interval, hours.span, hours.ticks) == ("hour", [third, third + 2 * DAY_MS], None)
+    assert days.interval == "day"
+    assert days.ticks == [start + DAY_MS // 2 for start in range(days.span[0], days.span[1], DAY_MS)]  # type: ignore[index]

@@ -1,5 +1,6 @@
 """A dashboard that stays open: what arrives, what breaks and what is chosen meanwhile."""
 
+import re
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from embedsink.keys import KeyFile
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
 from tests.pages.weeks import loaded_count
+from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until
 
 LIVE = "**/api/v1/events/live"
@@ -129,6 +131,17 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     reader.wait(lambda: reader.number("views") == "0", "it is read by itself")
     reader.wait(lambda: "Live" in page.inner_text("#live"), "it is live again")
     reader.troubles = [one for one in reader.troubles if "503" not in one]  # Browsers note each of those.
+
+
+def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest: str) -> None:
+    load(reader.server, ingest, "single")
+    reader.open("overview", "?tenant=single&timezone=UTC")
+    reader.page.click('[data-tile="views-by-surface"] summary')
+    with reader.page.expect_download() as saved:
+        reader.page.click('[data-tile="views-by-surface"] [data-do="svg"]')
+    texts = texts_of(Path(saved.value.path()).read_text())
+    assert [text for text in texts if text.replace(".", "").isdigit()] == ["0", "1"]
+    assert sum(bool(re.fullmatch(r"\d+ [A-Z][a-z]+", text)) for text in texts) == 7
 
 
 def test_a_chart_that_cannot_be_drawn_says_so_and_is_tried_again(reader: Reader, ingest: str) -> None:

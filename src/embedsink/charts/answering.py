@@ -7,11 +7,11 @@ rows of a report ─┬─▶ a number
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.charts.clock import Clock, utc_of
+from embedsink.charts.clock import Clock, span_of, utc_of
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Section, Table
 from embedsink.charts.period import Period
 from embedsink.charts.seeing import Seen, condition, seeing
@@ -30,6 +30,8 @@ class ChartAnswer:
         value, value_before: a number's.
         is_cut: there are more rows than are shown.
         asked: the words of the report's address.
+        interval, span, ticks: of a chart: how long a period is, where time begins and ends, and the middles of its
+            periods (`Clock.ticks`).
     """
 
     columns: list[str]
@@ -39,6 +41,9 @@ class ChartAnswer:
     value_before: Any = None
     is_cut: bool = False
     asked: dict[str, str] | None = None
+    interval: str | None = None
+    span: list[int] | None = None
+    ticks: list[int] | None = None
 
 
 def answer_section(
@@ -73,6 +78,15 @@ class _Asked:
     now: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How everything of a report is shown: by which clock, over which time, and under which address."""
+
+    clock: Clock
+    span: list[int]
+    words: dict[str, str]
+
+
 def _answer_source(
     reader: Reader, report: Report, own: dict[str, str], tiles: list[Figure | Chart | Table], asked: _Asked
 ) -> dict[str, ChartAnswer]:
@@ -88,9 +102,8 @@ def _answer_source(
     if "since" in own:
         words.pop("until", None)
     shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
-    clock = Clock(period.scope, shift)
-    shown = zip(tiles, seen, before, strict=True)
-    return {tile.id: _answer(tile, one, other, clock, words) for tile, one, other in shown}
+    shown = _Shown(Clock(period.scope, shift), span_of(period.scope, now=now), words)
+    return {tile.id: _answer(tile, one, other, shown) for tile, one, other in zip(tiles, seen, before, strict=True)}
 
 
 def _has_before(tile: Figure | Chart | Table) -> bool:
@@ -120,13 +133,8 @@ def _read(
     return seen
 
 
-def _answer(
-    tile: Figure | Chart | Table,
-    seen: Any,
-    before: Any,
-    clock: Clock,
-    asked: dict[str, str],
-) -> ChartAnswer:
+def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown) -> ChartAnswer:
+    clock, asked = shown.clock, shown.words
     if isinstance(tile, Figure):
         value = clock.shown(seen.value())
         return ChartAnswer([], [], [], value, before.value() if before else None, asked=asked)
@@ -141,4 +149,14 @@ def _answer(
     if isinstance(tile, Table):
         places = [names.index(column) for column in tile.columns]
         names, rows = list(tile.columns), [[row[place] for place in places] for row in rows]
-    return ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), asked=asked)
+    answer = ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), asked=asked)
+    return replace(answer, **_time_of(answer, shown)) if isinstance(tile, Chart) else answer
+
+
+def _time_of(answer: ChartAnswer, shown: _Shown) -> dict[str, Any]:
+    """The time of a chart. A report of days has days, whatever is asked for."""
+    interval, span = shown.clock.scope.interval, shown.span
+    if (is_day := "day" in answer.columns) and answer.rows:
+        first, end = answer.columns.index("day"), answer.columns.index("period_end")
+        interval, span = "day", [min(row[first] for row in answer.rows), max(row[end] for row in answer.rows)]
+    return {"interval": interval, "span": span, "ticks": shown.clock.ticks(span, is_day=is_day)}

@@ -141,8 +141,7 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     elif isinstance(tile, Table):
         yield from _table(tile, told, palette, place, y + 12)
     else:
-        time = (answer.interval, answer.span)
-        svg = picture_of(whole_spec(tile, told, time, palette, width=place.room), tile=tile.id)
+        svg = picture_of(whole_spec(tile, told, palette, width=place.room), tile=tile.id)
         yield placed(svg, place.left, y + 12, name=tile.id)
 
 

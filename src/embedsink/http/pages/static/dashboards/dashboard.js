@@ -99,7 +99,7 @@ async function ask(section, signal) {
     signal.throwIfAborted();
     if (!answer.ok) throw new Error(content.detail);
     Object.assign(section, { tag: answer.headers.get("ETag"), query });
-    for (const tile of section.tiles) tile.show(content.charts[tile.told.id], content);
+    for (const tile of section.tiles) tile.show(content.charts[tile.told.id]);
   } catch (error) {
     if (signal.aborted) return false;
     section.tag = null;
