@@ -51,6 +51,9 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking:
         looking.open(name)
         assert looking.page.locator("[role=alert]").count() == 0
         assert looking.page.locator("canvas").count() >= 1, name
+        changes = looking.page.locator("[data-change]").all_inner_texts()
+        assert "not comparable yet" in changes, name  # It has a week, and no whole one before it.
+        assert not any("from" in change for change in changes), name
         if name == OF_ALL_KINDS:
             found = Axe().run(looking.page).response["violations"]
             assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name

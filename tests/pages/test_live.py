@@ -18,6 +18,7 @@ from tests.servers import RunningServer, running_server, wait_until
 
 LIVE = "**/api/v1/events/live"
 SECTIONS = "**/sections/**"
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -142,6 +143,21 @@ def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest
     texts = texts_of(Path(saved.value.path()).read_text())
     assert [text for text in texts if text.replace(".", "").isdigit()] == ["0", "1"]
     assert sum(bool(re.fullmatch(r"\d+ [A-Z][a-z]+", text)) for text in texts) == 7
+
+
+def test_what_has_grown_much_is_told_in_times(reader: Reader, ingest: str) -> None:
+    now, context = time.time_ns() // 1_000_000, {"deployment": 1, "tenant": "grown"}
+    before = loaded_count(reader.server)
+    # When the period before began there were events; in it one, and nine since.
+    days = [20, 8, *[0] * 9]
+    sent = [view() | {"timestamp": now - day * DAY_MS} for day in days]
+    assert reader.server.post({"context": context, "events": sent}, key=ingest).status == 202
+    wait_until(lambda: loaded_count(reader.server) == before + len(days), what="the views are loaded")
+    reader.open("overview", "?tenant=grown")
+    change = reader.page.locator('[data-tile="views"] [data-change]')
+    assert change.text_content() == "▲ up ×9 from 1"
+    assert change.locator("b.good").count() == 1
+    assert reader.page.inner_text('[data-tile="answered"] [data-change]').strip() == ""
 
 
 def test_a_chart_that_cannot_be_drawn_says_so_and_is_tried_again(reader: Reader, ingest: str) -> None:

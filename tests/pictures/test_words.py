@@ -1,9 +1,12 @@
 """Numbers in words: what a reader of a picture reads."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from embedsink.charts import Figure
+from embedsink.charts.change import Change, change_of
 from embedsink.pictures.words import change, day, moment, write
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
@@ -51,12 +54,17 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
         (7, 0, "count", ("", "none before")),
         (7, None, "count", ("", "")),
         (None, 7, "count", ("", "")),
+        (300, 100, "count", ("up", "200% from 100")),
+        (776, 1, "count", ("up", "×776 from 1")),
+        (43, 10, "ms", ("up", "×4.3 from 10 ms")),
     ],
 )
 def test_a_change_is_told_against_the_period_before(
     value: Any, before: Any, format: str, told: tuple[str, str]
 ) -> None:
-    assert change(value, before, format) == told
+    figure = Figure(id="a", kind="number", title="A", report="views", how="only", format=format)  # type: ignore[arg-type]
+    changed = change_of(figure, value, before)
+    assert change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == told
 
 
 def test_days_and_times_are_what_the_readers_clocks_show() -> None:

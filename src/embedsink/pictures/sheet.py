@@ -28,7 +28,6 @@ _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
 _MARKS = {"up": "▲ ", "down": "▼ "}
-_TONES = {"up": {"up": "good", "down": "bad"}, "down": {"down": "good", "up": "bad"}}
 
 
 def draw(dashboard: Dashboard, answers: Mapping[str, "SectionAnswer"], telling: "Telling", palette: Palette) -> str:
@@ -129,7 +128,7 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     yield card(place.x, place.y, place.width, place.height, ground=palette.ground, line=palette.line)
     told = answer.charts[tile.id]
     if isinstance(tile, Figure | Gauge):
-        yield from _number(tile, told, answer, palette, place)
+        yield from _number(tile, told, palette, place)
         return
     y = place.y + PADDING + 14
     yield line(cut(tile.title, 15, place.room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
@@ -145,9 +144,7 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
         yield placed(svg, place.left, y + 12, name=tile.id)
 
 
-def _number(
-    tile: Figure | Gauge, told: Mapping[str, Any], answer: "SectionAnswer", palette: Palette, place: _Place
-) -> Iterator[str]:
+def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
     titles = wrapped(tile.title, 13, place.room, lines_max=2)
     for number, text in enumerate(titles):
         yield line(text, place.left, place.y + 30 + 16 * number, size=13, colour=palette.quiet)
@@ -155,9 +152,9 @@ def _number(
     while size > 13 and width_of(text, size, is_bold=True) > place.room:
         size -= 1
     yield line(text, place.left, place.y + 80, size=size, colour=palette.ink, is_bold=True)
-    direction, by = change(told.get("value"), told.get("value_before"), tile.format) if answer.compared else ("", "")
-    better = tile.better if isinstance(tile, Figure) else "neither"
-    tone = {"good": palette.good, "bad": palette.bad}.get(_TONES.get(better, {}).get(direction, ""), palette.quiet)
+    direction, by = change(changed := told.get("change"), told.get("value_before"), tile.format)
+    is_good = changed["is_good"] if isinstance(changed, Mapping) else None
+    tone = palette.quiet if is_good is None else palette.good if is_good else palette.bad
     if by:
         shown = f"{_MARKS.get(direction, '')}{by}"
         if width_of(shown, 12) > place.room:

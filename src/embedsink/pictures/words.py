@@ -1,5 +1,6 @@
 """Numbers, times and changes in English words; static/dashboards/words.js writes them for a reader's locale."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,10 @@ def write(value: Any, format: str) -> str:
         return _span(value / 1_000 if format == "ms" else value)
     if format == "time":
         return moment(int(value))
+    if format == "points":
+        return f"{_trimmed(value * 100, 2)} points"
+    if format == "times":
+        return f"×{_trimmed(value, 1)}"
     if format == "share":
         return f"{_trimmed(value * 100, 1)}%"
     if format == "bytes":
@@ -40,17 +45,11 @@ def day(shown_ms: int) -> str:
     return f"{_clock(shown_ms):%-d %b %Y}"
 
 
-def change(value: Any, before: Any, format: str) -> tuple[str, str]:
-    """Against the period before: `up`, `down` or nothing, and how much."""
-    if not isinstance(value, int | float) or not isinstance(before, int | float):
-        return "", ""
-    if not before:
-        return "", "none before"
-    if value == before:
-        return "", "as before"
-    points = f"{write(abs(value - before) * 100, 'number')} points"
-    by = points if format == "share" else write(abs(value / before - 1), "share")
-    return "up" if value > before else "down", f"{by} from {write(before, format)}"
+def change(told: Mapping[str, Any] | str | None, before: Any, format: str) -> tuple[str, str]:
+    """What is told against the period before (charts/change.py): `up`, `down` or nothing, and how much."""
+    if told is None or isinstance(told, str):
+        return "", told or ""
+    return told["direction"], f"{write(told['by'], told['format'])} from {write(before, format)}"
 
 
 def _span(seconds: float) -> str:

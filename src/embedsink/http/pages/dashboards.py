@@ -171,7 +171,7 @@ def _tile_told(tile: Tile) -> dict[str, Any]:
         }
     if isinstance(tile, Table):
         return told | {"columns": tile.columns, "select": tile.select}
-    return told | {"format": tile.format, "better": getattr(tile, "better", "neither")}
+    return told | {"format": tile.format}
 
 
 def _tips_of(spec: Any) -> Iterator[dict[str, Any]]:

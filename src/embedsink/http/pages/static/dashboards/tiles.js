@@ -83,22 +83,15 @@ function renew(old, now) {
 
 class Number_ extends Tile {
   draw() {
-    const { value, value_before: before } = this.answer;
-    const { format, better } = this.told;
-    const shown = this.at("[data-value]");
-    shown.textContent = write(value, format);
-    shown.title = exact(value, format);
-    shown.classList.toggle("text", format === "time");
-    const change = this.at("[data-change]");
-    change.replaceChildren("\u00a0");
-    if (typeof before !== "number" || typeof value !== "number") return;
-    if (!before || value === before) return change.replaceChildren(before ? "as before" : "none before");
-    const isMore = value > before;
-    const by = format === "share" ? `${write(Math.abs(value - before) * 100, "number")} points` : write(Math.abs(value / before - 1), "share");
-    const tone = better === "neither" ? "" : (better === "up") === isMore ? "good" : "bad";
-    change.replaceChildren(
-      make("b", { className: tone }, make("span", { "aria-hidden": "true" }, isMore ? "▲ " : "▼ "), make("span", { className: "unseen" }, isMore ? "more by " : "less by "), by),
-      ` from ${write(before, format)}`);
+    const { value, value_before: before, change } = this.answer;
+    const { format } = this.told;
+    Object.assign(this.at("[data-value]"), { textContent: write(value, format), title: exact(value, format) });
+    const told = !change?.by ? [change ?? "\u00a0"] : [
+      make("b", { className: { true: "good", false: "bad" }[change.is_good] ?? "" },
+        make("span", { "aria-hidden": "true" }, change.direction === "up" ? "▲ " : "▼ "),
+        make("span", { className: "unseen" }, `${change.direction} `), write(change.by, change.format)),
+      ` from ${write(before, format)}`];
+    this.at("[data-change]").replaceChildren(...told);
   }
 
   showTrouble() {

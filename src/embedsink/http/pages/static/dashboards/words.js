@@ -32,6 +32,8 @@ const WRITE = {
   count: (value) => number({ maximumFractionDigits: 0, ...(Math.abs(value) >= 1e6 ? { notation: "compact", maximumFractionDigits: 2 } : {}) }).format(value),
   number: (value) => number({ maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 }).format(value),
   share: (value) => number({ style: "percent", maximumFractionDigits: 1 }).format(value),
+  points: (value) => `${WRITE.number(value * 100)} points`,
+  times: (value) => `×${WRITE.number(value)}`,
   ms: (value) => seconds(value / 1000),
   s: seconds,
   bytes,
