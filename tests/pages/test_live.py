@@ -145,6 +145,35 @@ def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest
     assert sum(bool(re.fullmatch(r"\d+ [A-Z][a-z]+", text)) for text in texts) == 7
 
 
+def test_what_hides_or_turns_a_name_is_seen_and_can_be_chosen(reader: Reader, ingest: str) -> None:
+    names = {" ": "(blank) ", "\u202eevil\u202c": "\\u202eevil\\u202c", "\u200f": "\\u200f"}
+    for name in names:
+        for _ in range(2 if name == " " else 1):
+            load(reader.server, ingest, name)
+    page, tile = reader.page, '[data-tile="all"]'
+    reader.open("tenants", "?period=24h")
+    shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
+    assert set(names.values()) <= set(shown)
+    page.locator(f"{tile} button", has_text="evil").click()
+    reader.wait(lambda: reader.number("active") == "1", "it alone is left")
+    assert "tenant=%E2%80%AEevil%E2%80%AC" in page.url
+    assert "Tenant: \\u202eevil\\u202c" in page.inner_text("#chips")
+    page.click("#chips button")
+    reader.wait(lambda: page.locator(f"{tile} tbody tr").count() > 1, "all are back")
+    page.locator(f"{tile} button", has_text="(blank)").click()
+    reader.wait(lambda: reader.number("tenant-views") == "2", "the blank one alone is left")
+    page.click('[data-tile="tenants"] summary')
+    with page.expect_download() as saved:
+        page.click('[data-tile="tenants"] [data-do="svg"]')
+    assert "(blank)" in [text.strip() for text in texts_of(Path(saved.value.path()).read_text())]
+    box = page.locator('[data-tile="tenants"] canvas').bounding_box()
+    assert box is not None
+    page.goto(f"{reader.server.url}/dashboards/tenants?tenant=%20&period=24h")
+    reader.wait_until_shown()
+    page.locator('[data-tile="tenants"] canvas').click(position={"x": box["width"] / 2, "y": (box["height"] - 30) / 2})
+    assert "tenant=+" in page.url  # What was chosen is what it is, and not how it is shown.
+
+
 def test_what_has_grown_much_is_told_in_times(reader: Reader, ingest: str) -> None:
     now, context = time.time_ns() // 1_000_000, {"deployment": 1, "tenant": "grown"}
     before = loaded_count(reader.server)

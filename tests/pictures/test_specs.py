@@ -106,6 +106,12 @@ def test_the_parts_of_a_bar_stand_as_the_legend_has_them() -> None:
     assert sorted(tops, key=lambda reason: tops[reason]) == legend
 
 
+def test_labels_that_would_turn_or_hide_are_told() -> None:
+    rows = [{"tenant": "\u202eevil", "view_count": 2}, {"tenant": " ", "view_count": 1}]
+    texts = [text.strip() for text in texts_of(drawn(chart_of("tenants", "tenants"), rows))]
+    assert {"\\u202eevil", "(blank)"} <= set(texts)
+
+
 def _reason_of(label: str) -> str:
     return re.search(r"shown_reason: (\w+)", label)[1]  # type: ignore[index]
 

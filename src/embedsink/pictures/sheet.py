@@ -11,7 +11,7 @@ from embedsink.charts.theme import Palette
 from embedsink.pictures.drawing import picture_of
 from embedsink.pictures.specs import whole_spec
 from embedsink.pictures.svg import FONT, card, cut, group, line, placed, width_of, wrapped
-from embedsink.pictures.words import NONE, change, day, write
+from embedsink.pictures.words import NONE, change, day, named, write
 
 if TYPE_CHECKING:
     from embedsink.pictures.rendering import SectionAnswer, Telling
@@ -53,7 +53,7 @@ def _head(
     spans = [answer.span for answer in answers.values()]
     days = (day(min(start for start, _ in spans)), day(max(end for _, end in spans) - 1)) if spans else ()
     period = " – ".join(dict.fromkeys(days))
-    narrowed = [f"{name} {value}" for name, value in telling.narrowed.items()]
+    narrowed = [f"{name} {named(value)}" for name, value in telling.narrowed.items()]
     told = " · ".join([f"{period} ({telling.timezone})", *narrowed, f"made {made:%-d %b %Y, %H:%M}"])
     parts = [
         line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.ink, is_bold=True),
@@ -204,7 +204,7 @@ def _cell(name: str, value: Any) -> str:
     if _is_time(name):
         return write(value, "time")
     if name == "deployment" or not isinstance(value, int | float):
-        return str(value)
+        return named(str(value))
     if name.startswith("seconds_"):
         return write(value, "s")
     unit = next((format for ending, format in _UNITS.items() if name.endswith(ending)), None)

@@ -6,6 +6,7 @@ from typing import Any
 from embedsink.charts import Chart, completed
 from embedsink.charts.theme import Palette, vega_config
 from embedsink.pictures.svg import FONT, seen
+from embedsink.pictures.words import named
 
 _DATE_FORMATS = {"hour": "%H:%M", "month": "%b %Y"}
 
@@ -37,5 +38,5 @@ def whole_spec(chart: Chart, answer: Mapping[str, Any], palette: Palette, *, wid
 
 def _objects(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     # What measures text ends the whole process where XML can't hold a character.
-    values = ([seen(value) if isinstance(value, str) else value for value in row] for row in rows)
+    values = ([seen(named(value)) if isinstance(value, str) else value for value in row] for row in rows)
     return [dict(zip(names, row, strict=False)) for row in values]

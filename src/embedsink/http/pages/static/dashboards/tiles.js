@@ -1,14 +1,12 @@
 // A tile shows one answer: a number, a table or a chart. What has changed is shown again, in its place.
 import { button, make } from "/pages/make.js";
-import { axisFormat, exact, formatOf, isFigure, vegaLocale, write, writePeriod } from "/pages/words.js";
+import { axisFormat, escaped, exact, formatOf, isFigure, named, vegaLocale, write, writePeriod } from "/pages/words.js";
 
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const scheme = () => (dark.matches ? "dark" : "light");
 // Vega keeps marks by name in an object, where this is no name.
 const PROTO = "__proto__";
-const named = (value) => (value === PROTO ? `${PROTO}\u2060` : value);
-const objects = (names, rows) => rows.map((row) => Object.fromEntries(names.map((name, i) => [name, named(row[i])])));
 const bare = (text) => make("bdi", {}, text);
 
 class Tile {
@@ -121,7 +119,7 @@ function table(tile, names, rows) {
     const text = name === "period_start" ? writePeriod(value, tile.answer.interval) : write(value, format);
     const inner = value !== null && tile.told.select === name
       ? button(bare(text), () => tile.page.narrow(name, value), "pick") : bare(text);
-    return make("td", { className: isFigure(format) ? "figure" : "", title: typeof value === "string" && value.length > 24 ? value.slice(0, 1000) : "" }, inner);
+    return make("td", { className: isFigure(format) ? "figure" : "", title: typeof value === "string" && value.length > 24 ? escaped(value.slice(0, 1000)) : "" }, inner);
   };
   const head = ([, name, format]) => make("th", { scope: "col", className: isFigure(format) ? "figure" : "", title: tile.columns[name]?.[2] ?? "" },
     tile.told.columns[name] ?? name.replaceAll("_", " "));
@@ -164,8 +162,8 @@ class Chart extends Tile {
     const { columns, rows, before, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
-    const values = objects(columns, rows);
-    const earlier = objects(columns, before);
+    const values = this.objects(columns, rows);
+    const earlier = this.objects(columns, before);
     const kind = `${scheme()} ${span} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
       this.view.data("rows", values);
@@ -189,6 +187,18 @@ class Chart extends Tile {
     this.describe(values);
   }
 
+  // Vega has what people read, and a click on it means what it stands for.
+  objects(names, rows) {
+    this.meant ??= new Map();
+    const seen = (value) => {
+      if (typeof value !== "string") return value;
+      const shown = value === PROTO ? `${PROTO}\u2060` : named(value);
+      this.meant.set(shown, value);
+      return shown;
+    };
+    return rows.map((row) => Object.fromEntries(names.map((name, i) => [name, seen(row[i])])));
+  }
+
   describe(values) {
     this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${values.length} rows. Its menu has them as a table.`);
   }
@@ -209,7 +219,7 @@ class Chart extends Tile {
   pick(datum) {
     const { select } = this.told;
     const value = datum?.[select] ?? null;
-    if (value !== null) this.page.narrow(select, value === named(PROTO) ? PROTO : value, datum);
+    if (value !== null) this.page.narrow(select, this.meant.get(value) ?? value, datum);
   }
 
   async save(format) {
