@@ -1,5 +1,6 @@
 """The dashboards in a real browser: on the demo's data, on none, on hostile data; filters, dark, narrow."""
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from embedsink.charts import read_dashboards
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
 from tests.pages.weeks import loaded_count, send_weeks
+from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until
 
 HOSTILE = (
@@ -184,7 +186,7 @@ def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
 
 
 def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None:
-    looking.open("overview")
+    looking.open("overview", "?surface=app")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
     for what, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
         page.click(f"{tile} summary")
@@ -192,9 +194,20 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
             page.click(f'{tile} [data-do="{what}"]')
         assert Path(saved.value.path()).read_bytes().startswith(start)
         assert saved.value.suggested_filename == f"overview-views-by-surface.{what}"
+    texts = texts_of(Path(saved.value.path()).read_text())
+    # It goes elsewhere, and says what it is of.
+    assert "Views by surface" in texts
+    assert any(text.endswith("Europe/Berlin · Surface: app") for text in texts), texts
+    page.click("#chips button")
+    looking.wait(lambda: looking.page.locator("#chips button").count() == 0, "the filter is gone")
+    looking.wait_until_shown()
     page.click(f"{tile} summary")
     page.click(f'{tile} [data-do="table"]')
-    assert {row[2] for row in looking.texts("views-by-surface")} == {"dashboard", "app", "chat"}
+    surfaces = {"dashboard", "app", "chat"}
+    looking.wait(lambda: {row[2] for row in looking.texts("views-by-surface")} == surfaces, "all surfaces are there")
+    heads = [head.text_content() for head in page.query_selector_all(f"{tile} th")]
+    assert {"Period", "Views", "deployment"} < set(heads)
+    assert all(re.fullmatch(r"\w+,? \d+ \w+", row[0]) for row in looking.texts("views-by-surface"))
     href = page.get_attribute(f"{tile} a[data-csv]", "href") or ""
     answer = page.request.get(looking.server.url + href)
     assert answer.status == 200

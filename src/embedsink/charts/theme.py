@@ -79,8 +79,17 @@ def vega_config(palette: Palette) -> dict[str, Any]:
         # Axes have as many digits as their steps need.
         "tooltipFormat": {"numberFormat": ",.3~f"},
         "font": FONT,
-        "padding": {"left": 0, "right": 2, "top": 4, "bottom": 0},
+        "padding": {"left": 0, "right": 2, "top": 4, "bottom": 4},
         "view": {"stroke": None},
+        "title": {
+            "anchor": "start",
+            "color": palette.ink,
+            "subtitleColor": palette.quiet,
+            "fontSize": 15,
+            "subtitleFontSize": 12,
+            "subtitlePadding": 6,
+            "offset": 16,
+        },
         "axis": text
         | {
             "domain": False,

@@ -44,6 +44,7 @@ class Tile {
     const own = !isNarrowed && this.told.empty;
     this.replace(make("div", { className: "empty" }, own ? "" : make("strong", {}, "Nothing in this period"),
       make("p", {}, own || (isNarrowed ? "Remove a filter, or choose a longer period." : "Choose a longer period, or wait for events: they appear here by themselves.")),
+      own || isNarrowed ? "" : make("a", { href: "/docs#sending" }, "How to send one"),
       isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
   }
 
@@ -164,10 +165,10 @@ class Chart extends Tile {
     if (this.asTable) return this.showTable(table(this, columns, rows));
     const values = this.objects(columns, rows);
     const earlier = this.objects(columns, before);
-    const kind = `${scheme()} ${span} ${this.body.clientHeight}`;
+    const kind = `${scheme()} ${span} ${earlier.length > 0} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
       this.view.data("rows", values);
-      if (this.told.compare) this.view.data("before", earlier);
+      if (earlier.length) this.view.data("before", earlier);
       await this.view.runAsync();
       return this.describe(values);
     }
@@ -175,11 +176,7 @@ class Chart extends Tile {
     await this.page.vega();
     const plot = make("div", { className: "plot", role: "img" });
     this.replace(plot);
-    // What Vega-Lite warns of, the union of two equal domains, is no reader's concern.
-    const drawn = await vegaEmbed(plot, this.spec(values, earlier), {
-      ast: true, logLevel: 1, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.told.themes[scheme()], ...vegaLocale(),
-      tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
-    });
+    const drawn = await this.embed(plot, this.spec(values, earlier));
     if (!plot.isConnected) return drawn.finalize(); // Trouble came first.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
@@ -208,7 +205,9 @@ class Chart extends Tile {
     const { spec } = this.told;
     const { interval, span, ticks } = this.answer;
     const parameters = Object.entries({ span, ticks, date_format: axisFormat(interval) });
-    return { ...spec, width: "container", height: "container", datasets: { rows: values, before: earlier },
+    // Of no rows Vega finds no extent.
+    const layer = spec.layer?.filter(({ data }) => earlier.length || data?.name !== "before");
+    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets: { rows: values, before: earlier },
       params: [...(spec.params ?? []), ...parameters.map(([name, value]) => ({ name, value }))] };
   }
 
@@ -222,13 +221,24 @@ class Chart extends Tile {
     if (value !== null) this.page.narrow(select, this.meant.get(value) ?? value, datum);
   }
 
+  embed(plot, spec) {
+    return vegaEmbed(plot, spec, {
+      ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.told.themes[scheme()], ...vegaLocale(),
+      tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
+    });
+  }
+
+  // A picture goes elsewhere: it says what it is of.
   async save(format) {
     if (!this.view) return;
-    const background = this.view.background();
-    this.view.background(this.page.told.grounds[scheme()]);
-    const url = await this.view.toImageURL(format, format === "png" ? 2 : 1);
-    this.view.background(background);
-    make("a", { href: url, download: `${this.page.told.name}-${this.told.id}.${format}` }).click();
+    const { columns, rows, before, span } = this.answer;
+    const { name, grounds } = this.page.told;
+    const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen()].join(" · ");
+    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.objects(columns, rows), this.objects(columns, before)),
+      width: this.body.clientWidth, height: this.body.clientHeight + 40, background: grounds[scheme()], title: { text: this.told.title, subtitle }, padding: 16 });
+    const url = await view.toImageURL(format, format === "png" ? 2 : 1);
+    finalize();
+    make("a", { href: url, download: `${name}-${this.told.id}.${format}` }).click();
   }
 
   forget() {
