@@ -150,6 +150,18 @@ def test_a_column_without_a_value_stands_where_its_values_would(stores: dict[str
     assert anchors["Tenant"] is None
 
 
+def test_charts_side_by_side_stand_on_one_line(stores: dict[str, Store]) -> None:
+    chart = {"kind": "chart", "report": "views", "span": 3, "spec": {"mark": "bar", "encoding": {}}, "height": 200}
+    words = "What it is, in so many words that one line of a card has no room for all of them, and it needs another."
+    pair = [chart | {"id": "a", "title": "A", "description": words}, chart | {"id": "b", "title": "B"}]
+    sections = [{"id": "s", "title": "S", "charts": pair}]
+    dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": sections})
+    svg = parse(render(dashboard, answers_of(stores["honest"], dashboard), Telling(NOW), format="svg").decode())
+    inner = [one for one in svg.iter() if one.tag.endswith("}svg") and one.get("y")]
+    first, second = (float(one.get("y") or 0) + float(one.get("height") or 0) for one in inner)
+    assert first == pytest.approx(second)
+
+
 def test_dark_is_light_on_dark(stores: dict[str, Store]) -> None:
     light, dark = (drawn(stores["nothing"], "overview", is_dark=is_dark).decode() for is_dark in (False, True))
     assert 'fill="#f4f6f8"' in light

@@ -144,8 +144,11 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     elif isinstance(tile, Table):
         yield from _table(tile, told, palette, place, y + 12)
     else:
-        svg = picture_of(whole_spec(tile, told, palette, width=place.room), tile=tile.id)
-        yield placed(svg, place.left, y + 12, name=tile.id)
+        y += 12
+        # Down to the end of the card, so that charts side by side stand on one line.
+        room = place.y + place.height - PADDING - y
+        svg = picture_of(whole_spec(tile, told, palette, width=place.room, height=room), tile=tile.id)
+        yield placed(svg, place.left, y, name=tile.id)
 
 
 def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
