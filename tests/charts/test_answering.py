@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from embedsink.charts import ChartAnswer, Section, answer_section, period_of
-from embedsink.charts.change import NONE, NOT_YET, SAME, Change
+from embedsink.charts.change import Change
+from embedsink.charts.words import AS_BEFORE, NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
@@ -126,9 +127,9 @@ def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store,
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NOT_YET)
     whole, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-06", "until": "2026-11-08"})
     assert whole.change == Change("down", None, 0.5, "share")
-    assert share.change == SAME
+    assert share.change == AS_BEFORE
     later, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-08", "until": "2026-11-09"})
-    assert (later.change, share.change) == (NONE, NONE)
+    assert (later.change, share.change) == (NONE_BEFORE, NONE_BEFORE)
     [alone] = answers(store, reports, NUMBER, asked={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
     assert alone.change is None
 

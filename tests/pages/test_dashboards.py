@@ -147,6 +147,7 @@ def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader
     assert page.get_by_text("Try again").count() == 0
     looking.wait(lambda: page.inner_text("#live").startswith("Nothing is shown"), "and it is not as if all were well")
     page.click("#refused a")
+    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "another page has begun")
     looking.wait_until_shown()
     assert not page.is_visible("#refused")
     assert page.is_checked('input[name="period"][value="7d"]')

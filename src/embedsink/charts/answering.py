@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.charts.change import NONE, NOT_YET, Change, change_of
+from embedsink.charts.change import Change, change_of
 from embedsink.charts.clock import Clock, span_of, utc_of
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Section, Table
 from embedsink.charts.period import Period
 from embedsink.charts.seeing import Seen, condition, seeing
+from embedsink.charts.words import NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, Scope, parse_scope
 from embedsink.store import Reader, Selection
 
@@ -155,7 +156,7 @@ def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown)
         earlier = before.value()
         change = change_of(tile, value, earlier) if shown.has_begun else NOT_YET
         if shown.has_begun and earlier is None and value is not None:
-            change = NONE  # A share of nothing is none.
+            change = NONE_BEFORE  # A share of nothing is none.
         return ChartAnswer([], [], [], value, earlier, change, asked=asked)
     names = list(seen.names)
     rows = [[clock.shown(value) for value in row] for row in seen.rows()]

@@ -63,10 +63,11 @@ _LEGEND = {
     "offset": 10,
     "labelLimit": 160,
     "columnPadding": 16,
-    # As many side by side as there is room for, by what the names take: some 7 px a character, the longest half as many
-    # again as usual, beside a square.
+    # As many side by side as there is room for, by what the names take beside a square: some 7 px a character, the
+    # longest half as many again as usual, and no more than the limit of a label.
     "columns": {
-        "signal": "max(1, floor(width / (36 + 10 * length(join(domain('color'), '')) / length(domain('color')))))"
+        "signal": "max(1, floor(width / (36 + min(160, "
+        "10 * length(join(domain('color'), '')) / length(domain('color'))))))"
     },
 }
 

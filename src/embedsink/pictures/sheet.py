@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from embedsink.charts import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
+from embedsink.charts import NOTHING, Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.charts.theme import Palette
 from embedsink.pictures.drawing import picture_of
 from embedsink.pictures.specs import whole_spec
@@ -172,7 +172,7 @@ def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, pla
 def _empty(tile: Chart | Table, palette: Palette, place: _Place, y: float) -> Iterator[str]:
     middle = place.x + place.width / 2
     y += (place.y + place.height - y) / 2 - 8
-    yield line("Nothing in this period", middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
+    yield line(NOTHING, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
     for text in wrapped(tile.empty.replace("`", ""), 13, place.room * 0.8, lines_max=2) if tile.empty else []:
         y += 19
         yield line(text, middle, y, size=13, colour=palette.quiet, anchor="middle")

@@ -1,5 +1,5 @@
 // A tile shows one answer: a number, a table or a chart. What has changed is shown again, in its place.
-import { button, make } from "/pages/make.js";
+import { at, button, make } from "/pages/make.js";
 import { axisFormat, escaped, exact, formatOf, isFigure, named, vegaLocale, write, writePeriod } from "/pages/words.js";
 
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
@@ -29,9 +29,9 @@ class Tile {
     this.stopWaiting();
     this.at("[data-csv]")?.setAttribute("href", this.page.csv(this.told.report, answer.asked));
     if (this.note) {
-      const at = answer.columns.indexOf(this.told.compare);
+      const place = answer.columns.indexOf(this.told.compare);
       // One period before has a place, and no line.
-      const isDashed = new Set(answer.before.map((row) => row[at])).size > 1;
+      const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
       this.note.hidden = !isDashed && (!answer.is_cut || this.told.kind === "table");
       this.note.textContent = isDashed ? "Dashed: the period before." : "Not all rows are drawn. The CSV has them.";
     }
@@ -41,11 +41,8 @@ class Tile {
   // Where there is nothing: why, and what to do.
   showEmpty() {
     const isNarrowed = this.page.isNarrowed();
-    const own = !isNarrowed && this.told.empty;
-    this.replace(make("div", { className: "empty" }, own ? "" : make("strong", {}, "Nothing in this period"),
-      make("p", {}, own || (isNarrowed ? "Remove a filter, or choose a longer period." : "Choose a longer period, or wait for events: they appear here by themselves.")),
-      own || isNarrowed ? "" : make("a", { href: "/docs#sending" }, "How to send one"),
-      isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
+    const words = !isNarrowed && this.told.empty ? make("p", {}, this.told.empty) : at(isNarrowed ? "nothing-narrowed" : "nothing").content.cloneNode(true);
+    this.replace(make("div", { className: "empty" }, words, isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
   }
 
   // Told once, however often it happens: whoever is at the button stays there.
@@ -163,6 +160,7 @@ class Chart extends Tile {
     const { columns, rows, before, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
+    this.meant = new Map();
     const values = this.objects(columns, rows);
     const earlier = this.objects(columns, before);
     const kind = `${scheme()} ${span} ${earlier.length > 0} ${this.body.clientHeight}`;
@@ -186,7 +184,6 @@ class Chart extends Tile {
 
   // Vega has what people read, and a click on it means what it stands for.
   objects(names, rows) {
-    this.meant ??= new Map();
     const seen = (value) => {
       if (typeof value !== "string") return value;
       const shown = value === PROTO ? `${PROTO}\u2060` : named(value);
