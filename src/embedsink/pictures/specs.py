@@ -4,13 +4,14 @@ It does what http/pages/static/dashboards/tiles.js does in a page, but for what 
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from embedsink.charts import Chart
 from embedsink.charts.theme import Palette, vega_config
-from embedsink.pictures.svg import FONT, seen
+from embedsink.pictures.svg import FONT, TEXT_CHARACTERS_MAX, seen
 
 _AXIS_FORMATS = {"hour": "%H:%M", "month": "%b %Y"}
 _NONE_LABEL = "isValid(datum.value) ? datum.label : '(none)'"
@@ -34,7 +35,8 @@ def whole_spec(
         palette: the colours.
         width: of the picture; the height is the chart's.
     """
-    values = _objects(answer["columns"], answer["rows"])
+    texts = _Texts()
+    values = _objects(answer["columns"], answer["rows"], texts)
     interval, span = _time_of(values, time)
     spec = deepcopy(chart.spec)
     for part in _parts(spec):
@@ -50,7 +52,7 @@ def whole_spec(
     }
     if not chart.compare or not answer["before"]:
         return spec | around
-    earlier = _objects(answer["columns"], answer["before"])
+    earlier = _objects(answer["columns"], answer["before"], texts)
     line = {
         "data": {"name": "before", "values": earlier},
         "mark": {"type": "line", "style": "before"},
@@ -62,9 +64,26 @@ def whole_spec(
     return around | {"layer": [spec, line]}
 
 
-def _objects(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    # What measures text ends the whole process where XML can't hold a character.
-    values = ([seen(value) if isinstance(value, str) else value for value in row] for row in rows)
+class _Texts:
+    """Texts as they are drawn, as long as a label may be. What differs stays different, or two bars would be one."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def drawn(self, text: str) -> str:
+        # What measures text ends the whole process where XML can't hold a character.
+        if len(text) <= TEXT_CHARACTERS_MAX:
+            return seen(text)
+        if text not in self._drawn:
+            start = seen(text[:TEXT_CHARACTERS_MAX])
+            self._counts[start] += 1
+            self._drawn[text] = f"{start}… {self._counts[start]}"
+        return self._drawn[text]
+
+
+def _objects(names: Sequence[str], rows: Sequence[Sequence[Any]], texts: _Texts) -> list[dict[str, Any]]:
+    values = ([texts.drawn(value) if isinstance(value, str) else value for value in row] for row in rows)
     return [dict(zip(names, row, strict=False)) for row in values]
 
 
