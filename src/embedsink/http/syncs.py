@@ -35,6 +35,9 @@ JOB_ID_CHARACTERS_MAX = 256
 PATH_CHARACTERS_MAX = 4_096
 # What the spec does not name is one field in the store, whose rows must not be wide.
 EXTRA_BYTES_MAX = 16_384
+# What has finished is over, but for the difference of two clocks. The first result stays for ever: one of the year 9999
+# would lead every list of the latest.
+AHEAD_US_MAX = 5 * 60 * 1_000_000
 _HEADERS = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # As in the envelope: what the vendor adds to its protocol is no fault.
@@ -165,6 +168,9 @@ def _parse(body: bytes, deployment: int, job_id: str, settings: Settings) -> Syn
     if wrong:
         return wrong
     sync = _sync_of(value, deployment, settings.service_name)
+    if sync.completed_at > sync.received_at * 1_000 + AHEAD_US_MAX:
+        later = f"{quote(value['completedAt'])} is more than five minutes later than the server's clock"
+        return [("completedAt", f"{later}. Send the result when the sync has finished.")]
     extra_bytes = len(encode(sync.extra))
     if extra_bytes > EXTRA_BYTES_MAX:
         beyond = f"{extra_bytes:,} bytes are in fields that the specification does not have"
