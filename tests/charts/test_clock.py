@@ -109,3 +109,18 @@ def test_a_span_reaches_to_the_ends_of_time(zone: str | None, interval: str) -> 
             continue
         start, end = span_of(Scope(since=since, until=until, interval=interval, timezone=zone), now=NOW)
         assert ms(1, 1, 1) <= start < end <= ms(9999, 12, 31) + 3 * DAY_MS
+
+
+@pytest.mark.parametrize(
+    ("interval", "is_day", "end", "ticks"),
+    [
+        ("day", False, ms(2026, 11, 4), [ms(2026, 11, day, 12) for day in (1, 2, 3)]),
+        ("week", False, ms(2026, 11, 15), [ms(2026, 11, 4, 12), ms(2026, 11, 11, 12)]),
+        ("month", False, ms(2027, 1, 1), [ms(2026, 11, 16), ms(2026, 12, 16, 12)]),
+        ("hour", False, ms(2026, 11, 2), None),  # Hours begin where they are named.
+        ("hour", True, ms(2026, 11, 3), [ms(2026, 11, 1, 12), ms(2026, 11, 2, 12)]),
+        ("month", False, ms(9999, 12, 1), None),  # Nobody could read so many.
+    ],
+)
+def test_periods_are_named_below_their_middle(interval: str, is_day: bool, end: int, ticks: list[int] | None) -> None:
+    assert Clock(Scope(interval=interval)).ticks([ms(2026, 11, 1), end], is_day=is_day) == ticks

@@ -51,6 +51,9 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking:
         looking.open(name)
         assert looking.page.locator("[role=alert]").count() == 0
         assert looking.page.locator("canvas").count() >= 1, name
+        changes = looking.page.locator("[data-change]").all_inner_texts()
+        assert "not comparable yet" in changes, name  # It has a week, and no whole one before it.
+        assert not any("from" in change for change in changes), name
         if name == OF_ALL_KINDS:
             found = Axe().run(looking.page).response["violations"]
             assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name
@@ -123,6 +126,49 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
     until.fill("2026-11-21")
     assert until.evaluate("field => field.validationMessage") == ""
     assert "until=2026-11-21" in page.url
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("?period=5d", 'period: "5d" is not one of 24h, 7d, 30d, 90d.'),
+        ("?timezone=Mars%2FX", 'timezone: "Mars/X" is no time zone'),
+        ("?since=2026-11-20&until=2026-11-18", "until"),
+    ],
+)
+def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, told: str) -> None:
+    page = looking.page
+    page.goto(f"{looking.server.url}/dashboards/overview{query}")
+    looking.wait(lambda: page.is_visible("#refused"), "it is told")
+    assert told in page.inner_text("#refused")
+    assert page.locator("section:visible").count() == 0
+    assert page.get_by_text("Try again").count() == 0
+    looking.wait(lambda: page.inner_text("#live").startswith("Nothing is shown"), "and it is not as if all were well")
+    page.click("#refused a")
+    looking.wait_until_shown()
+    assert not page.is_visible("#refused")
+    assert page.is_checked('input[name="period"][value="7d"]')
+    assert looking.number("views") != "–"
+    looking.troubles.clear()  # A browser notes each refusal.
+
+
+def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -> None:
+    looking.open("tenants", "?timezone=UTC")
+    page = looking.page
+    page.click("#more > summary")
+    page.fill('input[name="timezone"]', "Mars/X")
+    page.press('input[name="timezone"]', "Enter")
+    looking.wait(lambda: page.is_visible("#refused"), "it is told")
+    page.go_back()
+    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#refused"), "the way back mends it")
+    looking.wait_until_shown()
+    looking.troubles.clear()
+
+
+def test_an_hour_that_was_chosen_stands_in_the_fields(looking: Reader) -> None:
+    looking.open("tenants", "?since=2026-11-20T05:00:00&until=2026-11-20T06:00:00")
+    assert looking.page.input_value('input[name="since"]') == "2026-11-20T05:00"
+    assert looking.page.input_value('input[name="until"]') == "2026-11-20T06:00"
 
 
 def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:

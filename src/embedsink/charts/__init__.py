@@ -7,6 +7,7 @@ number. Pages and pictures are made of the same files.
 from embedsink.charts.answering import ChartAnswer, answer_section
 from embedsink.charts.checking import check_dashboards
 from embedsink.charts.clock import span_of
+from embedsink.charts.completing import completed
 from embedsink.charts.files import INSPECTOR, dashboards_folder, dashboards_with, find_dashboard, read_dashboards
 from embedsink.charts.model import VEGA_LITE, Chart, Dashboard, Figure, Gauge, Measure, Section, Table, Tile
 from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
@@ -33,6 +34,7 @@ __all__ = [
     "Tile",
     "answer_section",
     "check_dashboards",
+    "completed",
     "dashboards_folder",
     "dashboards_with",
     "find_dashboard",

@@ -4,6 +4,7 @@ Times have years from 1 to 9999. Where a period ends is a number alone, so the l
 """
 
 from calendar import monthrange
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -13,6 +14,8 @@ from embedsink.reports import Scope
 # Of a period, the part that its bar leaves free.
 GAP_SHARE = 0.24
 DAY_MS = 86_400_000
+# No axis has room for more names; Vega chooses some of them itself.
+TICKS_MAX = 400
 _EPOCH = datetime(1970, 1, 1)
 _MS = timedelta(milliseconds=1)
 _LEAST = datetime.resolution
@@ -57,6 +60,18 @@ class Clock:
         length_ms = DAY_MS if is_day else self.end(start_ms) - start_ms
         gap_ms = int(length_ms * GAP_SHARE / 2)
         return [start_ms + length_ms, start_ms + length_ms // 2, start_ms + gap_ms, start_ms + length_ms - gap_ms]
+
+    def ticks(self, span: Sequence[int], *, is_day: bool = False) -> list[int] | None:
+        """The middles of all periods of a span, below which days and longer ones are named; None leaves it to Vega."""
+        if self.scope.interval == "hour" and not is_day:
+            return None
+        start_ms, end_ms = span
+        found: list[int] = []
+        while start_ms < end_ms and len(found) <= TICKS_MAX:
+            after_ms = start_ms + DAY_MS if is_day else self.end(start_ms)
+            found.append((start_ms + after_ms) // 2)
+            start_ms = after_ms
+        return found if len(found) <= TICKS_MAX else None
 
     def start(self, shown_ms: int) -> int:
         """Where the period begins that this is in."""

@@ -11,7 +11,7 @@ from embedsink.charts.theme import Palette
 from embedsink.pictures.drawing import picture_of
 from embedsink.pictures.specs import whole_spec
 from embedsink.pictures.svg import FONT, card, cut, group, line, placed, width_of, wrapped
-from embedsink.pictures.words import NONE, change, day, write
+from embedsink.pictures.words import NONE, change, day, named, write
 
 if TYPE_CHECKING:
     from embedsink.pictures.rendering import SectionAnswer, Telling
@@ -28,7 +28,6 @@ _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
 _MARKS = {"up": "▲ ", "down": "▼ "}
-_TONES = {"up": {"up": "good", "down": "bad"}, "down": {"down": "good", "up": "bad"}}
 
 
 def draw(dashboard: Dashboard, answers: Mapping[str, "SectionAnswer"], telling: "Telling", palette: Palette) -> str:
@@ -54,7 +53,7 @@ def _head(
     spans = [answer.span for answer in answers.values()]
     days = (day(min(start for start, _ in spans)), day(max(end for _, end in spans) - 1)) if spans else ()
     period = " – ".join(dict.fromkeys(days))
-    narrowed = [f"{name} {value}" for name, value in telling.narrowed.items()]
+    narrowed = [f"{name} {named(value)}" for name, value in telling.narrowed.items()]
     told = " · ".join([f"{period} ({telling.timezone})", *narrowed, f"made {made:%-d %b %Y, %H:%M}"])
     parts = [
         line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.ink, is_bold=True),
@@ -129,7 +128,7 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     yield card(place.x, place.y, place.width, place.height, ground=palette.ground, line=palette.line)
     told = answer.charts[tile.id]
     if isinstance(tile, Figure | Gauge):
-        yield from _number(tile, told, answer, palette, place)
+        yield from _number(tile, told, palette, place)
         return
     y = place.y + PADDING + 14
     yield line(cut(tile.title, 15, place.room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
@@ -141,14 +140,11 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     elif isinstance(tile, Table):
         yield from _table(tile, told, palette, place, y + 12)
     else:
-        time = (answer.interval, answer.span)
-        svg = picture_of(whole_spec(tile, told, time, palette, width=place.room), tile=tile.id)
+        svg = picture_of(whole_spec(tile, told, palette, width=place.room), tile=tile.id)
         yield placed(svg, place.left, y + 12, name=tile.id)
 
 
-def _number(
-    tile: Figure | Gauge, told: Mapping[str, Any], answer: "SectionAnswer", palette: Palette, place: _Place
-) -> Iterator[str]:
+def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
     titles = wrapped(tile.title, 13, place.room, lines_max=2)
     for number, text in enumerate(titles):
         yield line(text, place.left, place.y + 30 + 16 * number, size=13, colour=palette.quiet)
@@ -156,9 +152,9 @@ def _number(
     while size > 13 and width_of(text, size, is_bold=True) > place.room:
         size -= 1
     yield line(text, place.left, place.y + 80, size=size, colour=palette.ink, is_bold=True)
-    direction, by = change(told.get("value"), told.get("value_before"), tile.format) if answer.compared else ("", "")
-    better = tile.better if isinstance(tile, Figure) else "neither"
-    tone = {"good": palette.good, "bad": palette.bad}.get(_TONES.get(better, {}).get(direction, ""), palette.quiet)
+    direction, by = change(changed := told.get("change"), told.get("value_before"), tile.format)
+    is_good = changed["is_good"] if isinstance(changed, Mapping) else None
+    tone = palette.quiet if is_good is None else palette.good if is_good else palette.bad
     if by:
         shown = f"{_MARKS.get(direction, '')}{by}"
         if width_of(shown, 12) > place.room:
@@ -208,7 +204,7 @@ def _cell(name: str, value: Any) -> str:
     if _is_time(name):
         return write(value, "time")
     if name == "deployment" or not isinstance(value, int | float):
-        return str(value)
+        return named(str(value))
     if name.startswith("seconds_"):
         return write(value, "s")
     unit = next((format for ending, format in _UNITS.items() if name.endswith(ending)), None)

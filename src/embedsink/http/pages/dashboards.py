@@ -1,6 +1,6 @@
 """`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
@@ -20,6 +20,7 @@ from embedsink.charts import (
     Section,
     Table,
     Tile,
+    completed,
     vega_config,
 )
 from embedsink.envelope.catalog import catalog_for
@@ -155,11 +156,32 @@ def _tile_told(tile: Tile) -> dict[str, Any]:
     if isinstance(tile, Chart | Table):
         told["empty"] = tile.empty
     if isinstance(tile, Chart):
-        return (
-            told
-            | {"spec": tile.spec, "height": tile.height, "select": tile.select}
-            | ({"compare": tile.compare.model_dump()} if tile.compare else {})
-        )
+        spec = completed(tile)
+        tips = list(_tips_of(spec))
+        for tip in tips:
+            if tip.get("type") == "temporal":
+                tip["format"] = "%Q"  # The page writes it as the reader's locale does.
+        return told | {
+            "spec": spec,
+            "height": tile.height,
+            "select": tile.select,
+            "compare": tile.compare and tile.compare.x,
+            "columns": {tip["field"]: tip["title"] for tip in tips if "field" in tip and "title" in tip},
+            "times": [tip.get("title") for tip in tips if tip.get("type") == "temporal"],
+        }
     if isinstance(tile, Table):
         return told | {"columns": tile.columns, "select": tile.select}
-    return told | {"format": tile.format, "better": getattr(tile, "better", "neither")}
+    return told | {"format": tile.format}
+
+
+def _tips_of(spec: Any) -> Iterator[dict[str, Any]]:
+    """What each tooltip of a spec tells."""
+    if isinstance(spec, dict):
+        tooltip = spec.get("tooltip")
+        if isinstance(tooltip, list):
+            yield from tooltip
+        for part in spec.values():
+            yield from _tips_of(part)
+    elif isinstance(spec, list):
+        for part in spec:
+            yield from _tips_of(part)

@@ -32,16 +32,27 @@ const WRITE = {
   count: (value) => number({ maximumFractionDigits: 0, ...(Math.abs(value) >= 1e6 ? { notation: "compact", maximumFractionDigits: 2 } : {}) }).format(value),
   number: (value) => number({ maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 }).format(value),
   share: (value) => number({ style: "percent", maximumFractionDigits: 1 }).format(value),
+  points: (value) => `${WRITE.number(value * 100)} points`,
+  times: (value) => `×${WRITE.number(value)}`,
   ms: (value) => seconds(value / 1000),
   s: seconds,
   bytes,
   time: (value) => moment.format(value),
   date: (value) => day.format(value),
   boolean: (value) => (value ? "yes" : "no"),
-  text: String,
+  text: (value) => named(String(value)),
 };
 
-export const write = (value, format) => (value === null || value === undefined ? "–" : (WRITE[format] ?? String)(value));
+// What would turn the text around it is shown by its number, and a name that nobody could see by a word.
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+export const escaped = (text, which = TURNING) =>
+  String(text).replace(which, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+export function named(text) {
+  const shown = escaped(text);
+  return /[^\s\p{Cc}\p{Cf}]/u.test(shown) ? shown : `(blank)${shown}`;
+}
+
+export const write = (value, format) => (value === null || value === undefined ? "–" : (WRITE[format] ?? WRITE.text)(value));
 export const exact = (value, format) =>
   format === "time" ? whole.format(value) : typeof value === "number" ? number({ maximumFractionDigits: 6 }).format(value) : "";
 
