@@ -80,6 +80,7 @@ class Settings(BaseSettings):
 
     report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
     report_waiting_max: int = Field(64, ge=0, description="Reports that may wait; beyond it readers get 503.")
+    report_timeout_s: float = Field(300.0, gt=0, description="Longest work on one report; its reader then gets 503.")
     live_max: int = Field(
         64,
         ge=0,

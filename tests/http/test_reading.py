@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,22 +13,14 @@ from starlette.types import Message
 
 from embedsink.http.reading import while_awaited
 from embedsink.store import Reader
-from tests.http.asking import Server, open_server
+from tests.http.asking import Server, open_server, problem
 
 # Longer than anybody here waits, and not for ever: a test that fails has to end.
 LONG = "select count(*) from range(1_000_000) one, range(2_000) other where hash(one.range, other.range) = 1"
 ENDED_S_MAX = 5.0
 
 
-@pytest.fixture
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a place for one report, and for nobody who waits."""
-    limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
-    with open_server(tmp_path_factory.mktemp("data"), **limits) as server:
-        yield server
-
-
-@pytest.mark.parametrize(
+every_reading = pytest.mark.parametrize(
     ("path", "read"),
     [
         ("/api/v1/reports/views", "rows.write_rows"),
@@ -38,6 +31,17 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         ("/api/v1/inspect?session=s", "inspection.count_arrivals"),
     ],
 )
+
+
+@pytest.fixture
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a place for one report, and for nobody who waits."""
+    limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
+    with open_server(tmp_path_factory.mktemp("data"), **limits) as server:
+        yield server
+
+
+@every_reading
 def test_the_place_of_a_reader_that_has_left_is_free(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
@@ -70,6 +74,25 @@ def test_the_place_of_a_reader_that_has_left_is_free(
     assert narrow.get("/api/v1/reports/views", key=key).status_code == 200
     assert told == []
     assert narrow.sink.counters["refused.internal_error"] == 0
+
+
+@every_reading
+def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, read: str
+) -> None:
+    def read_long(reader: Reader, *_: Any, **__: Any) -> None:
+        reader.run(LONG)
+
+    with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0, report_timeout_s=1) as server:
+        key = server.key("read")
+        with monkeypatch.context() as patched:
+            patched.setattr(f"embedsink.http.{read}", read_long)
+            answer = server.get(path, key=key)
+        assert (answer.status_code, problem(answer)) == (503, "overloaded")
+        told = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Ask for a shorter period."
+        assert answer.json()["detail"] == told
+        assert "retry-after" in answer.headers
+        assert server.get("/api/v1/reports/views", key=key).status_code == 200
 
 
 def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:

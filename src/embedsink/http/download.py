@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.errors import Unavailable
 from embedsink.http.freshness import Freshness
-from embedsink.http.reading import ended
+from embedsink.http.reading import ended, within_its_time
 from embedsink.keys import Key
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
@@ -43,9 +43,9 @@ async def spooled(
     take the room that the journal needs.
 
     Raises:
-        Unavailable: too many wait already, the store is away, or the disk is as good as full.
+        Unavailable: too many wait already, the store is away, the disk is as good as full, or it takes too long.
     """
-    async with sink.report_slots:
+    async with sink.report_slots, within_its_time(sink):
         spool = _Spool(sink, variables)
         writing = asyncio.ensure_future(run_in_threadpool(spool.fill, write))
         try:

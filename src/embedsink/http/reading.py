@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
@@ -10,6 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
+from embedsink.errors import Unavailable
+from embedsink.reasons import Reason
 from embedsink.sink import Sink
 from embedsink.store import Reader
 
@@ -46,7 +48,7 @@ async def ask_store(
     """What a reader of the store with these variables answers, in a thread and in one of the places.
 
     Raises:
-        Unavailable: too many wait for a place already, or the store is away.
+        Unavailable: too many wait for a place already, the store is away, or it takes longer than it may.
     """
     readers: list[Reader] = []
 
@@ -59,13 +61,29 @@ async def ask_store(
         for reader in readers:
             reader.interrupt()
 
-    async with places:
+    async with places, within_its_time(sink):
         reading = asyncio.ensure_future(run_in_threadpool(read))
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
             await ended(reading, stop)
             raise
+
+
+@contextlib.asynccontextmanager
+async def within_its_time(sink: Sink) -> AsyncIterator[None]:
+    """Cancels what takes longer than a report may: with one that never ends, its place would be lost for good.
+
+    Raises:
+        Unavailable: it has been cancelled.
+    """
+    limit_s = sink.settings.report_timeout_s
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError:
+        long = f"report: took longer than {limit_s:g} s (EMBEDSINK_REPORT_TIMEOUT_S). Ask for a shorter period."
+        raise Unavailable(Reason.OVERLOADED, long, retry_after_s=5) from None
 
 
 async def ended(working: asyncio.Future[Any], stop: Callable[[], None]) -> None:
