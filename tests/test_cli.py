@@ -511,6 +511,12 @@ def test_an_import_that_was_not_loaded_fails_and_says_where_it_is(
     assert "Everything is in the journal" in done.stderr
 
 
+@pytest.mark.parametrize("words", [["snapshot"], ["rebuild"], ["quarantine", "replay"]], ids=" ".join)
+def test_a_folder_that_can_not_be_locked_is_told_and_no_success(tmp_path: Path, called: Call, words: list[str]) -> None:
+    (tmp_path / "lock").mkdir()
+    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Run this as the user")
+
+
 def test_an_export_imports_elsewhere(data: Path, tmp_path: Path) -> None:
     for suffix in ("ndjson", "csv", "parquet"):
         done = embedsink("export", tmp_path / f"events.{suffix}", "--data", data)

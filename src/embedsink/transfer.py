@@ -7,7 +7,6 @@ counts nothing twice. (Through a server a rejection has the server's id: it is k
 """
 
 import asyncio
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +22,7 @@ from embedsink.envelope.body import decode, encode
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
 from embedsink.journal import Settled, wait_for
 from embedsink.reasons import Reason
-from embedsink.remote import NothingAccepted, Remote, Unreachable
+from embedsink.remote import NotEmbedsink, NothingAccepted, Remote, Unreachable, patiently
 from embedsink.reports import csv_chunks
 from embedsink.sink import IMPORT_KEY_ID, Sink, now_ms
 from embedsink.store import Reader
@@ -35,6 +34,7 @@ DELIVERIES_AT_ONCE = 16
 EVENTS_MAX = 500
 DELIVERY_BYTES_MAX = 524_288
 PATIENCE_S = 300.0
+PAUSE_S_MAX = 30.0
 REASONS_SHOWN_MAX = 10
 SKEW_MS = 60_000
 # What an import or an export may have added to an envelope: its id, and to a ready event the tenant of its context.
@@ -197,7 +197,7 @@ def import_there(remote: Remote, deliveries: Iterable[Delivery], sums: Sums, *, 
 
     Raises:
         Refused: the key is not good for this.
-        Unavailable, Unreachable: the server was away or overloaded for longer than `patience_s`.
+        Unreachable: the server was away or overloaded for longer than `patience_s`, or what answers is another.
     """
     for delivery in _sound(deliveries, sums):
         _send(remote, delivery, sums, patience_s)
@@ -374,19 +374,14 @@ def _count(delivery: Delivery, answer: dict[str, Any], sums: Sums) -> None:
 
 def _post_patiently(remote: Remote, delivery: Delivery, patience_s: float) -> dict[str, Any]:
     """Post until there is an answer. Every envelope has an id, so a second post counts nothing twice."""
-    end, pause_s = time.monotonic() + patience_s, 0.5
-    while True:
-        try:
-            answer: dict[str, Any] = decode(remote.post("events", body=delivery.body), depth_max=32).value
-        except (Unavailable, Unreachable) as error:
-            wait_s = max(pause_s, error.retry_after_s) if isinstance(error, Unavailable) else pause_s
-            if time.monotonic() + wait_s > end:
-                raise _where(delivery, error) from error
-            # Jittered, so that many senders don't come back at once.
-            time.sleep(wait_s * random.uniform(1.0, 1.5))  # noqa: S311
-            pause_s = min(2 * pause_s, 30.0)
-        else:
-            return answer
+    try:
+        return patiently(
+            lambda: remote.post("events", members=("accepted", "rejected"), body=delivery.body),
+            patience_s=patience_s,
+            pause_s_max=PAUSE_S_MAX,
+        )
+    except (Unavailable, Unreachable, NotEmbedsink) as error:
+        raise _where(delivery, error) from error
 
 
 def _where(delivery: Delivery, error: EmbedsinkError) -> EmbedsinkError:

@@ -1,7 +1,5 @@
 """`embedsink render`: a dashboard as a picture or a document, without a browser."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +31,8 @@ EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
     "embedsink render reliability --period 24h --dark -o today.png --url https://sink.example.com",
 )
+# What a server tells of a section.
+TOLD = ("span", "interval", "compared", "charts")
 NARROWING = ("surface", "deployment", "tenant")
 Asked = dict[str, Any]
 
@@ -120,7 +120,7 @@ def _of_server(
     dashboard, remote = _find(name, data), server_at(url, key)
     answers = {}
     for section in dashboard.sections:
-        told: Mapping[str, Any] = json.loads(remote.get("dashboards", name, "sections", section.id, query=asked))
+        told = remote.get_object("dashboards", name, "sections", section.id, members=TOLD, query=asked)
         start, end = told["span"]
         answers[section.id] = SectionAnswer((start, end), told["interval"], told["compared"], told["charts"])
     return dashboard, answers

@@ -182,8 +182,7 @@ def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:
 
 
 def _show(source: Source, name: str, asked: Asked, *, data: Path, url: str | None) -> None:
-    rows = json.loads(b"".join(source.chunks(name, asked, Format.JSON)))
-    if rows:
+    if rows := source.rows(name, asked):
         show_table(list(rows[0]), [list(row.values()) for row in rows])
     else:
         say(_nothing(name, asked, data, url))
