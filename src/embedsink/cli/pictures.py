@@ -126,6 +126,11 @@ def _of_server(
 def _find(name: str, data: Path) -> "Dashboard":
     """The dashboard of this program or of this data folder; a server elsewhere may have others."""
     from embedsink.charts import dashboards_with, find_dashboard
+    from embedsink.errors import Misconfigured
     from embedsink.folder import DataFolder
 
-    return find_dashboard(dashboards_with(DataFolder(data).dashboards), name)
+    mistakes: dict[str, Misconfigured] = {}
+    dashboards = dashboards_with(DataFolder(data).dashboards, on_mistake=mistakes.__setitem__)
+    if name in mistakes:
+        raise mistakes[name]
+    return find_dashboard(dashboards, name)

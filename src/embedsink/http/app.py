@@ -96,7 +96,7 @@ def create_app(
         demo: what only a demo has.
 
     Raises:
-        Misconfigured: a dashboard that is none.
+        Misconfigured: a dashboard that embedsink brings along is none.
     """
     events = Events(settings)
     logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")

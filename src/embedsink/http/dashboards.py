@@ -27,7 +27,9 @@ from embedsink.charts import (
     answer_section,
     check_dashboards,
     dashboards_with,
+    files_of,
     find_dashboard,
+    find_mistakes,
     period_of,
     span_of,
 )
@@ -55,15 +57,20 @@ ANSWERS_KEPT_BYTES_MAX = 4 * 1_048_576
 class Dashboards:
     """The dashboards, and what their sections show.
 
+    An operator's file may be wrong: it is a picture, and for its sake no event is lost. It is logged, and told to
+    whoever opens it.
+
     Args:
         own: the operator's folder of them; it need not be there.
 
     Raises:
-        Misconfigured: a file is no dashboard.
+        Misconfigured: a file that embedsink brings along is no dashboard.
     """
 
     def __init__(self, own: Path) -> None:
-        self.by_name = dashboards_with(own)
+        self.mistakes: dict[str, str] = {}
+        self.by_name = dashboards_with(own, on_mistake=self._tell)
+        self._own = {path.stem for path in files_of(own)}
         self._answers = _Answers()
         self._reports: dict[str, Report] = {}
 
@@ -71,17 +78,27 @@ class Dashboards:
         """Hold the files against the reports, once these are known.
 
         Raises:
-            Misconfigured: a file names what no report has.
+            Misconfigured: a file that embedsink brings along names what no report has.
             Unavailable: `not_ready` while the store, which describes the reports, is away.
         """
         if not self._reports:
             with sink.store.reader(EVERYTHING) as reader:
                 reports = {report.name: report for report in all_reports(reader)}
-            check_dashboards(self.by_name, reports.values())
+            own = {name: one for name, one in self.by_name.items() if name in self._own}
+            check_dashboards({name: one for name, one in self.by_name.items() if name not in own}, reports.values())
+            mistakes = find_mistakes(own, reports.values())
+            for name, error in mistakes.items():
+                self._tell(name, error)
+            self.by_name = {name: one for name, one in self.by_name.items() if name not in mistakes}
             self._reports = reports
 
-    def reports(self, sink: Sink) -> dict[str, Report]:
-        """Every report by its name.
+    def _tell(self, name: str, error: Misconfigured) -> None:
+        told = f"{error} Then start the server anew."
+        log.error("dashboard_wrong", extra={"detail": told})
+        self.mistakes[name] = told
+
+    def reports(self, sink: Sink, name: str) -> dict[str, Report]:
+        """Every report by its name, for a dashboard that is right.
 
         Raises:
             Unavailable: `not_ready` while the store is away; and where it was away at the start, and a file is wrong.
@@ -91,6 +108,7 @@ class Dashboards:
         except Misconfigured as error:
             log.error("dashboard_wrong", extra={"detail": str(error)})
             raise Unavailable(Reason.NOT_READY, f"{error} Then start the server anew.", retry_after_s=60) from error
+        self.find(name)
         return self._reports
 
     def find(self, name: str) -> Dashboard:
@@ -98,7 +116,10 @@ class Dashboards:
 
         Raises:
             Refused: `not_found`.
+            Unavailable: `not_ready` for one whose file is wrong.
         """
+        if name in self.mistakes:
+            raise Unavailable(Reason.NOT_READY, self.mistakes[name], retry_after_s=60)
         return find_dashboard(self.by_name, name)
 
     async def show_section(self, request: Request) -> Response:
@@ -118,22 +139,23 @@ class Dashboards:
         sink: Sink = request.state.sink
         if all(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
-            told = await run_in_threadpool(self._answer, sink, section, period)
+            told = await run_in_threadpool(self._answer, sink, section, period, name)
             return Response(told, media_type="application/json", headers=HEADERS | {"Cache-Control": "no-store"})
 
         async def answer() -> bytes:
             async with sink.report_slots:
-                return await run_in_threadpool(self._answer, sink, section, period)
+                return await run_in_threadpool(self._answer, sink, section, period, name)
 
         body = await self._answers.answer(freshness.tag, answer)
         return Response(body, media_type="application/json", headers=HEADERS | freshness.headers())
 
-    def _answer(self, sink: Sink, section: Section, period: Period) -> bytes:
+    def _answer(self, sink: Sink, section: Section, period: Period, name: str) -> bytes:
         now = datetime.now(UTC)
         charts: dict[str, Any] = {}
         if not all(isinstance(tile, Gauge) for tile in section.charts):
+            reports = self.reports(sink, name)
             with sink.store.reader(period.scope.variables()) as reader:
-                charts = dict(answer_section(reader, section, period, reports=self.reports(sink), now=now))
+                charts = dict(answer_section(reader, section, period, reports=reports, now=now))
         charts |= {
             tile.id: {"value": _MEASURES[tile.measure](sink)} for tile in section.charts if isinstance(tile, Gauge)
         }
