@@ -13,7 +13,7 @@ import pytest
 import embedsink.charts.files
 import embedsink.http.dashboards
 import embedsink.http.freshness
-from embedsink.charts import Measure
+from embedsink.charts import Measure, dashboards_folder, read_dashboards
 from embedsink.errors import Misconfigured
 from embedsink.http.dashboards import _MEASURES, Dashboards
 from tests.envelope.sending import event_or_action, view
@@ -239,6 +239,23 @@ def test_an_operators_own_dashboard_is_listed_shown_and_answered(tmp_path: Path)
         assert 'href="/dashboards/mine"' in server.get("/dashboards/", headers={"cookie": cookie}).text
         assert server.get("/dashboards/mine", headers={"cookie": cookie}).status_code == 200
         assert charts(server, "/api/v1/dashboards/mine/sections/s", key)["a"]["value"] == 0
+
+
+def test_programs_learn_which_dashboards_there_are_and_what_one_says(told: Server) -> None:
+    key = told.key("read", deployments=[1])
+    listed = told.get("/api/v1/dashboards", key=key).json()
+    ours = read_dashboards()
+    assert [one["name"] for one in listed] == list(ours)
+    assert listed[0] == {"name": "overview", "title": "Overview", "description": ours["overview"].description}
+    for name in ours:
+        file = json.loads((dashboards_folder() / f"{name}.json").read_text())
+        assert told.get(f"/api/v1/dashboards/{name}", key=key).json() == file
+    unknown = told.get("/api/v1/dashboards/overvew", key=key)
+    assert (unknown.status_code, problem(unknown)) == (404, "not_found")
+    assert 'Did you mean "overview"?' in unknown.json()["detail"]
+    for path in ("/api/v1/dashboards", "/api/v1/dashboards/overview"):
+        assert told.get(path).status_code == 401
+        assert problem(told.get(path, key=told.key("ingest"))) == "wrong_kind"
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"title": 1}'], ids=["wrong column", "no JSON", "wrong type"])

@@ -14,6 +14,7 @@ from embedsink.charts.files import (
     files_of,
     find_dashboard,
     is_address,
+    parse_dashboard,
     read_dashboards,
 )
 from embedsink.charts.model import VEGA_LITE, Chart, Dashboard, Figure, Gauge, Measure, Section, Table, Tile
@@ -47,6 +48,7 @@ __all__ = [
     "find_dashboard",
     "find_mistakes",
     "is_address",
+    "parse_dashboard",
     "period_of",
     "read_dashboards",
     "span_of",

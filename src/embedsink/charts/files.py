@@ -70,6 +70,23 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
 
 
+def parse_dashboard(content: Any, where: str) -> Dashboard:
+    """The dashboard that JSON is; `where` is where it stands, for whoever has to correct it.
+
+    Raises:
+        Misconfigured: it is none.
+    """
+    try:
+        dashboard = Dashboard.model_validate(content)
+    except ValidationError as error:
+        raise Misconfigured(f"{where}: {first_mistake(error, content)}") from None
+    for what, ids in _ids(dashboard):
+        for id in ids:
+            if ids.count(id) > 1:
+                raise Misconfigured(f"{where}: {what}: id {quote(id)} stands twice. Give each one of its own.")
+    return dashboard
+
+
 def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     """The dashboard of this name.
 
@@ -97,16 +114,7 @@ def _read(path: Path) -> Dashboard:
         raise Misconfigured(
             f"{file}: {taken}. Name the file with small letters, digits and hyphens: support-desk.json."
         )
-    content = _content(path, file)
-    try:
-        dashboard = Dashboard.model_validate(content)
-    except ValidationError as error:
-        raise Misconfigured(f"{file}: {first_mistake(error, content)}") from None
-    for what, ids in _ids(dashboard):
-        for id in ids:
-            if ids.count(id) > 1:
-                raise Misconfigured(f"{file}: {what}: id {quote(id)} stands twice. Give each one of its own.")
-    return dashboard
+    return parse_dashboard(_content(path, file), file)
 
 
 def _content(path: Path, file: str) -> Any:

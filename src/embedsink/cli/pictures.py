@@ -73,7 +73,7 @@ def render(
     asked |= {"timezone": timezone, "compare": "on" if compare else "off"}
     asked["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
-    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, data, url, key)
+    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
     drawn = rendered(dashboard, answers, Telling(now, timezone or "UTC", narrowed), format=format, is_dark=dark)
     with written_whole(output) as part:
@@ -109,12 +109,13 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     }
 
 
-def _of_server(
-    name: str, asked: Asked, data: Path, url: str, key: str | None
-) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+    from embedsink.charts import parse_dashboard
     from embedsink.pictures import SectionAnswer
 
-    dashboard, remote = _find(name, data), server_at(url, key)
+    remote = server_at(url, key)
+    # The server's own file: it may have dashboards that nobody has here, or others of the same name.
+    dashboard = parse_dashboard(json.loads(remote.get("dashboards", name)), f"dashboard {name} of {url}")
     answers = {}
     for section in dashboard.sections:
         told: Mapping[str, Any] = json.loads(remote.get("dashboards", name, "sections", section.id, query=asked))
@@ -124,7 +125,7 @@ def _of_server(
 
 
 def _find(name: str, data: Path) -> "Dashboard":
-    """The dashboard of this program or of this data folder; a server elsewhere may have others."""
+    """The dashboard of this program or of this data folder."""
     from embedsink.charts import dashboards_with, find_dashboard
     from embedsink.errors import Misconfigured
     from embedsink.folder import DataFolder

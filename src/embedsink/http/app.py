@@ -161,6 +161,8 @@ def _routes_of_reports(boards: Dashboards) -> list[BaseRoute]:
         Route("/api/v1/events.{suffix}", exports.show_events),
         Route("/api/v1/analytics.duckdb", exports.show_snapshot),
         Route("/api/v1/deployments", deployments.list_deployments),
+        Route(dashboards.PATH, boards.list_dashboards),
+        Route(dashboards.DASHBOARD_ROUTE, boards.show_dashboard),
         Route(dashboards.ROUTE, boards.show_section),
     ]
 

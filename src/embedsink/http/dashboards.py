@@ -1,4 +1,4 @@
-"""`GET /api/v1/dashboards/{name}/sections/{section}`: what all charts of a section show, in one answer.
+"""`/api/v1/dashboards`: which there are, what one says, and what all charts of a section show, in one answer.
 
 Pages that show the same ask at the same time, since each load is told to all of them: they share one answer.
 """
@@ -47,11 +47,14 @@ from embedsink.store import EVERYTHING
 
 log = logging.getLogger(__name__)
 
-ROUTE = "/api/v1/dashboards/{name}/sections/{section}"
+PATH = "/api/v1/dashboards"
+DASHBOARD_ROUTE = f"{PATH}/{{name}}"
+ROUTE = f"{DASHBOARD_ROUTE}/sections/{{section}}"
 # No settings, since nobody would gain: an answer is of use until something is loaded, for a minute at most, and only to
 # pages that show the same. For 32 different sections within that time there is room; a further one is read once more.
 ANSWERS_KEPT_MAX = 32
 ANSWERS_KEPT_BYTES_MAX = 4 * 1_048_576
+_LISTED = {"title", "description"}
 
 
 class Dashboards:
@@ -121,6 +124,21 @@ class Dashboards:
         if name in self.mistakes:
             raise Unavailable(Reason.NOT_READY, self.mistakes[name], retry_after_s=60)
         return find_dashboard(self.by_name, name)
+
+    async def list_dashboards(self, request: Request) -> Response:
+        """Which there are, but for those whose file is wrong."""
+        require_key(request, KeyKind.READ)
+        check_parameters(request.query_params, ())
+        listed = [{"name": name} | one.model_dump(include=_LISTED) for name, one in self.by_name.items()]
+        return Response(orjson.dumps(listed), media_type="application/json", headers=HEADERS)
+
+    async def show_dashboard(self, request: Request) -> Response:
+        """What a dashboard says, as in its file: whoever draws it elsewhere needs to know."""
+        require_key(request, KeyKind.READ)
+        check_parameters(request.query_params, ())
+        dashboard = self.find(request.path_params["name"])
+        said = dashboard.model_dump_json(exclude_unset=True)
+        return Response(said, media_type="application/json", headers=HEADERS)
 
     async def show_section(self, request: Request) -> Response:
         """What the charts of a section show, in the reader's scope; 304 where the reader has it."""
