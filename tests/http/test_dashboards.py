@@ -1,5 +1,6 @@
 """Sections: what their charts show, to whom, and how often the store is asked."""
 
+import html
 import json
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 import embedsink.charts.files
 import embedsink.http.dashboards
 import embedsink.http.freshness
-from embedsink.charts import Measure
+from embedsink.charts import Measure, dashboards_folder, read_dashboards
 from embedsink.errors import Misconfigured
 from embedsink.http.dashboards import _MEASURES, Dashboards
 from tests.envelope.sending import event_or_action, view
@@ -238,6 +239,61 @@ def test_an_operators_own_dashboard_is_listed_shown_and_answered(tmp_path: Path)
         assert 'href="/dashboards/mine"' in server.get("/dashboards/", headers={"cookie": cookie}).text
         assert server.get("/dashboards/mine", headers={"cookie": cookie}).status_code == 200
         assert charts(server, "/api/v1/dashboards/mine/sections/s", key)["a"]["value"] == 0
+
+
+def test_programs_learn_which_dashboards_there_are_and_what_one_says(told: Server) -> None:
+    key = told.key("read", deployments=[1])
+    listed = told.get("/api/v1/dashboards", key=key).json()
+    ours = read_dashboards()
+    assert [one["name"] for one in listed] == list(ours)
+    assert listed[0] == {"name": "overview", "title": "Overview", "description": ours["overview"].description}
+    for name in ours:
+        file = json.loads((dashboards_folder() / f"{name}.json").read_text())
+        assert told.get(f"/api/v1/dashboards/{name}", key=key).json() == file
+    unknown = told.get("/api/v1/dashboards/overvew", key=key)
+    assert (unknown.status_code, problem(unknown)) == (404, "not_found")
+    assert 'Did you mean "overview"?' in unknown.json()["detail"]
+    for path in ("/api/v1/dashboards", "/api/v1/dashboards/overview"):
+        assert told.get(path).status_code == 401
+        assert problem(told.get(path, key=told.key("ingest"))) == "wrong_kind"
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"title": 1}'], ids=["wrong column", "no JSON", "wrong type"])
+def test_a_wrong_file_of_an_operator_keeps_no_event_out_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
+) -> None:
+    own = tmp_path / "dashboards"
+    own.mkdir()
+    file = wrong(own) / "mine.json"
+    file.write_text(content or file.read_text())
+    with open_server(tmp_path) as server:
+        assert server.post(view(), key=server.key()).status_code == 202
+        assert server.get("/readyz").status_code == 200
+        key = server.key("read")
+        answer = server.get("/api/v1/dashboards/mine/sections/s", key=key)
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        sentence = answer.json()["detail"]
+        assert sentence.startswith("dashboards/mine.json: ")
+        assert sentence.endswith("Then start the server anew.")
+        assert server.get("/api/v1/dashboards/overview/sections/use", key=key).status_code == 200
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        cookie = server.ask("POST", "/login", content=f"key={key}", headers=form).headers["set-cookie"]
+        listed = html.unescape(server.get("/dashboards/", headers={"cookie": cookie}).text)
+        assert 'href="/dashboards/mine"' in listed
+        assert sentence in listed
+        page = server.get("/dashboards/mine", headers={"cookie": cookie, "accept": "text/html"})
+        assert (page.status_code, sentence in html.unescape(page.text)) == (503, True)
+    [told] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
+    assert told.__dict__["detail"] == sentence
+
+
+def test_a_wrong_file_named_like_one_of_ours_is_not_hidden_by_ours(tmp_path: Path) -> None:
+    (tmp_path / "dashboards").mkdir()
+    (tmp_path / "dashboards" / "overview.json").write_text("{")
+    with open_server(tmp_path) as server:
+        answer = server.get("/api/v1/dashboards/overview/sections/use", key=server.key("read"))
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        assert "dashboards/overview.json: is not JSON" in answer.json()["detail"]
 
 
 @pytest.fixture

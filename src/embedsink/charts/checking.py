@@ -26,6 +26,17 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
             _check_tile(f"dashboards/{name}.json: {place}", tile, known)
 
 
+def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
+    """What `check_dashboards` says of each dashboard in which something is wrong, by its name."""
+    known, mistakes = list(reports), {}
+    for name, dashboard in dashboards.items():
+        try:
+            check_dashboards({name: dashboard}, known)
+        except Misconfigured as error:
+            mistakes[name] = error
+    return mistakes
+
+
 def instead_of(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or all of them."""
     names = sorted(known)

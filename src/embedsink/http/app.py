@@ -98,7 +98,7 @@ def create_app(
         demo: what only a demo has.
 
     Raises:
-        Misconfigured: a dashboard that is none.
+        Misconfigured: a dashboard that embedsink brings along is none.
     """
     events = Events(settings)
     logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
@@ -163,6 +163,8 @@ def _routes_of_reports(boards: Dashboards) -> list[BaseRoute]:
         Route("/api/v1/events.{suffix}", exports.show_events),
         Route("/api/v1/analytics.duckdb", exports.show_snapshot),
         Route("/api/v1/deployments", deployments.list_deployments),
+        Route(dashboards.PATH, boards.list_dashboards),
+        Route(dashboards.DASHBOARD_ROUTE, boards.show_dashboard),
         Route(dashboards.ROUTE, boards.show_section),
     ]
 
