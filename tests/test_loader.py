@@ -199,6 +199,23 @@ def test_segments_are_deleted_only_when_a_snapshot_covers_them_and_never_the_new
         assert events_in(folder.snapshot) == expected(1, 2, 3)
 
 
+def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, written_at in ((1, 1_000), (2, 2_000)):
+        os.utime(add_segment(folder, number), (written_at, written_at))
+    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    with opened(folder) as loader:
+        assert loader.waiting_since() is None
+        loader.wake()
+        assert loader.waiting_since() == pytest.approx(time.time(), abs=5)
+        seen = [loader.waiting_since() for _ in loader.load_waiting()]
+        assert (seen, loader.waiting_since()) == ([1_000, 2_000], None)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "load", refusing("there is no room"))
+            os.utime(add_segment(folder, 3), (3_000, 3_000))
+            loader.work_once(is_last=False)
+        assert loader.waiting_since() == 3_000
+
+
 def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2)]
 

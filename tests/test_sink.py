@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from embedsink import snapshot
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.loader import Loader
 from embedsink.settings import Settings
 from embedsink.sink import Sink
+from embedsink.space import Space
 from tests.servers import wait_until
 
 
@@ -63,3 +65,41 @@ def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
             assert again.store.is_open
 
     asyncio.run(run())
+
+
+def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DataFolder(tmp_path)
+    line = b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n'
+
+    def assert_counted(space: Space) -> None:
+        sizes = [path.stat().st_size for path in folder.journal.glob("*.ndjson")]
+        assert (space.segment_count, space.byte_count) == (len(sizes), sum(sizes))
+
+    async def run(*, is_published: bool) -> int:
+        async with Sink(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as sink:
+            space = sink.journal.space
+            for _ in range(4):
+                await sink.journal.append(line)
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(
+                wait_until, lambda: sink.loader.last_number == sink.journal.last_number, what="all is loaded"
+            )
+            if is_published:
+                await asyncio.to_thread(wait_until, lambda: space.segment_count == 1, what="a snapshot covers them")
+            else:
+                assert space.segment_count >= 4
+            assert_counted(space)
+            return sink.journal.last_number
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot, "replace_by_copy", no_room)
+        last = asyncio.run(run(is_published=False))
+    # One that will be set aside.
+    (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
+    asyncio.run(run(is_published=True))
+    assert len(list(folder.aside.iterdir())) == 1

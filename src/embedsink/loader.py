@@ -75,6 +75,7 @@ class Loader:
         store: not yet open.
         snapshot_interval_s: least time between two snapshots.
         on_loaded: called in the loader's thread after each load.
+        on_removed: called there with the bytes of each segment that it takes out of the journal.
         closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
     """
 
@@ -85,6 +86,7 @@ class Loader:
         *,
         snapshot_interval_s: float = 10.0,
         on_loaded: Callable[[], None] = lambda: None,
+        on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
     ) -> None:
         self.status = LoaderStatus()
@@ -94,6 +96,7 @@ class Loader:
         self._aside.look()
         self._snapshot_interval_s = snapshot_interval_s
         self._on_loaded = on_loaded
+        self._on_removed = on_removed
         self._closing_s_max = closing_s_max
         self._snapshot_due_at = 0.0
         self._is_verified = False
@@ -101,6 +104,8 @@ class Loader:
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
         self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
         self._is_dirty = False
+        self._waiting_since: float | None = None  # as of the last look
+        self._woken_at: float | None = None  # since that look
         self._wake = threading.Event()
         self._closing = False
         self._load_until = math.inf  # in monotonic seconds; bounded when closing
@@ -112,6 +117,8 @@ class Loader:
 
     def wake(self) -> None:
         """Look for sealed segments now."""
+        if self._woken_at is None:
+            self._woken_at = time.time()
         self._wake.set()
 
     def close(self) -> None:
@@ -144,16 +151,16 @@ class Loader:
 
     def waiting_since(self) -> float | None:
         """When the oldest sealed segment was written that is not in the store; epoch seconds, None when all are."""
-        waiting = [path for path in sorted(self._folder.journal.glob(f"*{SEALED}")) if path.name not in self._loaded]
-        with contextlib.suppress(FileNotFoundError):  # It was set aside meanwhile.
-            return waiting[0].stat().st_mtime if waiting else None
-        return None
+        return min((at for at in (self._waiting_since, self._woken_at) if at is not None), default=None)
 
     def load_waiting(self) -> Iterator[None]:
         """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
-        for some in self._waiting():
+        self._woken_at = None  # first, so that a segment that is not listed has set it again
+        for some in _together(self._waiting()):
+            self._waiting_since = some[0].stat().st_mtime
             self._load_some(some)
             yield
+        self._waiting_since = None
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -164,16 +171,21 @@ class Loader:
         self._store.checkpoint()
         covered = set(self._loaded)
         copying_s = snapshot.replace_by_copy(self._folder.snapshot, self._folder.store)
-        for segment in sorted(self._folder.journal.glob(f"*{SEALED}"))[:-1]:
-            if segment.name in covered:
-                segment.unlink()
-                self._loaded.discard(segment.name)
+        for name in sorted(self._sealed())[:-1]:
+            if name in covered:
+                self._delete(self._folder.journal / name)
         self._is_dirty = False
         # The share is of the disk. A small copy's child may wait long for a busy processor, and nobody waits for it.
         self._snapshot_due_at = time.monotonic() + max(self._snapshot_interval_s, copying_s / SNAPSHOT_SHARE_MAX)
         self.status.snapshot_count += 1
         self.status.snapshot_duration_s += time.monotonic() - started_at
         self.status.snapshot_at = time.time()
+
+    def _delete(self, segment: Path) -> None:
+        byte_count = segment.stat().st_size
+        segment.unlink()
+        self._loaded.discard(segment.name)
+        self._on_removed(byte_count)
 
     def _work(self) -> None:
         try:
@@ -280,9 +292,16 @@ class Loader:
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
 
-    def _waiting(self) -> Iterator[list[Path]]:
-        paths = sorted(self._folder.journal.glob(f"*{SEALED}"))
-        return _together([path for path in paths if path.name not in self._loaded and number_of(path)])
+    def _sealed(self) -> Iterator[str]:
+        """The names of the sealed segments. There may be 100,000, each wake: no path for each, and no look at it."""
+        with os.scandir(self._folder.journal) as entries:
+            for entry in entries:
+                if entry.name.endswith(SEALED):
+                    yield entry.name
+
+    def _waiting(self) -> list[Path]:
+        names = sorted(name for name in self._sealed() if name not in self._loaded)
+        return [path for name in names if number_of(path := self._folder.journal / name)]
 
     def _load_some(self, paths: list[Path]) -> None:
         self._load([segment for path in paths if (segment := self._inspected(path))])
@@ -293,6 +312,7 @@ class Loader:
         if segment.damage is None:
             return segment
         self._aside.keep_segment(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
+        self._on_removed(segment.byte_count)
         return None
 
     def _load(self, segments: list[Segment]) -> None:
@@ -316,6 +336,7 @@ class Loader:
         """Halve them until it stands alone."""
         if len(segments) == 1:
             self._aside.keep_segment(segments[0].path, str(error))
+            self._on_removed(segments[0].byte_count)
         else:
             half = len(segments) // 2
             self._load(segments[:half])

@@ -56,7 +56,9 @@ class Settings(BaseSettings):
         32 * MIB, ge=MIB, description="Most bytes waiting for the journal's next write; beyond it senders get 503."
     )
     journal_bytes_max: int = Field(
-        4_096 * MIB, ge=MIB, description="Largest journal; when loading or snapshots fall this far behind, 503."
+        4_096 * MIB,
+        ge=MIB,
+        description="Journal that no snapshot covers yet; when loading or snapshots fall this far behind, 503.",
     )
     sync_bytes_max: int = Field(
         8 * MIB,

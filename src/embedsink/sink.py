@@ -135,6 +135,7 @@ class Sink:
             snapshot_interval_s=settings.snapshot_interval_s,
             closing_s_max=self._closing_s_max,
             on_loaded=self._tell_of_load,
+            on_removed=lambda byte_count: self.journal.space.remove(byte_count),
         )
         opened.push_async_callback(asyncio.to_thread, self.loader.close)
         try:

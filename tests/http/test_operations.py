@@ -1,5 +1,6 @@
 """What the people who run a server look at."""
 
+import os
 import time
 from pathlib import Path
 
@@ -90,6 +91,21 @@ def test_metrics_count_each_fate(tmp_path: Path) -> None:
         assert metric(server, 'embedsink_envelopes_total{fate="quarantined"}') == 2
         assert metric(server, 'embedsink_refused_requests_total{reason="bad_credential"}') == 1
         assert metric(server, 'embedsink_refused_requests_total{reason="not_json"}') == 1
+
+
+def test_metrics_look_at_no_file_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "journal").mkdir()
+    for number in (1, 2, 3):
+        (tmp_path / "journal" / f"{number:012d}-00000000.ndjson").touch()
+
+    def none(*_: object) -> None:
+        raise AssertionError("looks into a folder")
+
+    with open_server(tmp_path, snapshot_interval_s=3_600) as server, monkeypatch.context() as patch:
+        for look in ("glob", "iterdir", "stat"):
+            patch.setattr(Path, look, none)
+        patch.setattr(os, "scandir", none)
+        assert metric(server, "embedsink_journal_segments") > 0
 
 
 def test_metrics_say_nothing_of_what_events_hold(server: Server) -> None:

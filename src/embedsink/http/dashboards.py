@@ -3,7 +3,6 @@
 Pages that show the same ask at the same time, since each load is told to all of them: they share one answer.
 """
 
-import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -235,18 +234,10 @@ def _snapshot_age_s(sink: Sink) -> float | None:
     return None if published_at is None else max(0.0, time.time() - published_at)
 
 
-def _journal_bytes(sink: Sink) -> int:
-    sizes = 0
-    for segment in sink.journal.segments():
-        with contextlib.suppress(FileNotFoundError):  # A snapshot covers it by now.
-            sizes += segment.stat().st_size
-    return sizes
-
-
 _MEASURES: dict[Measure, Callable[[Sink], Any]] = {
     "loading_delay_s": _loading_delay_s,
-    "journal_segment_count": lambda sink: len(sink.journal.segments()),
-    "journal_bytes": _journal_bytes,
+    "journal_segment_count": lambda sink: sink.journal.space.segment_count,
+    "journal_bytes": lambda sink: sink.journal.space.byte_count,
     "snapshot_age_s": _snapshot_age_s,
     "damaged_count": lambda sink: len(sink.loader.status.damaged),
 }
