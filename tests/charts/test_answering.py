@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from embedsink.charts import ChartAnswer, Section, answer_section, period_of
-from embedsink.charts.change import NONE, NOT_YET, SAME, Change
+from embedsink.charts.change import Change
+from embedsink.charts.words import AS_BEFORE, NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
@@ -116,19 +117,24 @@ def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Repor
     third = 1_793_664_000_000  # 2026-11-03T00:00Z
     assert (hours.interval, hours.span, hours.ticks) == ("hour", [third, third + 2 * DAY_MS], None)
     assert days.interval == "day"
+    [week] = answers(store, reports, views | {"report": "activity"}, asked={"period": "7d"})
+    assert (week.interval, week.span) == ("day", [third + DAY_MS, third + 8 * DAY_MS])  # though not every day has rows
     assert days.ticks == [start + DAY_MS // 2 for start in range(days.span[0], days.span[1], DAY_MS)]  # type: ignore[index]
 
 
 def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store, reports: dict[str, Report]) -> None:
     rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
     # The first event of all is of the 2nd.
-    partly, _ = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
+    partly, part = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NOT_YET)
+    assert part.change == NOT_YET
+    [nothing] = answers(store, reports, rate, asked={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
+    assert (nothing.value, nothing.change) == (None, None)
     whole, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-06", "until": "2026-11-08"})
     assert whole.change == Change("down", None, 0.5, "share")
-    assert share.change == SAME
+    assert share.change == AS_BEFORE
     later, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-08", "until": "2026-11-09"})
-    assert (later.change, share.change) == (NONE, NONE)
+    assert (later.change, share.change) == (NONE_BEFORE, NONE_BEFORE)
     [alone] = answers(store, reports, NUMBER, asked={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
     assert alone.change is None
 

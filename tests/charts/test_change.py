@@ -3,7 +3,8 @@
 import pytest
 
 from embedsink.charts import Figure
-from embedsink.charts.change import NONE, SAME, Change, change_of
+from embedsink.charts.change import Change, change_of
+from embedsink.charts.words import AS_BEFORE, NONE_BEFORE
 
 
 def figure(**more: str) -> Figure:
@@ -48,6 +49,8 @@ def test_shares_differ_by_points() -> None:
     assert change.format == "points"
 
 
-@pytest.mark.parametrize(("value", "before", "told"), [(7, 0, NONE), (7, 7, SAME), (7, None, None), (None, 7, None)])
+@pytest.mark.parametrize(
+    ("value", "before", "told"), [(7, 0, NONE_BEFORE), (7, 7, AS_BEFORE), (7, None, None), (None, 7, None)]
+)
 def test_why_nothing_has_changed_is_told_in_words(value: int | None, before: int | None, told: str | None) -> None:
     assert change_of(figure(), value, before) == told

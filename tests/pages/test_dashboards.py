@@ -1,5 +1,6 @@
 """The dashboards in a real browser: on the demo's data, on none, on hostile data; filters, dark, narrow."""
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from embedsink.charts import read_dashboards
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
 from tests.pages.weeks import loaded_count, send_weeks
+from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until
 
 HOSTILE = (
@@ -145,6 +147,7 @@ def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader
     assert page.get_by_text("Try again").count() == 0
     looking.wait(lambda: page.inner_text("#live").startswith("Nothing is shown"), "and it is not as if all were well")
     page.click("#refused a")
+    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "another page has begun")
     looking.wait_until_shown()
     assert not page.is_visible("#refused")
     assert page.is_checked('input[name="period"][value="7d"]')
@@ -184,7 +187,7 @@ def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
 
 
 def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None:
-    looking.open("overview")
+    looking.open("overview", "?surface=app")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
     for what, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
         page.click(f"{tile} summary")
@@ -192,9 +195,20 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
             page.click(f'{tile} [data-do="{what}"]')
         assert Path(saved.value.path()).read_bytes().startswith(start)
         assert saved.value.suggested_filename == f"overview-views-by-surface.{what}"
+    texts = texts_of(Path(saved.value.path()).read_text())
+    # It goes elsewhere, and says what it is of.
+    assert "Views by surface" in texts
+    assert any(text.endswith("Europe/Berlin · Surface: app") for text in texts), texts
+    page.click("#chips button")
+    looking.wait(lambda: looking.page.locator("#chips button").count() == 0, "the filter is gone")
+    looking.wait_until_shown()
     page.click(f"{tile} summary")
     page.click(f'{tile} [data-do="table"]')
-    assert {row[2] for row in looking.texts("views-by-surface")} == {"dashboard", "app", "chat"}
+    surfaces = {"dashboard", "app", "chat"}
+    looking.wait(lambda: {row[2] for row in looking.texts("views-by-surface")} == surfaces, "all surfaces are there")
+    heads = [head.text_content() for head in page.query_selector_all(f"{tile} th")]
+    assert {"Period", "Views", "deployment"} < set(heads)
+    assert all(re.fullmatch(r"\w+,? \d+ \w+", row[0]) for row in looking.texts("views-by-surface"))
     href = page.get_attribute(f"{tile} a[data-csv]", "href") or ""
     answer = page.request.get(looking.server.url + href)
     assert answer.status == 200

@@ -113,6 +113,23 @@ def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader:
     reader.page.unroute_all(behavior="ignoreErrors")
 
 
+def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, ingest: str) -> None:
+    reader.page.goto(f"{reader.server.url}/dashboards/overview?period=5d")
+    reader.wait(
+        lambda: reader.page.inner_text("#live-text") == "Nothing is shown", "it is told, and the stream has begun"
+    )
+    asked: list[str] = []
+    reader.page.on("request", lambda request: asked.append(request.url))
+    for _ in range(2):
+        load(reader.server, ingest, "refused")
+    reader.page.wait_for_timeout(500)
+    assert asked == []
+    reader.page.click('label:has(input[value="24h"])')
+    reader.wait_until_shown()
+    reader.wait(lambda: reader.page.inner_text("#live").startswith("Live"), "a right choice is shown")
+    reader.troubles.clear()
+
+
 def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "failing")
     page = reader.page

@@ -35,7 +35,7 @@ def drawn(chart: Chart, rows: Sequence[Row], before: Sequence[Row] = (), *, widt
     answer = {"columns": names, "interval": "day", "span": [START_MS, START_MS + 7 * DAY_MS]}
     answer["ticks"] = [START_MS + number * DAY_MS + DAY_MS // 2 for number in range(7)]
     answer |= {"rows": [list(row.values()) for row in rows], "before": [list(row.values()) for row in before]}
-    return picture_of(whole_spec(chart, answer, LIGHT, width=width), tile=chart.id)
+    return picture_of(whole_spec(chart, answer, LIGHT, width=width, height=chart.height), tile=chart.id)
 
 
 def numbers_of(svg: str) -> list[float]:

@@ -13,11 +13,13 @@ from embedsink.charts.model import VEGA_LITE, Chart, Dashboard, Figure, Gauge, M
 from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.charts.period import PERIOD_DEFAULT, PERIODS, Period, period_of
 from embedsink.charts.theme import DARK, LIGHT, vega_config
+from embedsink.charts.words import NOTHING
 
 __all__ = [
     "DARK",
     "INSPECTOR",
     "LIGHT",
+    "NOTHING",
     "PERIODS",
     "PERIOD_DEFAULT",
     "PERIOD_PARAMETERS",

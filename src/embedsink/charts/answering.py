@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.charts.change import NONE, NOT_YET, Change, change_of
+from embedsink.charts.change import Change, change_of
 from embedsink.charts.clock import Clock, span_of, utc_of
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Section, Table
 from embedsink.charts.period import Period
 from embedsink.charts.seeing import Seen, condition, seeing
+from embedsink.charts.words import NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, Scope, parse_scope
 from embedsink.store import Reader, Selection
 
@@ -153,9 +154,11 @@ def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown)
         if before is None:
             return ChartAnswer([], [], [], value, asked=asked)
         earlier = before.value()
-        change = change_of(tile, value, earlier) if shown.has_begun else NOT_YET
-        if shown.has_begun and earlier is None and value is not None:
-            change = NONE  # A share of nothing is none.
+        change = change_of(tile, value, earlier)
+        if value is not None and not shown.has_begun:
+            change = NOT_YET
+        elif value is not None and earlier is None:
+            change = NONE_BEFORE  # A share of nothing is none.
         return ChartAnswer([], [], [], value, earlier, change, asked=asked)
     names = list(seen.names)
     rows = [[clock.shown(value) for value in row] for row in seen.rows()]
@@ -175,7 +178,7 @@ def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown)
 def _time_of(answer: ChartAnswer, shown: _Shown) -> dict[str, Any]:
     """The time of a chart. A report of days has days, whatever is asked for."""
     interval, span = shown.clock.scope.interval, shown.span
-    if (is_day := "day" in answer.columns) and answer.rows:
+    if (is_day := "day" in answer.columns) and answer.rows and interval != "day":
         first, end = answer.columns.index("day"), answer.columns.index("period_end")
         interval, span = "day", [min(row[first] for row in answer.rows), max(row[end] for row in answer.rows)]
     return {"interval": interval, "span": span, "ticks": shown.clock.ticks(span, is_day=is_day)}

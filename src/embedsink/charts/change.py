@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from embedsink.charts.model import Figure
+from embedsink.charts.words import AS_BEFORE, NONE_BEFORE
 
-NOT_YET = "not comparable yet"
-NONE = "none before"
-SAME = "as before"
 # Beyond it nobody reads a percentage.
 TIMES_ABOVE = 4
 
@@ -27,9 +25,9 @@ def change_of(figure: Figure, value: Any, before: Any) -> Change | str | None:
     if not isinstance(value, int | float) or not isinstance(before, int | float):
         return None
     if not before:
-        return NONE
+        return NONE_BEFORE
     if value == before:
-        return SAME
+        return AS_BEFORE
     by, format = _by(value, before, is_share=figure.format == "share")
     is_more = value > before
     is_good = None if figure.better == "neither" else (figure.better == "up") == is_more

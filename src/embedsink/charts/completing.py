@@ -27,8 +27,7 @@ _Spec = dict[str, Any]
 def completed(chart: Chart) -> _Spec:
     """The spec of a chart, in need of the datasets `rows` and `before`, the parameters, and a width."""
     spec = deepcopy(chart.spec)
-    if chart.compare:
-        spec = {"layer": [spec, _line(chart.compare.x, chart.compare.y)]}
+    layers = [_line(chart.compare.x, chart.compare.y)] if chart.compare else []
     counts = _counts_of(spec)
     for part in _parts(spec):
         _limit_bar(part.get("mark"))
@@ -36,6 +35,9 @@ def completed(chart: Chart) -> _Spec:
             axis = part.get("encoding", {}).get(channel)
             if isinstance(axis, dict):
                 _complete(axis, channel, is_count=_is_count(axis, counts))
+                layers += _widened(axis, channel)
+    if layers:
+        spec = {"layer": [spec, *layers]}
     return spec | {
         "data": {"name": ROWS},
         "autosize": {"type": "fit", "contains": "padding"},
@@ -64,6 +66,18 @@ def _complete(axis: _Spec, channel: str, *, is_count: bool) -> None:
             axis["scale"] = {"domain": {"unionWith": [0, 1]}} | scale
 
 
+def _widened(axis: _Spec, channel: str) -> Iterator[_Spec]:
+    """What a domain is united with, as a layer that nobody sees: a layer that says so leaves out the others' values."""
+    domain = (axis.get("scale") or {}).get("domain")
+    if isinstance(domain, dict) and "unionWith" in domain:
+        del axis["scale"]["domain"]
+        yield {
+            "data": {"values": [{"bound": bound} for bound in domain["unionWith"]]},
+            "mark": {"type": "rule", "strokeWidth": 0, "tooltip": False, "aria": False},
+            "encoding": {channel: {"field": "bound", "type": "quantitative", "title": None}},
+        }
+
+
 def _limit_bar(mark: Any) -> None:
     """One row alone would be a bar as high as the chart."""
     if isinstance(mark, dict) and isinstance(height := mark.get("height"), dict) and "band" in height:
@@ -76,7 +90,7 @@ def _line(x: str, y: str) -> _Spec:
         "data": {"name": BEFORE},
         "mark": {"type": "line", "style": "before", "tooltip": False, "cursor": "default"},
         "encoding": {
-            "x": {"field": x, "type": "temporal", "scale": {"type": "utc"}},
+            "x": {"field": x, "type": "temporal", "scale": {"type": "utc", "domain": {"signal": "span"}}},
             "y": {"aggregate": "sum", "field": y, "type": "quantitative"},
         },
     }

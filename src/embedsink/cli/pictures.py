@@ -62,6 +62,7 @@ def render(
     From a data folder it shows the last snapshot, be a server running or not. What a server alone knows, such as the
     age of its journal, is shown with --url. The PDF is one page, as long as the dashboard.
     """
+    from embedsink.folder import DataFolder
     from embedsink.pictures import FORMATS, Telling
     from embedsink.pictures import render as rendered
 
@@ -75,7 +76,9 @@ def render(
     now = datetime.now(UTC)
     dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, data, url, key)
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
-    drawn = rendered(dashboard, answers, Telling(now, timezone or "UTC", narrowed), format=format, is_dark=dark)
+    snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
+    telling = Telling(now, timezone or "UTC", narrowed, snapshot_at)
+    drawn = rendered(dashboard, answers, telling, format=format, is_dark=dark)
     with written_whole(output) as part:
         part.write_bytes(drawn)
 

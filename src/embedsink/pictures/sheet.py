@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from embedsink.charts import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
+from embedsink.charts import NOTHING, Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.charts.theme import Palette
 from embedsink.pictures.drawing import picture_of
 from embedsink.pictures.specs import whole_spec
@@ -25,6 +25,7 @@ NUMBER_HEIGHT = 118
 ROW_HEIGHT = 26
 HEAD_HEIGHT = 28
 _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
+_FIGURES = ("_count", *_UNITS, "_p50", "_p95")
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
 _MARKS = {"up": "▲ ", "down": "▼ "}
@@ -49,12 +50,15 @@ def _head(
     dashboard: Dashboard, answers: Mapping[str, "SectionAnswer"], telling: "Telling", palette: Palette
 ) -> tuple[list[str], float]:
     room = WIDTH - 2 * MARGIN
-    made = telling.made_at.astimezone(ZoneInfo(telling.timezone))
+    zone = ZoneInfo(telling.timezone)
+    made = f"made {telling.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
+    if telling.snapshot_at:
+        made += f", of the snapshot of {telling.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
     spans = [answer.span for answer in answers.values()]
     days = (day(min(start for start, _ in spans)), day(max(end for _, end in spans) - 1)) if spans else ()
     period = " – ".join(dict.fromkeys(days))
     narrowed = [f"{name} {named(value)}" for name, value in telling.narrowed.items()]
-    told = " · ".join([f"{period} ({telling.timezone})", *narrowed, f"made {made:%-d %b %Y, %H:%M}"])
+    told = " · ".join([f"{period} ({telling.timezone})", *narrowed, made])
     parts = [
         line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.ink, is_bold=True),
         line("embedsink", WIDTH - MARGIN, MARGIN + 26, size=14, colour=palette.quiet, is_bold=True, anchor="end"),
@@ -140,8 +144,11 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     elif isinstance(tile, Table):
         yield from _table(tile, told, palette, place, y + 12)
     else:
-        svg = picture_of(whole_spec(tile, told, palette, width=place.room), tile=tile.id)
-        yield placed(svg, place.left, y + 12, name=tile.id)
+        y += 12
+        # Down to the end of the card, so that charts side by side stand on one line.
+        room = place.y + place.height - PADDING - y
+        svg = picture_of(whole_spec(tile, told, palette, width=place.room, height=room), tile=tile.id)
+        yield placed(svg, place.left, y, name=tile.id)
 
 
 def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
@@ -165,7 +172,7 @@ def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, pla
 def _empty(tile: Chart | Table, palette: Palette, place: _Place, y: float) -> Iterator[str]:
     middle = place.x + place.width / 2
     y += (place.y + place.height - y) / 2 - 8
-    yield line("Nothing in this period", middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
+    yield line(NOTHING, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
     for text in wrapped(tile.empty.replace("`", ""), 13, place.room * 0.8, lines_max=2) if tile.empty else []:
         y += 19
         yield line(text, middle, y, size=13, colour=palette.quiet, anchor="middle")
@@ -191,7 +198,10 @@ def _table(tile: Table, told: Mapping[str, Any], palette: Palette, place: _Place
 
 
 def _are_figures(name: str, values: Sequence[Any]) -> bool:
-    return name != "deployment" and not _is_time(name) and any(isinstance(value, int | float) for value in values)
+    if name == "deployment" or _is_time(name):
+        return False
+    # A column without any value stands where its values would.
+    return name.endswith(_FIGURES) or any(isinstance(value, int | float) for value in values)
 
 
 def _is_time(name: str) -> bool:

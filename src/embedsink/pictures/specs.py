@@ -11,14 +11,16 @@ from embedsink.pictures.words import named
 _DATE_FORMATS = {"hour": "%H:%M", "month": "%b %Y"}
 
 
-def whole_spec(chart: Chart, answer: Mapping[str, Any], palette: Palette, *, width: float) -> dict[str, Any]:
+def whole_spec(
+    chart: Chart, answer: Mapping[str, Any], palette: Palette, *, width: float, height: float
+) -> dict[str, Any]:
     """The spec of a chart that has rows.
 
     Args:
         chart: with the file's spec.
         answer: its columns, rows, those of the period before, and its time.
         palette: the colours.
-        width: of the picture; the height is the chart's.
+        width, height: of the picture.
     """
     spec = completed(chart)
     rows, before = (_objects(answer["columns"], answer[name]) for name in ("rows", "before"))
@@ -29,7 +31,7 @@ def whole_spec(chart: Chart, answer: Mapping[str, Any], palette: Palette, *, wid
     }
     return spec | {
         "width": width,
-        "height": chart.height - 8,
+        "height": height,
         "datasets": {"rows": rows, "before": before},
         "params": [*spec.get("params", []), *({"name": name, "value": value} for name, value in parameters.items())],
         "config": vega_config(palette) | {"font": FONT},

@@ -12,6 +12,7 @@ from embedsink import charts
 from embedsink.charts import (
     DARK,
     LIGHT,
+    NOTHING,
     PERIOD_PARAMETERS,
     PERIODS,
     Chart,
@@ -86,6 +87,7 @@ class DashboardPages:
             periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
             reports=reports,
             surfaces=SURFACES,
+            nothing=NOTHING,
             told=_told(name, dashboard, reports, self._vega.path),
             vega=self._vega.path,
         )

@@ -16,6 +16,7 @@ const page = {
   vega: () => (page.loading ??= new Promise((resolve, reject) => {
     document.head.append(make("script", { src: told.vega, onload: resolve, onerror: () => { page.loading = null; reject(new Error("vega")); } }));
   })),
+  chosen: () => [choices.query.get("timezone"), ...[...at("chips").querySelectorAll("bdi")].map((chip) => chip.textContent)],
   isNarrowed: () => choices.isNarrowed(),
   widen: () => choices.set({ surface: null, deployment: null, tenant: null }),
   narrow(name, value, datum) {
@@ -67,11 +68,11 @@ async function refresh() {
   if (mine !== asking) return;
   asking = null;
   isWhole = answers.every(Boolean);
-  if (isWhole && !refusal) shownAt = clock();
+  if (isWhole && !refusal) shownAt = clock(choices.query.get("timezone"));
   tell();
   const now = performance.now();
   restUntil = now + (isWhole ? Math.max(REST_MS_MIN, now - startedAt) : AGAIN_MS);
-  if (isAskedAgain || !isWhole) refreshSoon();
+  if (!refusal && (isAskedAgain || !isWhole)) refreshSoon();
   else waiting = setTimeout(refreshSoon, MINUTE_MS);
 }
 
@@ -150,4 +151,4 @@ document.addEventListener("keydown", ({ key }) => {
 
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 refresh();
-listen({ onLoaded: refreshSoon, onState: tell });
+listen({ onLoaded: () => refusal || refreshSoon(), onState: tell });

@@ -1,5 +1,5 @@
 // A tile shows one answer: a number, a table or a chart. What has changed is shown again, in its place.
-import { button, make } from "/pages/make.js";
+import { at, button, make } from "/pages/make.js";
 import { axisFormat, escaped, exact, formatOf, isFigure, named, vegaLocale, write, writePeriod } from "/pages/words.js";
 
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
@@ -29,9 +29,9 @@ class Tile {
     this.stopWaiting();
     this.at("[data-csv]")?.setAttribute("href", this.page.csv(this.told.report, answer.asked));
     if (this.note) {
-      const at = answer.columns.indexOf(this.told.compare);
+      const place = answer.columns.indexOf(this.told.compare);
       // One period before has a place, and no line.
-      const isDashed = new Set(answer.before.map((row) => row[at])).size > 1;
+      const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
       this.note.hidden = !isDashed && (!answer.is_cut || this.told.kind === "table");
       this.note.textContent = isDashed ? "Dashed: the period before." : "Not all rows are drawn. The CSV has them.";
     }
@@ -41,10 +41,8 @@ class Tile {
   // Where there is nothing: why, and what to do.
   showEmpty() {
     const isNarrowed = this.page.isNarrowed();
-    const own = !isNarrowed && this.told.empty;
-    this.replace(make("div", { className: "empty" }, own ? "" : make("strong", {}, "Nothing in this period"),
-      make("p", {}, own || (isNarrowed ? "Remove a filter, or choose a longer period." : "Choose a longer period, or wait for events: they appear here by themselves.")),
-      isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
+    const words = !isNarrowed && this.told.empty ? make("p", {}, this.told.empty) : at(isNarrowed ? "nothing-narrowed" : "nothing").content.cloneNode(true);
+    this.replace(make("div", { className: "empty" }, words, isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
   }
 
   // Told once, however often it happens: whoever is at the button stays there.
@@ -162,12 +160,13 @@ class Chart extends Tile {
     const { columns, rows, before, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
+    this.meant = new Map();
     const values = this.objects(columns, rows);
     const earlier = this.objects(columns, before);
-    const kind = `${scheme()} ${span} ${this.body.clientHeight}`;
+    const kind = `${scheme()} ${span} ${earlier.length > 0} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
       this.view.data("rows", values);
-      if (this.told.compare) this.view.data("before", earlier);
+      if (earlier.length) this.view.data("before", earlier);
       await this.view.runAsync();
       return this.describe(values);
     }
@@ -175,11 +174,7 @@ class Chart extends Tile {
     await this.page.vega();
     const plot = make("div", { className: "plot", role: "img" });
     this.replace(plot);
-    // What Vega-Lite warns of, the union of two equal domains, is no reader's concern.
-    const drawn = await vegaEmbed(plot, this.spec(values, earlier), {
-      ast: true, logLevel: 1, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.told.themes[scheme()], ...vegaLocale(),
-      tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
-    });
+    const drawn = await this.embed(plot, this.spec(values, earlier));
     if (!plot.isConnected) return drawn.finalize(); // Trouble came first.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
@@ -189,7 +184,6 @@ class Chart extends Tile {
 
   // Vega has what people read, and a click on it means what it stands for.
   objects(names, rows) {
-    this.meant ??= new Map();
     const seen = (value) => {
       if (typeof value !== "string") return value;
       const shown = value === PROTO ? `${PROTO}\u2060` : named(value);
@@ -208,7 +202,9 @@ class Chart extends Tile {
     const { spec } = this.told;
     const { interval, span, ticks } = this.answer;
     const parameters = Object.entries({ span, ticks, date_format: axisFormat(interval) });
-    return { ...spec, width: "container", height: "container", datasets: { rows: values, before: earlier },
+    // Of no rows Vega finds no extent.
+    const layer = spec.layer?.filter(({ data }) => earlier.length || data?.name !== "before");
+    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets: { rows: values, before: earlier },
       params: [...(spec.params ?? []), ...parameters.map(([name, value]) => ({ name, value }))] };
   }
 
@@ -222,13 +218,24 @@ class Chart extends Tile {
     if (value !== null) this.page.narrow(select, this.meant.get(value) ?? value, datum);
   }
 
+  embed(plot, spec) {
+    return vegaEmbed(plot, spec, {
+      ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.told.themes[scheme()], ...vegaLocale(),
+      tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
+    });
+  }
+
+  // A picture goes elsewhere: it says what it is of.
   async save(format) {
     if (!this.view) return;
-    const background = this.view.background();
-    this.view.background(this.page.told.grounds[scheme()]);
-    const url = await this.view.toImageURL(format, format === "png" ? 2 : 1);
-    this.view.background(background);
-    make("a", { href: url, download: `${this.page.told.name}-${this.told.id}.${format}` }).click();
+    const { columns, rows, before, span } = this.answer;
+    const { name, grounds } = this.page.told;
+    const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen()].join(" · ");
+    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.objects(columns, rows), this.objects(columns, before)),
+      width: this.body.clientWidth, height: this.body.clientHeight + 40, background: grounds[scheme()], title: { text: this.told.title, subtitle }, padding: 16 });
+    const url = await view.toImageURL(format, format === "png" ? 2 : 1);
+    finalize();
+    make("a", { href: url, download: `${name}-${this.told.id}.${format}` }).click();
   }
 
   forget() {

@@ -71,7 +71,15 @@ export function writePeriod(value, interval) {
   return (interval === "month" ? month : day).format(value);
 }
 
-export const clock = () => new Intl.DateTimeFormat(undefined, { timeStyle: "medium" }).format(Date.now());
+// The time of day there, or here where a browser does not know the zone.
+export function clock(timeZone) {
+  const now = (zone) => new Intl.DateTimeFormat(undefined, { timeStyle: "medium", timeZone: zone }).format();
+  try {
+    return now(timeZone);
+  } catch {
+    return now();
+  }
+}
 
 // What Vega calls a locale (d3-format, d3-time-format).
 export function vegaLocale() {
@@ -81,7 +89,8 @@ export function vegaLocale() {
   const months = (style) => names({ month: style }, 12, (i) => Date.UTC(2024, i, 15));
   const days = (style) => names({ weekday: style }, 7, (i) => Date.UTC(2024, 8, 1 + i));
   return {
-    formatLocale: { decimal: part("decimal", "."), thousands: part("group", ","), grouping: [3], currency: ["", ""] },
+    formatLocale: { decimal: part("decimal", "."), thousands: part("group", ","), grouping: [3], currency: ["", ""],
+      numerals: Array.from({ length: 10 }, (_, i) => number({}).format(i)) },
     timeFormatLocale: {
       dateTime: "%x, %X", date: "%d.%m.%Y", time: "%H:%M:%S", periods: ["AM", "PM"],
       days: days("long"), shortDays: days("short"), months: months("long"), shortMonths: months("short"),
