@@ -70,6 +70,17 @@ def test_a_billion_rows_are_unusual_the_day_and_the_viewer(tmp_path: Path) -> No
     assert (who["viewer"], who["exported_row_count"], who["usual_row_count_max"]) == ("u1", 10**9, 200)
 
 
+def test_invented_deployments_take_no_line_of_those_that_are_used(tmp_path: Path) -> None:
+    given: list[Given] = [{"type": "view", "viewer": f"u{one}", "deployment": 5 + one % 2} for one in range(5)]
+    given += [{"type": "ready", "deployment": -one, "session": f"i{one}"} for one in range(1, 100)]
+    given += [{"type": "view", "deployment": None, "session": None, "viewer": f"u{one}"} for one in range(2)]
+    viewers = shown(tmp_path, given)["overview", "viewers"]
+    drawn = {row["deployment"] for row in objects(viewers)}
+    assert {5, 6, None} < drawn
+    assert len(drawn) == 7
+    assert viewers.is_cut
+
+
 def test_numbers_of_one_name_are_one_number_on_all_pages(tmp_path: Path) -> None:
     given: list[Given] = [
         {"type": "view", "tenant": "acme"},
