@@ -107,6 +107,15 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         (CHART | {"spec": {"mark": {"type": "image", "url": "x"}}}, "[0].spec.mark.url: may not stand in a spec"),
         (CHART | {"spec": {"encoding": {"href": {"field": "surface"}}}}, "[0].spec.encoding.href: may not stand"),
         (CHART | {"compare": {"x": "period_start", "y": "nothing"}}, '[0].compare.y: column "nothing" does not exist'),
+        (CHART | {"leading": {"column": "surfac", "by": "view_count"}}, '[0].leading.column: column "surfac" does not'),
+        (
+            CHART | {"leading": {"column": "surface", "by": "surface"}},
+            '[0].leading.by: column "surface" holds no numbers',
+        ),
+        (
+            CHART | {"leading": {"column": "surface", "by": "view_count"}, "sort": "-view_count"},
+            "[0].leading: stands beside group or sort, which choose rows, too. Remove one of them.",
+        ),
         (CHART | {"group": {"by": ["surfaces"]}}, '[0].group.by[0]: column "surfaces" does not exist'),
         (CHART | {"group": {"by": ["surface"]}}, "[0].group: nothing says which rows come first. Name columns in"),
         (

@@ -57,6 +57,30 @@ def test_an_image_makes_no_export_smaller(tmp_path: Path) -> None:
     assert shown(tmp_path, given)["exports", "rows-per-download"].value == 1_000
 
 
+def test_a_billion_rows_are_unusual_the_day_and_the_viewer(tmp_path: Path) -> None:
+    given: list[Given] = [
+        {"type": "download", "rowCount": 10**9 if day == 2 else 100, "at": f"2026-{month}T10:00:00"}
+        for day, month in enumerate(("10-30", "10-31", "11-02", "11-03"), start=0)
+    ]
+    given.append({"type": "download", "rowCount": 100, "at": "2026-10-29T10:00:00"})
+    found = shown(tmp_path, given)
+    days = {row["total_row_count"]: row["usual_total_row_count_max"] for row in objects(found["exports", "unusual"])}
+    assert days == {100: 200, 10**9: 200}
+    [who] = objects(found["exports", "unusual-viewers"])
+    assert (who["viewer"], who["exported_row_count"], who["usual_row_count_max"]) == ("u1", 10**9, 200)
+
+
+def test_invented_deployments_take_no_line_of_those_that_are_used(tmp_path: Path) -> None:
+    given: list[Given] = [{"type": "view", "viewer": f"u{one}", "deployment": 5 + one % 2} for one in range(5)]
+    given += [{"type": "ready", "deployment": -one, "session": f"i{one}"} for one in range(1, 100)]
+    given += [{"type": "view", "deployment": None, "session": None, "viewer": f"u{one}"} for one in range(2)]
+    viewers = shown(tmp_path, given)["overview", "viewers"]
+    drawn = {row["deployment"] for row in objects(viewers)}
+    assert {5, 6, None} < drawn
+    assert len(drawn) == 7
+    assert viewers.is_cut
+
+
 def test_numbers_of_one_name_are_one_number_on_all_pages(tmp_path: Path) -> None:
     given: list[Given] = [
         {"type": "view", "tenant": "acme"},

@@ -134,3 +134,10 @@ def test_a_legend_has_as_many_lines_as_it_needs(names: tuple[int, ...], width: i
 def _place_of(transform: str) -> tuple[float, float]:
     x, y = re.findall(r"-?[\d.]+", transform)
     return float(x), round(float(y))
+
+
+def test_a_line_without_a_name_is_named_so() -> None:
+    rows = [day(6, day=START_MS, deployment=one, weekly_viewer_count=3) for one in (5, None)]
+    texts = texts_of(drawn(chart_of("overview", "viewers"), rows))
+    assert {"5", "(none)"} < set(texts)
+    assert "null" not in texts

@@ -96,6 +96,10 @@ def _check_column(place: str, column: str, known: Collection[str], whose: str) -
 
 
 def _check_group(place: str, tile: Chart | Table) -> None:
+    if isinstance(tile, Chart) and tile.leading and (tile.group or tile.sort):
+        raise Misconfigured(
+            f"{place}.leading: stands beside group or sort, which choose rows, too. Remove one of them."
+        )
     if tile.group and not (tile.group.sum or tile.group.count or tile.sort):
         raise Misconfigured(
             f"{place}.group: nothing says which rows come first. Name columns in `sum`, one in `count`, or a `sort`."
@@ -137,12 +141,16 @@ def _read_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     elif tile.group:
         yield from ((f"group.by[{place}]", column) for place, column in enumerate(tile.group.by))
         yield from ((f"group.sum[{place}]", column) for place, column in enumerate(tile.group.sum))
+    if isinstance(tile, Chart) and tile.leading:
+        yield from (("leading.column", tile.leading.column), ("leading.by", tile.leading.by))
 
 
 def _added_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     """Those of them whose values are added, or multiplied."""
     if not isinstance(tile, Figure):
-        yield from ((where, column) for where, column in _read_by(tile) if where.startswith("group.sum"))
+        yield from (
+            (where, column) for where, column in _read_by(tile) if where.startswith(("group.sum", "leading.by"))
+        )
     elif tile.how in ("sum", "ratio") or (tile.how in ("newest", "only") and tile.times != 1):
         yield from ((where, column) for where, column in _read_by(tile) if where == "column" or where.startswith("of"))
 

@@ -21,6 +21,7 @@ _POSITIONS = ("x", "y")
 # Nothing happens half. Vega has one step more than it is told to have room for: with 1 it would still halve it.
 _WHOLE_STEP = 1.01
 _BAR_PX_MAX = 28
+_LABEL = "isValid(datum.value) ? datum.label : '(none)'"
 _Spec = dict[str, Any]
 
 
@@ -31,6 +32,7 @@ def completed(chart: Chart) -> _Spec:
     counts = _counts_of(spec)
     for part in _parts(spec):
         _limit_bar(part.get("mark"))
+        _name_none(part.get("encoding", {}).get("color"))
         for channel in _POSITIONS:
             axis = part.get("encoding", {}).get(channel)
             if isinstance(axis, dict):
@@ -57,13 +59,19 @@ def _complete(axis: _Spec, channel: str, *, is_count: bool) -> None:
         } | own
         axis["scale"] = {"domain": {"signal": "span"}} | scale
     elif axis.get("type") == "nominal" and channel == "y":
-        axis["axis"] = {"labelExpr": "isValid(datum.value) ? datum.label : '(none)'"} | own
+        axis["axis"] = {"labelExpr": _LABEL} | own
     elif axis.get("type") == "quantitative":
         across: _Spec = {"grid": True, "domain": False, "tickCount": 4} if channel == "x" else {}
         axis["axis"] = across | ({"tickMinStep": _WHOLE_STEP} if is_count else {}) | own
         if is_count:
             # Where nothing happened, too, there is an axis and not a lone zero.
             axis["scale"] = {"domain": {"unionWith": [0, 1]}} | scale
+
+
+def _name_none(colour: Any) -> None:
+    """A legend names what has no name as an axis does."""
+    if isinstance(colour, dict) and colour.get("type") == "nominal" and colour.get("legend", {}) is not None:
+        colour["legend"] = {"labelExpr": _LABEL} | colour.get("legend", {})
 
 
 def _widened(axis: _Spec, channel: str) -> Iterator[_Spec]:

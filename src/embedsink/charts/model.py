@@ -96,6 +96,14 @@ class _Rows(_OfReport):
     empty: Sentence = ""
 
 
+class Leading(_Part):
+    """Which rows are drawn where there are too many lines: those of the values of `column` with the most of `by`."""
+
+    column: Column
+    by: Column
+    count: int = Field(7, ge=1, le=50)
+
+
 class Compared(_Part):
     """Where the period before is drawn: the sum of `y` over `x`, as a dashed line."""
 
@@ -113,6 +121,7 @@ class Chart(_Rows):
     # What a click on a mark narrows the page to.
     select: Literal["surface", "deployment", "tenant", "period_start"] | None = None
     compare: Compared | None = None
+    leading: Leading | None = None
 
 
 class Table(_Rows):
