@@ -10,7 +10,7 @@ from typing import Self
 
 from uuid_utils import uuid7
 
-from embedsink.envelope import NewId, Parsed, Rejection, body_rejection_line, journal_lines
+from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal, JournalLimits, Settled
@@ -190,8 +190,6 @@ class Sink:
         settled: Settled,
         *,
         key_id: str,
-        new_id: NewId = uuid7,
-        delivery_id: str | None = None,
     ) -> None:
         """Journal a delivery: its accepted envelopes, its rejections and what the forwarder lost.
 
@@ -199,13 +197,11 @@ class Sink:
             parsed: the delivery.
             settled: told once it is durable, or why nothing of it is kept.
             key_id: who sent it.
-            new_id: makes an id for each envelope without one, then for each rejection.
-            delivery_id: what the delivery is called whenever it comes, where no envelope in it has an id.
 
         Raises:
             Unavailable: nothing of it is kept.
         """
-        lines = journal_lines(parsed, key_id=key_id, new_id=new_id, delivery_id=delivery_id)
+        lines = journal_lines(parsed, key_id=key_id, new_id=uuid7)
         self.submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
 
     def keep_body(
@@ -216,7 +212,6 @@ class Sink:
         *,
         received_at: int,
         key_id: str,
-        new_id: NewId = uuid7,
     ) -> None:
         """The same for a body that can't be read: it is quarantined, with the reason.
 
@@ -224,7 +219,7 @@ class Sink:
             Unavailable: it is not kept.
         """
         rejection = Rejection(None, refusal.reason, str(refusal), body)
-        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=new_id)
+        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7)
         self.submit(line, settled, accepted=0, quarantined=1)
 
     def submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:

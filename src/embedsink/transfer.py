@@ -8,7 +8,6 @@ counts nothing twice. (Through a server a rejection has the server's id: it is k
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID, uuid5
 
-from embedsink.envelope import Parsed, Rules, parse
+from embedsink.envelope import Parsed, Rejection, Rules, body_rejection_line, journal_lines, parse
 from embedsink.envelope.body import decode, encode
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
 from embedsink.journal import Settled, wait_for
@@ -29,7 +28,8 @@ from embedsink.store import Reader
 
 TABLE = "event"
 EXPORT_VIEW = "event_export"
-DELIVERIES_AT_ONCE = 16
+# Of journal lines that become durable together.
+TOGETHER_BYTES_MAX = 1_048_576
 # Half of what a server takes by default, in events and in bytes.
 EVENTS_MAX = 500
 DELIVERY_BYTES_MAX = 524_288
@@ -70,6 +70,14 @@ class Sums:
         """Count what could not be sent, and keep the first reasons."""
         self.unsent += count
         self._keep(reasons)
+
+    def add(self, other: "Sums") -> None:
+        """Count what became of others, too."""
+        self.accepted += other.accepted
+        self.rejected += other.rejected
+        self.unsent += other.unsent
+        self.repeated += other.repeated
+        self._keep(other.reasons)
 
     def _keep(self, reasons: Iterable[str]) -> None:
         self.reasons += list(reasons)[: REASONS_SHOWN_MAX - len(self.reasons)]
@@ -180,16 +188,17 @@ async def import_here(sink: Sink, deliveries: Iterable[Delivery], sums: Sums) ->
     Raises:
         Unavailable: the disk is full or failed, and stayed so.
     """
-    waiting: deque[asyncio.Task[None]] = deque()
+    parts = _together(part for delivery in deliveries for part in _parts(sink, delivery))
+    writing: asyncio.Task[None] | None = None
     try:
-        for delivery in _sound(deliveries, sums):
-            waiting.append(asyncio.create_task(_store(sink, delivery, sums)))
-            if len(waiting) >= DELIVERIES_AT_ONCE:
-                await waiting.popleft()
-        while waiting:
-            await waiting.popleft()
+        # In a thread, while what was read before becomes durable.
+        while part := await asyncio.to_thread(next, parts, None):
+            if writing:
+                await writing
+            writing = asyncio.create_task(_write(sink, part, sums))
     finally:
-        await asyncio.gather(*waiting, return_exceptions=True)  # The first failure is the one that is told.
+        if writing:
+            await writing
 
 
 def import_there(remote: Remote, deliveries: Iterable[Delivery], sums: Sums, *, patience_s: float = PATIENCE_S) -> None:
@@ -199,16 +208,15 @@ def import_there(remote: Remote, deliveries: Iterable[Delivery], sums: Sums, *, 
         Refused: the key is not good for this.
         Unreachable: the server was away or overloaded for longer than `patience_s`, or what answers is another.
     """
-    for delivery in _sound(deliveries, sums):
-        _send(remote, delivery, sums, patience_s)
-
-
-def _sound(deliveries: Iterable[Delivery], sums: Sums) -> Iterator[Delivery]:
     for delivery in deliveries:
         if delivery.wrong is None:
-            yield delivery
+            _send(remote, delivery, sums, patience_s)
         else:
-            sums.leave(len(delivery.events), delivery.reason(None, Reason.BAD_FIELD, delivery.wrong))
+            sums.add(_left(delivery, delivery.wrong))
+
+
+def _left(delivery: Delivery, wrong: str, reason: Reason = Reason.BAD_FIELD) -> Sums:
+    return Sums(unsent=len(delivery.events), reasons=[delivery.reason(None, reason, wrong)])
 
 
 def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
@@ -275,25 +283,33 @@ def _belong_together(one: Delivery, other: Delivery, rules: Rules) -> bool:
     )
 
 
-async def _store(sink: Sink, delivery: Delivery, sums: Sums) -> None:
-    received_at = now_ms() if delivery.received_at is None else delivery.received_at
-    if delivery.raw is not None and len(delivery.raw) > sink.settings.body_bytes_max:
-        limit = f"{sink.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX)"
-        sums.leave(1, delivery.reason(None, Reason.BODY_TOO_LARGE, f"is longer than {limit}. Split it."))
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Journal lines, and what has become of their envelopes once they are durable."""
+
+    lines: bytes
+    sums: Sums
+
+
+def _parts(sink: Sink, delivery: Delivery) -> Iterator[_Part]:
+    if delivery.wrong is not None:
+        yield _Part(b"", _left(delivery, delivery.wrong))
         return
+    if delivery.raw is not None and len(delivery.raw) > sink.settings.body_bytes_max:
+        too_long = f"is longer than {sink.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
+        yield _Part(b"", _left(delivery, too_long, Reason.BODY_TOO_LARGE))
+        return
+    received_at = now_ms() if delivery.received_at is None else delivery.received_at
     try:
         parsed = parse(delivery.body, received_at, _with_room(sink.rules))
     except Refused as refusal:
         if len(delivery.events) > 1:
             for half in delivery.halves():
-                await _store(sink, half, sums)
-            return
-        await _quarantine(sink, delivery, refusal, received_at)
-        sums.reject(1, delivery.reason(None, refusal.reason, str(refusal)))
-        return
-    await _accept(sink, delivery, parsed)
-    sums.accepted += len(parsed.accepted)
-    sums.reject(len(parsed.rejected), *(delivery.reason(one.index, one.reason, one.detail) for one in parsed.rejected))
+                yield from _parts(sink, half)
+        else:
+            yield _refused(delivery, refusal, received_at)
+    else:
+        yield _accepted(delivery, parsed)
 
 
 def _with_room(rules: Rules) -> Rules:
@@ -305,28 +321,44 @@ def _with_room(rules: Rules) -> Rules:
     )
 
 
-async def _accept(sink: Sink, delivery: Delivery, parsed: Parsed) -> None:
+def _accepted(delivery: Delivery, parsed: Parsed) -> _Part:
     # Envelopes have ids by now, so that new ones are those of the rejections.
-    ids = [delivery.rejection_id(rejection.index) for rejection in parsed.rejected]
-    await _patiently(
-        lambda settled: sink.keep(
-            parsed, settled, key_id=IMPORT_KEY_ID, new_id=partial(next, iter(ids)), delivery_id=delivery.names[0]
-        )
-    )
+    ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
+    lines = journal_lines(parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, ids), delivery_id=delivery.names[0])
+    sums = Sums(accepted=len(parsed.accepted))
+    sums.reject(len(parsed.rejected), *(delivery.reason(one.index, one.reason, one.detail) for one in parsed.rejected))
+    return _Part(lines, sums)
 
 
-async def _quarantine(sink: Sink, delivery: Delivery, refusal: Refused, received_at: int) -> None:
-    body = delivery.body
-    await _patiently(
-        lambda settled: sink.keep_body(
-            body,
-            refusal,
-            settled,
-            received_at=received_at,
-            key_id=IMPORT_KEY_ID,
-            new_id=lambda: delivery.rejection_id(None),
-        )
+def _refused(delivery: Delivery, refusal: Refused, received_at: int) -> _Part:
+    line = body_rejection_line(
+        Rejection(None, refusal.reason, str(refusal), delivery.body),
+        received_at=received_at,
+        key_id=IMPORT_KEY_ID,
+        new_id=lambda: delivery.rejection_id(None),
     )
+    return _Part(line, Sums(rejected=1, reasons=[delivery.reason(None, refusal.reason, str(refusal))]))
+
+
+def _together(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Neighbours as one, as far as they are small: so they share an fsync, and none overtakes another."""
+    lines: list[bytes] = []
+    byte_count, sums = 0, Sums()
+    for part in parts:
+        if lines and byte_count + len(part.lines) > TOGETHER_BYTES_MAX:
+            yield _Part(b"".join(lines), sums)
+            lines, byte_count, sums = [], 0, Sums()
+        lines.append(part.lines)
+        byte_count += len(part.lines)
+        sums.add(part.sums)
+    yield _Part(b"".join(lines), sums)
+
+
+async def _write(sink: Sink, part: _Part, sums: Sums) -> None:
+    if part.lines:
+        counts = {"accepted": part.sums.accepted, "quarantined": part.sums.rejected}
+        await _patiently(lambda settled: sink.submit(part.lines, settled, **counts))
+    sums.add(part.sums)
 
 
 async def _patiently(keep: Callable[[Settled], None]) -> None:
