@@ -26,7 +26,7 @@ SHAPES = {
     "top 'five'": 'top "…"',
 }
 SOON = timedelta(minutes=10)
-COUNTS = ("asked", "answered", "failed", "abandoned", "followed", "again")
+COUNTS = ("asked", "answered", "failed", "abandoned", "followed", "acted", "again")
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ def _count(answer: Answer, row: Row, asked: list[Stage], done: list[Act]) -> Non
         answer.counts[name] += row.status == status
     answer.counts["again"] += row.submitted_at is not None and _follows(same_shape, row, row.submitted_at)
     answer.counts["followed"] += _follows(done, row, row.finished_at or began_at)
+    answer.counts["acted"] += row.status == "completed" and _follows(done, row, row.finished_at or began_at)
     answer.sessions |= {row.session} - {None}  # type: ignore[arg-type]
     answer.viewers |= {row.viewer} - {None}  # type: ignore[arg-type]
     answer.surfaces |= {row.surface}

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -582,6 +583,25 @@ def test_doctor_names_a_damaged_segment(data: Path) -> None:
         segment.unlink()
     assert done.returncode == 1
     assert f"{segment.name}: its checksum does not hold after offset 0" in done.stdout
+
+
+def test_doctor_names_a_wrong_dashboard_and_its_place(data: Path) -> None:
+    own = data / "dashboards"
+    own.mkdir()
+    try:
+        (own / "one.json").write_text("{")
+        chart = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "views"}
+        section = {"id": "s", "title": "S", "charts": [chart]}
+        (own / "two.json").write_text(json.dumps({"title": "T", "description": "D", "sections": [section]}))
+        done = embedsink("doctor", "--data", data)
+        drawn = embedsink("render", "overview", "--data", data, "-o", data / "out.svg")
+    finally:
+        shutil.rmtree(own)
+    assert done.returncode == 1
+    assert "dashboards/one.json: is not JSON" in done.stdout
+    assert 'dashboards/two.json: sections[0].charts[0].column: column "views" does not exist' in done.stdout
+    # What is wrong elsewhere is in no other picture's way.
+    assert (drawn.returncode, drawn.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"]], ids=" ".join)

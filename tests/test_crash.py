@@ -27,6 +27,7 @@ journal.fdatasync = slow
 """
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
@@ -43,6 +44,7 @@ def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
     assert time.monotonic() - started_at < SECONDS_MAX
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_the_harness_finds_an_early_answer(tmp_path: Path) -> None:
@@ -58,6 +60,7 @@ def test_the_harness_finds_an_early_answer(tmp_path: Path) -> None:
     assert [what.split(":")[0] for what in broken] == ["answered with 202, but not stored"]
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_sigterm_under_load_ends_in_time_and_keeps_every_202(tmp_path: Path) -> None:

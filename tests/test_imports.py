@@ -14,7 +14,7 @@ FLOORS: list[set[str]] = [
     {"reasons", "copying", "row_format", "sharing", "sqlfiles", "segment", "space", "web"},
     {"errors"},
     {"envelope", "logs", "folder", "keys", "numbered_lines"},
-    {"journal", "store", "snapshot", "settings"},
+    {"aside", "journal", "store", "snapshot", "settings"},
     {"arrivals", "loader", "reports", "syncs"},
     {"live"},
     {"sink", "doctor", "remote", "charts"},

@@ -927,6 +927,7 @@ def test_a_second_server_on_the_same_folder_ends_and_the_first_goes_on(tmp_path:
         first.kill()
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_an_event_is_visible_within_two_seconds_of_its_202(tmp_path: Path) -> None:

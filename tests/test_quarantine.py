@@ -18,13 +18,13 @@ from embedsink.journal import wait_for
 from embedsink.quarantine import Replay
 from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
-from embedsink.store import Ledger, Store, StoreRefused
+from embedsink.store import EVERYTHING, Ledger, Store, StoreRefused
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
 
 
-def reject(server: Server, envelope: object, *, key: str) -> None:
+def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
     """Quarantine an envelope as if an older program had not known it."""
     known = server.sink.keys.find(key)
     assert known
@@ -32,6 +32,7 @@ def reject(server: Server, envelope: object, *, key: str) -> None:
 
     async def keep() -> None:
         delivery = Parsed(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
+        delivery.sent_at = sent_at
         await wait_for(lambda settled: server.sink.keep(delivery, settled, key_id=known.key_id))
 
     server._runner.run(keep())
@@ -72,6 +73,30 @@ def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Serve
     accepted = [line["envelope"]["type"] for line in quick.journaled() if line["kind"] == "event"]
     assert accepted.count("svc:event:view") == 41
     assert "svc:event:ready" not in accepted
+
+
+@pytest.mark.parametrize(
+    "sent_us",
+    [
+        1_763_596_801_500_250,
+        1_763_596_700_000_001,
+        1_763_596_700_000_999,
+        -62_135_596_799_999_500,
+        1_763_596_800_000_000,
+    ],
+)
+def test_a_replay_keeps_fractions_of_a_millisecond_of_when_it_was_sent(quick: Server, sent_us: int) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    reject(quick, view(), key=key, sent_at=sent_us / 1_000)
+    quick.rows("/api/v1/quarantine", key=admin)
+    assert replayed(quick, admin) == Replay(replayed=1)
+    quick.rows("/api/v1/reports/views", key=admin)
+    with quick.sink.store.reader(EVERYTHING) as reader:
+        times, _ = reader.first_row(
+            "select epoch_us(event.sent_at) as now, epoch_us(quarantine.sent_at) as before from event, quarantine"
+        )
+    assert times == {"now": sent_us, "before": sent_us}
+    assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
 
 
 def test_envelopes_without_ids_count_once_however_soon_they_are_replayed_again(quick: Server) -> None:

@@ -102,6 +102,7 @@ def loaded(data: Path) -> list[Any]:
         return store.execute("select sync_job_id, duration_ms from sync").fetchall()
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_kills_at_random_moments_lose_no_result_and_change_none(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def rows(data: Path, table: str, *, without: str = "arrival, key_id") -> pandas.
 
 def test_what_is_exported_imports_as_the_same_rows(tmp_path: Path) -> None:
     clocks: list[dict[str, Any]] = [{}, {"sentAt": YEAR_AGO_MS + 0.25}, {"sentAt": YEAR_AGO_MS - 2 * HOUR_MS}]
-    clocks += [{"sentAt": 253_402_300_799_998.97}]
+    clocks += [{"sentAt": 253_402_300_799_998.97}, {"sentAt": -62_135_596_799_999.5}]
     contexts: list[dict[str, Any]] = [
         {},
         {"deployment": 12, "session": "s", "viewer": 'u "1"', "tenant": "ac\x1bme", "page": "https://a.example.com/ü"},

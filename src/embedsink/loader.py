@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from embedsink import snapshot
+from embedsink.aside import Aside
 from embedsink.errors import EmbedsinkError
-from embedsink.folder import LOST, DataFolder
-from embedsink.segment import OPEN, SEALED, Segment, inspect, number_of, set_aside
+from embedsink.folder import DataFolder
+from embedsink.segment import SEALED, Segment, inspect, number_of
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,8 @@ class Loader:
         self.status = LoaderStatus()
         self._folder = folder
         self._store = store
-        self._find_what_lies_aside()
+        self._aside = Aside(folder.aside, told=self.status.damaged)
+        self._aside.look()
         self._snapshot_interval_s = snapshot_interval_s
         self._on_loaded = on_loaded
         self._on_removed = on_removed
@@ -143,7 +145,7 @@ class Loader:
         except StoreBroken as error:
             self._begin_again(str(error))
             self._open_again()
-        self._look_for_a_gap()
+        self._aside.look_for_a_gap(self._folder.journal, after=self.last_number)
         # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
         self._is_dirty = True
 
@@ -309,7 +311,7 @@ class Loader:
         segment = inspect(path)
         if segment.damage is None:
             return segment
-        self._set_segment_aside(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
+        self._aside.keep_segment(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
         self._on_removed(segment.byte_count)
         return None
 
@@ -333,23 +335,12 @@ class Loader:
     def _load_without_the_unfit(self, segments: list[Segment], error: SqlUnfit) -> None:
         """Halve them until it stands alone."""
         if len(segments) == 1:
-            self._set_segment_aside(segments[0].path, str(error))
+            self._aside.keep_segment(segments[0].path, str(error))
             self._on_removed(segments[0].byte_count)
         else:
             half = len(segments) // 2
             self._load(segments[:half])
             self._load(segments[half:])
-
-    def _set_segment_aside(self, segment: Path, why: str) -> None:
-        set_aside(segment, aside=self._folder.aside)
-        self.status.damaged.append(f"journal {segment.name}: {why}. It is kept in aside/; everything else is loaded.")
-        log.error("segment_set_aside", extra={"detail": self.status.damaged[-1]})
-
-    def _find_what_lies_aside(self) -> None:
-        for path in sorted([*self._folder.aside.glob(f"*{SEALED}*"), *self._folder.aside.glob(f"*{OPEN}*")]):
-            self.status.damaged.append(f"aside/{path.name}: is damaged and not loaded. Mend it, or move it elsewhere.")
-        for path in sorted(self._folder.aside.glob(f"{LOST}*")):
-            self.status.damaged.append(f"aside/{path.name}: {path.read_text(encoding='utf-8').strip()}")
 
     def _look_what_is_loaded(self) -> None:
         # Not of all time: a busy server makes a segment a second, for years.
@@ -357,37 +348,17 @@ class Loader:
         self._loaded = set() if oldest is None else self._store.loaded_segments(from_number=oldest)
         self.last_number = self._store.last_segment_number()
 
-    def _look_for_a_gap(self) -> None:
-        """Whether segments lie in neither store nor journal: numbers follow each other, so they were lost."""
-        here = {number_of(path) for path in (*self._folder.journal.glob("*"), *self._folder.aside.glob("*"))} - {0}
-        missing = sorted(set(range(self.last_number + 1, max(here, default=0))) - here)
-        if missing:
-            self._declare_lost(f"journal: {_named(missing)} in neither the store nor the journal.")
-
-    def _declare_lost(self, what: str) -> None:
-        """Say it now, and at every start until a person has seen to it."""
-        path = self._folder.aside / f"{LOST}{time.time_ns()}.txt"
-        sentence = f"{what} Restore a backup, or accept the loss: then move this file elsewhere."
-        path.write_text(sentence + "\n", encoding="utf-8")
-        self.status.damaged.append(f"aside/{path.name}: {sentence}")
-        log.error("lost", extra={"detail": sentence})
-
-    def _set_store_aside(self, why: str, *, instead: str) -> None:
-        """Whatever is left of a store is kept; the snapshot takes its place, and the journal brings the rest."""
-        if self._folder.store.exists():
-            kept = f"store.duckdb: {why}. It is kept in aside/, and {instead}."
-            log.error("store_set_aside", extra={"detail": kept})
-            set_aside(self._folder.store, aside=self._folder.aside)
-
     def _begin_again(self, why: str) -> None:
         """Without the store as it is: from the snapshot; or, where that is what was damaged, from the journal alone."""
         if self._is_from_snapshot:
-            # What only the two of them held is in aside/: see _look_for_a_gap.
-            self._set_store_aside(why, instead="begun anew from the journal: the snapshot is damaged too")
-            set_aside(self._folder.snapshot, aside=self._folder.aside)
+            # What only the two of them held is in aside/, and the gap in the journal's numbers tells of it.
+            self._aside.keep_store(
+                self._folder.store, why, instead="begun anew from the journal: the snapshot is damaged too"
+            )
+            self._aside.keep_snapshot(self._folder.snapshot)
             self._is_from_snapshot = False
         else:
-            self._set_store_aside(why, instead="rebuilt from the snapshot and the journal")
+            self._aside.keep_store(self._folder.store, why, instead="rebuilt from the snapshot and the journal")
             self._begin_from_snapshot()
 
     def _begin_from_snapshot(self) -> None:
@@ -429,16 +400,6 @@ def _sentence(failure: Exception) -> str:
             return str(failure)
     log.error("bug", exc_info=failure)
     return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is tried again"
-
-
-def _named(missing: list[int]) -> str:
-    """Segments by their numbers, with their verb."""
-    first, last = missing[0], missing[-1]
-    if first == last:
-        return f"segment {first:,} is"
-    if last - first + 1 == len(missing):
-        return f"the segments {first:,} to {last:,} are"
-    return f"{len(missing):,} of the segments {first:,} to {last:,} are"
 
 
 def _together(waiting: list[Path]) -> Iterator[list[Path]]:

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from embedsink.charts import ChartAnswer, Section, answer_section, period_of
+from embedsink.charts.change import Change
+from embedsink.charts.words import AS_BEFORE, NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
 from tests.given import segment
 
+DAY_MS = 86_400_000
 NOW = datetime(2026, 11, 10, 12, tzinfo=UTC)
 NUMBER = {"kind": "number", "title": "A", "report": "views", "how": "sum", "column": "view_count"}
 TABLE = {"kind": "table", "title": "A", "report": "views", "columns": {"surface": "Surface", "view_count": "Views"}}
@@ -104,3 +107,45 @@ def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Sto
         False,
     )
     assert replace(cut, asked=None) == ChartAnswer(["surface", "view_count"], [["app", 4]], [], is_cut=True)
+
+
+def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
+    spec = {"mark": "bar", "encoding": {}}
+    views = {"kind": "chart", "title": "A", "report": "views", "spec": spec}
+    asked = {"since": "2026-11-03", "until": "2026-11-05"}
+    hours, days = answers(store, reports, views, views | {"report": "activity"}, asked=asked)
+    third = 1_793_664_000_000  # 2026-11-03T00:00Z
+    assert (hours.interval, hours.span, hours.ticks) == ("hour", [third, third + 2 * DAY_MS], None)
+    assert days.interval == "day"
+    [week] = answers(store, reports, views | {"report": "activity"}, asked={"period": "7d"})
+    assert (week.interval, week.span) == ("day", [third + DAY_MS, third + 8 * DAY_MS])  # though not every day has rows
+    assert days.ticks == [start + DAY_MS // 2 for start in range(days.span[0], days.span[1], DAY_MS)]  # type: ignore[index]
+
+
+def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store, reports: dict[str, Report]) -> None:
+    rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
+    # The first event of all is of the 2nd.
+    partly, part = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
+    assert (partly.value, partly.value_before, partly.change) == (3, 1, NOT_YET)
+    assert part.change == NOT_YET
+    [nothing] = answers(store, reports, rate, asked={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
+    assert (nothing.value, nothing.change) == (None, None)
+    whole, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-06", "until": "2026-11-08"})
+    assert whole.change == Change("down", None, 0.5, "share")
+    assert share.change == AS_BEFORE
+    later, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-08", "until": "2026-11-09"})
+    assert (later.change, share.change) == (NONE_BEFORE, NONE_BEFORE)
+    [alone] = answers(store, reports, NUMBER, asked={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
+    assert alone.change is None
+
+
+def test_since_when_there_are_events_is_told_of_the_readers_deployments_alone(
+    store: Store, reports: dict[str, Report]
+) -> None:
+    section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
+    asked = {"since": "2026-11-05", "until": "2026-11-07"}
+    # Somebody else's first event is of the 2nd, this deployment's of the 4th.
+    period = period_of(asked, allowed=frozenset({2}), now=NOW)
+    with store.reader(EVERYTHING) as reader:
+        found = answer_section(reader, section, period, reports=reports, now=NOW)
+    assert (found["a"].value_before, found["a"].change) == (1, NOT_YET)

@@ -119,3 +119,41 @@ def test_beyond_as_many_groups_as_may_be_those_that_are_known_go_on(monkeypatch:
     seen = shown(table(group={"by": ["surface"], "sum": ["view_count"]}), [*ROWS, ("chat", LATE, 1, 0)])
     assert seen.rows() == [("app", 10), ("chat", 6)]
     assert seen.is_cut()
+
+
+def led(rows: Iterable[Row] = ROWS, **more: Any) -> Any:
+    content = {"id": "a", "kind": "chart", "title": "A", "report": "views", "spec": {}} | more
+    return shown(Chart.model_validate(content), rows)
+
+
+def test_of_many_lines_those_with_most_are_whole() -> None:
+    leading = {"column": "surface", "by": "view_count", "count": 2}
+    seen = led(leading=leading)
+    assert seen.rows() == ROWS[:3]
+    assert seen.is_cut()
+    every = led(leading=leading | {"count": 3})
+    assert (every.rows(), every.is_cut()) == (ROWS, False)
+    assert led(leading=leading | {"by": "error_count", "count": 1}).rows() == [ROWS[3]]
+
+
+def test_thousands_of_invented_lines_take_no_place_of_those_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.charts.seeing, "LEADING_ROWS_MAX", 20)
+    days: list[list[Row]] = [
+        [*((f"invented {day} {one}", EARLY, 1, 0) for one in range(50)), ("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)]
+        for day in range(4)
+    ]
+    seen = led([row for rows in days for row in rows], leading={"column": "surface", "by": "view_count", "count": 2})
+    assert seen.rows() == [("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)] * 4
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        ({}, 4),
+        ({"rows": 1}, 4),
+        ({"sort": "-error_count", "rows": 1}, 3),
+        ({"group": {"by": ["surface"], "count": "n"}}, 3),
+    ],
+)
+def test_how_many_rows_there_are_is_known_where_some_are_shown(more: dict[str, Any], count: int) -> None:
+    assert shown(table(**more)).row_count == count

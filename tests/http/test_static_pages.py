@@ -21,14 +21,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(folder: Path, path: str, *, only_here: bool = False, host: str = "sink.example") -> httpx.Response:
+def ask(
+    folder: Path, path: str, *, only_here: bool = False, host: str = "sink.example", known: str = ""
+) -> httpx.Response:
     headers = page_headers(frames="https://embed.example", framed_by="'none'")
     routes = page_routes("/demo/", read_pages(folder), headers, only_here=only_here)
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
 
     async def get() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://sink.example") as client:
-            return await client.get(path, headers={"Host": host})
+            return await client.get(path, headers={"Host": host, "If-None-Match": known})
 
     return asyncio.run(get())
 
@@ -53,6 +55,18 @@ def test_a_page_has_its_type_and_the_policy(folder: Path, path: str, media_type:
         *rules
     }
     assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("path", ["/demo/", "/demo/main.js"])
+def test_whoever_has_it_gets_a_304(folder: Path, path: str) -> None:
+    first = ask(folder, path)
+    again = ask(folder, path, known=first.headers["etag"])
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["cache-control"] == "no-cache"
+    assert again.headers["content-security-policy"] == first.headers["content-security-policy"]
+    (folder / "main.js").write_text("another")
+    (folder / "index.html").write_text("another")
+    assert ask(folder, path, known=first.headers["etag"]).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The dashboards in a real browser: on the demo's data, on none, on hostile data; filters, dark, narrow."""
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from embedsink.charts import read_dashboards
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
 from tests.pages.weeks import loaded_count, send_weeks
+from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until
 
 HOSTILE = (
@@ -51,6 +53,9 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking:
         looking.open(name)
         assert looking.page.locator("[role=alert]").count() == 0
         assert looking.page.locator("canvas").count() >= 1, name
+        changes = looking.page.locator("[data-change]").all_inner_texts()
+        assert "not comparable yet" in changes, name  # It has a week, and no whole one before it.
+        assert not any("from" in change for change in changes), name
         if name == OF_ALL_KINDS:
             found = Axe().run(looking.page).response["violations"]
             assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name
@@ -125,6 +130,50 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
     assert "until=2026-11-21" in page.url
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("?period=5d", 'period: "5d" is not one of 24h, 7d, 30d, 90d.'),
+        ("?timezone=Mars%2FX", 'timezone: "Mars/X" is no time zone'),
+        ("?since=2026-11-20&until=2026-11-18", "until"),
+    ],
+)
+def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, told: str) -> None:
+    page = looking.page
+    page.goto(f"{looking.server.url}/dashboards/overview{query}")
+    looking.wait(lambda: page.is_visible("#refused"), "it is told")
+    assert told in page.inner_text("#refused")
+    assert page.locator("section:visible").count() == 0
+    assert page.get_by_text("Try again").count() == 0
+    looking.wait(lambda: page.inner_text("#live").startswith("Nothing is shown"), "and it is not as if all were well")
+    page.click("#refused a")
+    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "another page has begun")
+    looking.wait_until_shown()
+    assert not page.is_visible("#refused")
+    assert page.is_checked('input[name="period"][value="7d"]')
+    assert looking.number("views") != "–"
+    looking.troubles.clear()  # A browser notes each refusal.
+
+
+def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -> None:
+    looking.open("tenants", "?timezone=UTC")
+    page = looking.page
+    page.click("#more > summary")
+    page.fill('input[name="timezone"]', "Mars/X")
+    page.press('input[name="timezone"]', "Enter")
+    looking.wait(lambda: page.is_visible("#refused"), "it is told")
+    page.go_back()
+    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#refused"), "the way back mends it")
+    looking.wait_until_shown()
+    looking.troubles.clear()
+
+
+def test_an_hour_that_was_chosen_stands_in_the_fields(looking: Reader) -> None:
+    looking.open("tenants", "?since=2026-11-20T05:00:00&until=2026-11-20T06:00:00")
+    assert looking.page.input_value('input[name="since"]') == "2026-11-20T05:00"
+    assert looking.page.input_value('input[name="until"]') == "2026-11-20T06:00"
+
+
 def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
     looking.open("tenants")
     canvas = looking.page.locator('[data-tile="tenants"] canvas')
@@ -138,7 +187,7 @@ def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
 
 
 def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None:
-    looking.open("overview")
+    looking.open("overview", "?surface=app")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
     for what, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
         page.click(f"{tile} summary")
@@ -146,9 +195,20 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
             page.click(f'{tile} [data-do="{what}"]')
         assert Path(saved.value.path()).read_bytes().startswith(start)
         assert saved.value.suggested_filename == f"overview-views-by-surface.{what}"
+    texts = texts_of(Path(saved.value.path()).read_text())
+    # It goes elsewhere, and says what it is of.
+    assert "Views by surface" in texts
+    assert any(text.endswith("Europe/Berlin · Surface: app") for text in texts), texts
+    page.click("#chips button")
+    looking.wait(lambda: looking.page.locator("#chips button").count() == 0, "the filter is gone")
+    looking.wait_until_shown()
     page.click(f"{tile} summary")
     page.click(f'{tile} [data-do="table"]')
-    assert {row[2] for row in looking.texts("views-by-surface")} == {"dashboard", "app", "chat"}
+    surfaces = {"dashboard", "app", "chat"}
+    looking.wait(lambda: {row[2] for row in looking.texts("views-by-surface")} == surfaces, "all surfaces are there")
+    heads = [head.text_content() for head in page.query_selector_all(f"{tile} th")]
+    assert {"Period", "Views", "deployment"} < set(heads)
+    assert all(re.fullmatch(r"\w+,? \d+ \w+", row[0]) for row in looking.texts("views-by-surface"))
     href = page.get_attribute(f"{tile} a[data-csv]", "href") or ""
     answer = page.request.get(looking.server.url + href)
     assert answer.status == 200

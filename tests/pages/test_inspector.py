@@ -303,6 +303,7 @@ def test_it_fits_phones_and_wide_screens_and_has_no_serious_barrier(inspector: I
             page.set_viewport_size({"width": width, "height": 800})
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert inspector.rows().first.locator(".session").is_visible()
             if (scheme, width) in (("light", 1_440), ("dark", 360)):  # Each scheme and each layout once.
                 found = Axe().run(page).response["violations"]
                 assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []

@@ -1,5 +1,6 @@
 """A dashboard that stays open: what arrives, what breaks and what is chosen meanwhile."""
 
+import re
 import shutil
 import time
 from pathlib import Path
@@ -12,10 +13,12 @@ from embedsink.keys import KeyFile
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
 from tests.pages.weeks import loaded_count
+from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until
 
 LIVE = "**/api/v1/events/live"
 SECTIONS = "**/sections/**"
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -110,6 +113,23 @@ def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader:
     reader.page.unroute_all(behavior="ignoreErrors")
 
 
+def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, ingest: str) -> None:
+    reader.page.goto(f"{reader.server.url}/dashboards/overview?period=5d")
+    reader.wait(
+        lambda: reader.page.inner_text("#live-text") == "Nothing is shown", "it is told, and the stream has begun"
+    )
+    asked: list[str] = []
+    reader.page.on("request", lambda request: asked.append(request.url))
+    for _ in range(2):
+        load(reader.server, ingest, "refused")
+    reader.page.wait_for_timeout(500)
+    assert asked == []
+    reader.page.click('label:has(input[value="24h"])')
+    reader.wait_until_shown()
+    reader.wait(lambda: reader.page.inner_text("#live").startswith("Live"), "a right choice is shown")
+    reader.troubles.clear()
+
+
 def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "failing")
     page = reader.page
@@ -129,6 +149,61 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     reader.wait(lambda: reader.number("views") == "0", "it is read by itself")
     reader.wait(lambda: "Live" in page.inner_text("#live"), "it is live again")
     reader.troubles = [one for one in reader.troubles if "503" not in one]  # Browsers note each of those.
+
+
+def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest: str) -> None:
+    load(reader.server, ingest, "single")
+    reader.open("overview", "?tenant=single&timezone=UTC")
+    reader.page.click('[data-tile="views-by-surface"] summary')
+    with reader.page.expect_download() as saved:
+        reader.page.click('[data-tile="views-by-surface"] [data-do="svg"]')
+    texts = texts_of(Path(saved.value.path()).read_text())
+    assert [text for text in texts if text.replace(".", "").isdigit()] == ["0", "1"]
+    assert sum(bool(re.fullmatch(r"\d+ [A-Z][a-z]+", text)) for text in texts) == 7
+
+
+def test_what_hides_or_turns_a_name_is_seen_and_can_be_chosen(reader: Reader, ingest: str) -> None:
+    names = {" ": "(blank) ", "\u202eevil\u202c": "\\u202eevil\\u202c", "\u200f": "\\u200f"}
+    for name in names:
+        for _ in range(2 if name == " " else 1):
+            load(reader.server, ingest, name)
+    page, tile = reader.page, '[data-tile="all"]'
+    reader.open("tenants", "?period=24h")
+    shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
+    assert set(names.values()) <= set(shown)
+    page.locator(f"{tile} button", has_text="evil").click()
+    reader.wait(lambda: reader.number("active") == "1", "it alone is left")
+    assert "tenant=%E2%80%AEevil%E2%80%AC" in page.url
+    assert "Tenant: \\u202eevil\\u202c" in page.inner_text("#chips")
+    page.click("#chips button")
+    reader.wait(lambda: page.locator(f"{tile} tbody tr").count() > 1, "all are back")
+    page.locator(f"{tile} button", has_text="(blank)").click()
+    reader.wait(lambda: reader.number("tenant-views") == "2", "the blank one alone is left")
+    page.click('[data-tile="tenants"] summary')
+    with page.expect_download() as saved:
+        page.click('[data-tile="tenants"] [data-do="svg"]')
+    assert "(blank)" in [text.strip() for text in texts_of(Path(saved.value.path()).read_text())]
+    box = page.locator('[data-tile="tenants"] canvas').bounding_box()
+    assert box is not None
+    page.goto(f"{reader.server.url}/dashboards/tenants?tenant=%20&period=24h")
+    reader.wait_until_shown()
+    page.locator('[data-tile="tenants"] canvas').click(position={"x": box["width"] / 2, "y": (box["height"] - 30) / 2})
+    assert "tenant=+" in page.url  # What was chosen is what it is, and not how it is shown.
+
+
+def test_what_has_grown_much_is_told_in_times(reader: Reader, ingest: str) -> None:
+    now, context = time.time_ns() // 1_000_000, {"deployment": 1, "tenant": "grown"}
+    before = loaded_count(reader.server)
+    # When the period before began there were events; in it one, and nine since.
+    days = [20, 8, *[0] * 9]
+    sent = [view() | {"timestamp": now - day * DAY_MS} for day in days]
+    assert reader.server.post({"context": context, "events": sent}, key=ingest).status == 202
+    wait_until(lambda: loaded_count(reader.server) == before + len(days), what="the views are loaded")
+    reader.open("overview", "?tenant=grown")
+    change = reader.page.locator('[data-tile="views"] [data-change]')
+    assert change.text_content() == "▲ up ×9 from 1"
+    assert change.locator("b.good").count() == 1
+    assert reader.page.inner_text('[data-tile="answered"] [data-change]').strip() == ""
 
 
 def test_a_chart_that_cannot_be_drawn_says_so_and_is_tried_again(reader: Reader, ingest: str) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import ChartAnswer, Dashboard, answer_section, period_of, read_dashboards, span_of
+from embedsink.charts import Chart, ChartAnswer, Dashboard, answer_section, period_of, read_dashboards, span_of
+from embedsink.charts.theme import LIGHT
 from embedsink.pictures import SectionAnswer, Telling, render
+from embedsink.pictures.drawing import picture_of
+from embedsink.pictures.specs import whole_spec
 from embedsink.reports import all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Store
@@ -89,6 +92,13 @@ def test_it_says_what_it_is_of_when_and_for_whom(stores: dict[str, Store]) -> No
     assert told in texts
 
 
+def test_it_says_of_which_snapshot_it_is(stores: dict[str, Store]) -> None:
+    dashboard = DASHBOARDS["overview"]
+    telling = Telling(NOW, "Europe/Berlin", {"tenant": "\u202eacme"}, snapshot_at=NOW - timedelta(days=2, hours=3))
+    texts = texts_of(render(dashboard, answers_of(stores["nothing"], dashboard), telling, format="svg").decode())
+    assert "tenant \\u202eacme · made 6 Nov 2026, 13:00, of the snapshot of 4 Nov 2026, 10:00" in texts[3]
+
+
 def test_numbers_are_those_of_the_reports(stores: dict[str, Store]) -> None:
     texts = texts_of(drawn(stores["honest"], "overview").decode())
     assert texts[texts.index("Views") + 1] == "5"
@@ -131,6 +141,30 @@ def test_each_format_is_what_it_says(stores: dict[str, Store]) -> None:
     assert "<script" not in html
 
 
+def test_a_column_without_a_value_stands_where_its_values_would(stores: dict[str, Store]) -> None:
+    answers = answers_of(stores["nothing"], DASHBOARDS["tenants"])
+    columns = ["tenant", "view_count", "viewer_count", "active_day_count", "seconds_to_first_value_p50"]
+    rows = [["acme", 5, 2, 1, None]]
+    charts = {"all": {"columns": columns, "rows": rows, "before": []}}
+    use = SectionAnswer(answers["use"].span, "day", False, charts)
+    svg = parse(render(DASHBOARDS["tenants"], {"use": use}, Telling(NOW), format="svg").decode())
+    anchors = {one.text: one.get("text-anchor") for one in svg.iter() if one.tag.endswith("}text")}
+    assert anchors["To first value"] == anchors["Views"] == "end"
+    assert anchors["Tenant"] is None
+
+
+def test_charts_side_by_side_stand_on_one_line(stores: dict[str, Store]) -> None:
+    chart = {"kind": "chart", "report": "views", "span": 3, "spec": {"mark": "bar", "encoding": {}}, "height": 200}
+    words = "What it is, in so many words that one line of a card has no room for all of them, and it needs another."
+    pair = [chart | {"id": "a", "title": "A", "description": words}, chart | {"id": "b", "title": "B"}]
+    sections = [{"id": "s", "title": "S", "charts": pair}]
+    dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": sections})
+    svg = parse(render(dashboard, answers_of(stores["honest"], dashboard), Telling(NOW), format="svg").decode())
+    inner = [one for one in svg.iter() if one.tag.endswith("}svg") and one.get("y")]
+    first, second = (float(one.get("y") or 0) + float(one.get("height") or 0) for one in inner)
+    assert first == pytest.approx(second)
+
+
 def test_dark_is_light_on_dark(stores: dict[str, Store]) -> None:
     light, dark = (drawn(stores["nothing"], "overview", is_dark=is_dark).decode() for is_dark in (False, True))
     assert 'fill="#f4f6f8"' in light
@@ -159,3 +193,27 @@ def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], t
     store.close()
     assert "stroke-dasharray" in compared
     assert "stroke-dasharray" not in alone
+
+
+def test_titles_of_any_length_are_cut_before_they_are_measured_and_stay_apart() -> None:
+    encoding = {"y": {"field": "title", "type": "nominal"}, "x": {"field": "view_count", "type": "quantitative"}}
+    chart = Chart.model_validate(
+        {"id": "one", "kind": "chart", "title": "One", "report": "dashboards"}
+        | {"spec": {"mark": "bar", "encoding": encoding}}
+    )
+    titles = [("مرحبا <b>W" * 4_000) + end for end in ("first", "second", "")]
+    answer = {"columns": ["title", "view_count"], "rows": [[one, 5] for one in titles], "before": []}
+    spec = whole_spec(chart, answer, LIGHT, width=500, height=200)
+    written = [row["title"] for row in spec["datasets"]["rows"]]
+    assert max(map(len, written)) < 300
+    svg = picture_of(spec, tile="one")
+    assert sum("مرحبا" in text for text in texts_of(svg)) == 3  # bars of one name would be one
+
+
+def test_a_newest_text_of_any_length_stays_in_its_tile() -> None:
+    tile = {"id": "one", "kind": "number", "title": "Last", "report": "errors", "how": "newest", "column": "name"}
+    section = {"id": "s", "title": "S", "charts": [tile]}
+    dashboard = Dashboard.model_validate({"title": "D", "description": "D.", "sections": [section]})
+    answer = SectionAnswer((0, 1), None, False, {"one": {"value": "W" * 60_000, "value_before": None}})
+    svg = render(dashboard, {"s": answer}, Telling(NOW), format="svg").decode()
+    assert max(map(len, texts_of(svg))) < 100

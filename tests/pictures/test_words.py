@@ -1,10 +1,13 @@
 """Numbers in words: what a reader of a picture reads."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from embedsink.pictures.words import change, day, moment, write
+from embedsink.charts import Figure
+from embedsink.charts.change import Change, change_of
+from embedsink.pictures.words import change, day, moment, named, write
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
 
@@ -51,13 +54,35 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
         (7, 0, "count", ("", "none before")),
         (7, None, "count", ("", "")),
         (None, 7, "count", ("", "")),
+        (300, 100, "count", ("up", "200% from 100")),
+        (776, 1, "count", ("up", "×776 from 1")),
+        (43, 10, "ms", ("up", "×4.3 from 10 ms")),
     ],
 )
 def test_a_change_is_told_against_the_period_before(
     value: Any, before: Any, format: str, told: tuple[str, str]
 ) -> None:
-    assert change(value, before, format) == told
+    figure = Figure(id="a", kind="number", title="A", report="views", how="only", format=format)  # type: ignore[arg-type]
+    changed = change_of(figure, value, before)
+    assert change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == told
 
 
 def test_days_and_times_are_what_the_readers_clocks_show() -> None:
     assert (day(NOON_MS), moment(NOON_MS)) == ("21 Nov 2026", "21 Nov 2026, 12:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("acme", "acme"),
+        ("\u202eevil\u202c", "\\u202eevil\\u202c"),
+        ("a\u2066b\u2069\u061c\u200e\u200f", "a\\u2066b\\u2069\\u061c\\u200e\\u200f"),
+        ("\u05e9\u05dc\u05d5\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
+        ("می\u200cخواهم", "می\u200cخواهم"),  # A joiner is spelling, and turns nothing.
+        (" ", "(blank) "),
+        ("", "(blank)"),
+        ("\u200b", "(blank)\u200b"),
+    ],
+)
+def test_a_name_can_be_read_whatever_it_is(text: str, shown: str) -> None:
+    assert named(text) == shown

@@ -139,6 +139,7 @@ class Stage:
 
         def look() -> bool:
             answer = self.server.get("/api/v1/events.ndjson", key=self.reader)
+            assert answer.status == 200, answer.body
             rows = [json.loads(line) for line in answer.body.splitlines()]
             found[:] = [row["event_id"] for row in rows if row["event_id"] in wanted]
             return set(found) == wanted

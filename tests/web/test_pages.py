@@ -8,7 +8,7 @@ from embedsink.web import browser_files
 from tests.servers import wait_until
 from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, kill, paths_of, settled, waiting
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 
 # What goes then goes for the reason that the test names, and not because a second is over.
 NO_TIMERS = "() => { window.setTimeout = () => 1; }"

@@ -11,7 +11,7 @@ from playwright.sync_api import Error, Page
 from tests.servers import RunningServer, running_server, wait_until
 from tests.web.stage import Stage, embed_in, open_stage
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 
 ROUNDS = 40
 EVENTS_A_ROUND = 500

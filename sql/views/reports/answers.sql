@@ -8,6 +8,7 @@ select
     count(*) filter (status = 'error') as failed_count,
     count(*) filter (status = 'abandoned') as abandoned_count,
     count(*) filter (is_followed_by_action) as followed_by_action_count,
+    count(*) filter (status = 'completed' and is_followed_by_action) as acted_on_count,
     count(*) filter (is_asked_again) as asked_again_count,
     count(distinct session) as session_count,
     count(distinct viewer) as viewer_count,
@@ -31,6 +32,8 @@ comment on column answers.failed_count is 'Questions that failed, also those of 
 comment on column answers.abandoned_count is 'Questions without an end 10 minutes after they were asked.';
 comment on column answers.followed_by_action_count is
 'Questions whose session drilled down or downloaded within 10 minutes after the end, or after asking where no end was seen.';
+comment on column answers.acted_on_count is
+'Answered questions whose session drilled down or downloaded within 10 minutes after the answer.';
 comment on column answers.asked_again_count is
 'Questions whose session asked one of the same shape within 10 minutes after they were asked.';
 comment on column answers.session_count is 'Distinct sessions with such a question, also where only its end was seen.';

@@ -7,14 +7,16 @@ rows of a report ─┬─▶ a number
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.charts.clock import Clock, utc_of
+from embedsink.charts.change import Change, change_of
+from embedsink.charts.clock import Clock, span_of, utc_of
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Section, Table
 from embedsink.charts.period import Period
 from embedsink.charts.seeing import Seen, condition, seeing
+from embedsink.charts.words import NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, Scope, parse_scope
 from embedsink.store import Reader, Selection
 
@@ -27,9 +29,11 @@ class ChartAnswer:
         columns: names of what stands in `rows`.
         rows: times are epoch milliseconds of what the reader's clocks show.
         before: the same of the period before.
-        value, value_before: a number's.
+        value, value_before: a number's; change: what it says against the period before, or the words for why nothing.
         is_cut: there are more rows than are shown.
         asked: the words of the report's address.
+        interval, span, ticks: of a chart: how long a period is, where time begins and ends, and the middles of its
+            periods (`Clock.ticks`).
     """
 
     columns: list[str]
@@ -37,8 +41,12 @@ class ChartAnswer:
     before: list[list[Any]]
     value: Any = None
     value_before: Any = None
+    change: Change | str | None = None
     is_cut: bool = False
     asked: dict[str, str] | None = None
+    interval: str | None = None
+    span: list[int] | None = None
+    ticks: list[int] | None = None
 
 
 def answer_section(
@@ -56,8 +64,9 @@ def answer_section(
     tiles = [tile for tile in section.charts if not isinstance(tile, Gauge)]
     answers: dict[str, ChartAnswer] = {}
     with reader.consistent():
+        asked = _Asked(period, now, has_begun=_has_begun(reader, period))
         for (name, own), group in itertools.groupby(sorted(tiles, key=_source), key=_source):
-            answers |= _answer_source(reader, reports[name], dict(own), list(group), _Asked(period, now))
+            answers |= _answer_source(reader, reports[name], dict(own), list(group), asked)
     return {tile.id: answers[tile.id] for tile in tiles}
 
 
@@ -67,10 +76,21 @@ def _source(tile: Figure | Chart | Table) -> tuple[str, tuple[tuple[str, str], .
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked of every chart of a section."""
+    """What is asked of every chart of a section; `has_begun` tells whether all of the period before was seen."""
 
     period: Period
     now: datetime
+    has_begun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How everything of a report is shown: by which clock, over which time, under which address, compared or not."""
+
+    clock: Clock
+    span: list[int]
+    words: dict[str, str]
+    has_begun: bool
 
 
 def _answer_source(
@@ -88,9 +108,16 @@ def _answer_source(
     if "since" in own:
         words.pop("until", None)
     shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
-    clock = Clock(period.scope, shift)
-    shown = zip(tiles, seen, before, strict=True)
-    return {tile.id: _answer(tile, one, other, clock, words) for tile, one, other in shown}
+    shown = _Shown(Clock(period.scope, shift), span_of(period.scope, now=now), words, asked.has_begun)
+    return {tile.id: _answer(tile, one, other, shown) for tile, one, other in zip(tiles, seen, before, strict=True)}
+
+
+def _has_begun(reader: Reader, period: Period) -> bool:
+    """Whether anything had happened when the period before began: else not all of it was seen."""
+    if period.before is None or period.before.since is None:
+        return True
+    variables = period.before.variables() | {"until": period.before.since}
+    return any(reader.narrowed(**variables).rows(Selection("event_before", limit=1)))
 
 
 def _has_before(tile: Figure | Chart | Table) -> bool:
@@ -120,16 +147,19 @@ def _read(
     return seen
 
 
-def _answer(
-    tile: Figure | Chart | Table,
-    seen: Any,
-    before: Any,
-    clock: Clock,
-    asked: dict[str, str],
-) -> ChartAnswer:
+def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown) -> ChartAnswer:
+    clock, asked = shown.clock, shown.words
     if isinstance(tile, Figure):
         value = clock.shown(seen.value())
-        return ChartAnswer([], [], [], value, before.value() if before else None, asked=asked)
+        if before is None:
+            return ChartAnswer([], [], [], value, asked=asked)
+        earlier = before.value()
+        change = change_of(tile, value, earlier)
+        if value is not None and not shown.has_begun:
+            change = NOT_YET
+        elif value is not None and earlier is None:
+            change = NONE_BEFORE  # A share of nothing is none.
+        return ChartAnswer([], [], [], value, earlier, change, asked=asked)
     names = list(seen.names)
     rows = [[clock.shown(value) for value in row] for row in seen.rows()]
     earlier = [[clock.shown(value, is_before=True) for value in row] for row in before.rows()] if before else []
@@ -141,4 +171,14 @@ def _answer(
     if isinstance(tile, Table):
         places = [names.index(column) for column in tile.columns]
         names, rows = list(tile.columns), [[row[place] for place in places] for row in rows]
-    return ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), asked=asked)
+    answer = ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), asked=asked)
+    return replace(answer, **_time_of(answer, shown)) if isinstance(tile, Chart) else answer
+
+
+def _time_of(answer: ChartAnswer, shown: _Shown) -> dict[str, Any]:
+    """The time of a chart. A report of days has days, whatever is asked for."""
+    interval, span = shown.clock.scope.interval, shown.span
+    if (is_day := "day" in answer.columns) and answer.rows and interval != "day":
+        first, end = answer.columns.index("day"), answer.columns.index("period_end")
+        interval, span = "day", [min(row[first] for row in answer.rows), max(row[end] for row in answer.rows)]
+    return {"interval": interval, "span": span, "ticks": shown.clock.ticks(span, is_day=is_day)}

@@ -6,11 +6,10 @@ a tile ─┬─ what it reads ───────▶ columns of the report
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, nearest, quote
 from embedsink.reports import Report, parse_scope
 
 NUMBERS = ("integer", "number")
@@ -27,11 +26,22 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
             _check_tile(f"dashboards/{name}.json: {place}", tile, known)
 
 
+def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
+    """What `check_dashboards` says of each dashboard in which something is wrong, by its name."""
+    known, mistakes = list(reports), {}
+    for name, dashboard in dashboards.items():
+        try:
+            check_dashboards({name: dashboard}, known)
+        except Misconfigured as error:
+            mistakes[name] = error
+    return mistakes
+
+
 def instead_of(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or all of them."""
     names = sorted(known)
-    nearest = get_close_matches(name, names, n=1)
-    return f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(names)}."
+    near = nearest(name, names)
+    return f'Did you mean "{near}"?' if near else f"There are {', '.join(names)}."
 
 
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
@@ -86,6 +96,10 @@ def _check_column(place: str, column: str, known: Collection[str], whose: str) -
 
 
 def _check_group(place: str, tile: Chart | Table) -> None:
+    if isinstance(tile, Chart) and tile.leading and (tile.group or tile.sort):
+        raise Misconfigured(
+            f"{place}.leading: stands beside group or sort, which choose rows, too. Remove one of them."
+        )
     if tile.group and not (tile.group.sum or tile.group.count or tile.sort):
         raise Misconfigured(
             f"{place}.group: nothing says which rows come first. Name columns in `sum`, one in `count`, or a `sort`."
@@ -127,12 +141,16 @@ def _read_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     elif tile.group:
         yield from ((f"group.by[{place}]", column) for place, column in enumerate(tile.group.by))
         yield from ((f"group.sum[{place}]", column) for place, column in enumerate(tile.group.sum))
+    if isinstance(tile, Chart) and tile.leading:
+        yield from (("leading.column", tile.leading.column), ("leading.by", tile.leading.by))
 
 
 def _added_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     """Those of them whose values are added, or multiplied."""
     if not isinstance(tile, Figure):
-        yield from ((where, column) for where, column in _read_by(tile) if where.startswith("group.sum"))
+        yield from (
+            (where, column) for where, column in _read_by(tile) if where.startswith(("group.sum", "leading.by"))
+        )
     elif tile.how in ("sum", "ratio") or (tile.how in ("newest", "only") and tile.times != 1):
         yield from ((where, column) for where, column in _read_by(tile) if where == "column" or where.startswith("of"))
 

@@ -4,15 +4,18 @@ Rows go through and are not kept: a report may have a million, and a chart shows
 """
 
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from embedsink.charts.model import Chart, Figure, Group, Table
+from embedsink.charts.model import Chart, Figure, Group, Leading, Table
 
 Row = Sequence[Any]
 # How many different values a chart puts together; beyond it, only those that are known go on.
 GROUPS_MAX = 50_000
+# How many rows are kept until it is known which values lead; beyond it, those that have least so far are given up.
+LEADING_ROWS_MAX = 50_000
 
 
 def condition(tile: Figure | Chart | Table, names: list[str]) -> Callable[[Row], bool]:
@@ -30,6 +33,8 @@ def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Seen":
         return Total(tile, names)
     if tile.group:
         return Grouped(tile.group, names, tile.sort, tile.rows)
+    if isinstance(tile, Chart) and tile.leading:
+        return Led(tile.leading, names, tile.rows)
     return Listed(names, tile.sort, tile.rows)
 
 
@@ -79,21 +84,21 @@ class Listed:
 
     def __init__(self, names: list[str], sort: str | None, count: int) -> None:
         self.names = names
-        self.seen_count = 0
+        self.row_count = 0
         self._count = count
         self._order = _Order(names, sort) if sort else None
         self._rows: list[Any] = []
 
     def see(self, row: Row) -> None:
-        self.seen_count += 1
+        rank = self._order.rank(row) if self._order else None
+        if self._order and rank is None:
+            return
+        self.row_count += 1
         if self._order is None:
             if len(self._rows) < self._count:
                 self._rows.append(row)
             return
-        rank = self._order.rank(row)
-        if rank is None:
-            return
-        entry = (rank, -self.seen_count, row)
+        entry = (rank, -self.row_count, row)
         if len(self._rows) < self._count:
             heapq.heappush(self._rows, entry)
         elif entry > self._rows[0]:
@@ -103,7 +108,7 @@ class Listed:
         return self._rows if self._order is None else [row for _, _, row in sorted(self._rows, reverse=True)]
 
     def is_cut(self) -> bool:
-        return self.seen_count > self._count
+        return self.row_count > self._count
 
 
 class Grouped:
@@ -141,6 +146,54 @@ class Grouped:
     def is_cut(self) -> bool:
         return self._is_full or len(self._sums) > self._count
 
+    @property
+    def row_count(self) -> int:
+        return len(self._sums)
+
+
+class Led:
+    """All rows of the values that lead, in the order in which they came."""
+
+    def __init__(self, leading: Leading, names: list[str], count: int) -> None:
+        self.names = names
+        self.row_count = 0
+        self._column = names.index(leading.column)
+        self._by = names.index(leading.by)
+        self._values_max = leading.count
+        self._count = count
+        self._sums: dict[Any, Any] = {}
+        self._rows: dict[Any, list[tuple[int, Row]]] = {}
+        self._kept_count = 0
+
+    def see(self, row: Row) -> None:
+        self.row_count += 1
+        value = row[self._column]
+        if value not in self._sums:
+            if len(self._sums) == GROUPS_MAX:
+                return
+            self._sums[value], self._rows[value] = 0, []
+        self._sums[value] += row[self._by] or 0
+        if value in self._rows:
+            self._rows[value].append((self.row_count, row))
+            self._kept_count += 1
+            if self._kept_count > LEADING_ROWS_MAX:
+                self._give_up()
+
+    def rows(self) -> list[Row]:
+        led = sorted(itertools.chain.from_iterable(self._rows[value] for value in self._first(self._values_max)))
+        return [row for _, row in led[: self._count]]
+
+    def is_cut(self) -> bool:
+        return len(self._sums) > self._values_max or self.row_count > self._count
+
+    def _first(self, count: int) -> list[Any]:
+        return heapq.nlargest(count, self._rows, key=self._sums.__getitem__)
+
+    def _give_up(self) -> None:
+        """Keep only the rows of those that may still lead. What is given up stays so: its line would have a hole."""
+        self._rows = {value: self._rows[value] for value in self._first(2 * self._values_max)}
+        self._kept_count = sum(map(len, self._rows.values()))
+
 
 class _Order:
     """How rows are ranked by a column; greater ranks come first, and rows without a value are left out."""
@@ -164,4 +217,4 @@ class _Ascending:
         return bool(other.value < self.value)
 
 
-Seen = Total | Listed | Grouped
+Seen = Total | Listed | Grouped | Led

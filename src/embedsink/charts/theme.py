@@ -63,6 +63,12 @@ _LEGEND = {
     "offset": 10,
     "labelLimit": 160,
     "columnPadding": 16,
+    # As many side by side as there is room for, by what the names take beside a square: some 7 px a character, the
+    # longest half as many again as usual, and no more than the limit of a label.
+    "columns": {
+        "signal": "max(1, floor(width / (36 + min(160, "
+        "10 * length(join(domain('color'), '')) / length(domain('color'))))))"
+    },
 }
 
 
@@ -71,9 +77,20 @@ def vega_config(palette: Palette) -> dict[str, Any]:
     text = {"labelColor": palette.quiet, "titleColor": palette.quiet, "labelFontSize": 12, "titleFontSize": 12}
     return {
         "background": "transparent",
+        # Axes have as many digits as their steps need.
+        "tooltipFormat": {"numberFormat": ",.3~f"},
         "font": FONT,
-        "padding": {"left": 0, "right": 2, "top": 4, "bottom": 0},
+        "padding": {"left": 0, "right": 2, "top": 4, "bottom": 4},
         "view": {"stroke": None},
+        "title": {
+            "anchor": "start",
+            "color": palette.ink,
+            "subtitleColor": palette.quiet,
+            "fontSize": 15,
+            "subtitleFontSize": 12,
+            "subtitlePadding": 6,
+            "offset": 16,
+        },
         "axis": text
         | {
             "domain": False,

@@ -62,6 +62,7 @@ def render(
     From a data folder it shows the last snapshot, be a server running or not. What a server alone knows, such as the
     age of its journal, is shown with --url. The PDF is one page, as long as the dashboard.
     """
+    from embedsink.folder import DataFolder
     from embedsink.pictures import FORMATS, Telling
     from embedsink.pictures import render as rendered
 
@@ -73,9 +74,11 @@ def render(
     asked |= {"timezone": timezone, "compare": "on" if compare else "off"}
     asked["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
-    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, data, url, key)
+    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
-    drawn = rendered(dashboard, answers, Telling(now, timezone or "UTC", narrowed), format=format, is_dark=dark)
+    snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
+    telling = Telling(now, timezone or "UTC", narrowed, snapshot_at)
+    drawn = rendered(dashboard, answers, telling, format=format, is_dark=dark)
     with written_whole(output) as part:
         part.write_bytes(drawn)
 
@@ -109,12 +112,14 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     }
 
 
-def _of_server(
-    name: str, asked: Asked, data: Path, url: str, key: str | None
-) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+    from embedsink.charts import parse_dashboard
     from embedsink.pictures import SectionAnswer
 
-    dashboard, remote = _find(name, data), server_at(url, key)
+    remote = server_at(url, key)
+    # The server's own file: it may have dashboards that nobody has here, or others of the same name.
+    said = remote.get_object("dashboards", name, members=("title", "sections"))
+    dashboard = parse_dashboard(said, f"dashboard {name} of {url}")
     answers = {}
     for section in dashboard.sections:
         told = remote.get_object("dashboards", name, "sections", section.id, members=TOLD, query=asked)
@@ -124,8 +129,13 @@ def _of_server(
 
 
 def _find(name: str, data: Path) -> "Dashboard":
-    """The dashboard of this program or of this data folder; a server elsewhere may have others."""
+    """The dashboard of this program or of this data folder."""
     from embedsink.charts import dashboards_with, find_dashboard
+    from embedsink.errors import Misconfigured
     from embedsink.folder import DataFolder
 
-    return find_dashboard(dashboards_with(DataFolder(data).dashboards), name)
+    mistakes: dict[str, Misconfigured] = {}
+    dashboards = dashboards_with(DataFolder(data).dashboards, on_mistake=mistakes.__setitem__)
+    if name in mistakes:
+        raise mistakes[name]
+    return find_dashboard(dashboards, name)

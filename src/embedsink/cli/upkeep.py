@@ -53,7 +53,7 @@ def rebuild(data: Data = DATA) -> None:
 
 
 def doctor(data: Data = DATA) -> None:
-    """Check a data folder: versions, room, snapshot, rows and journal. Exit code 1 when something is wrong.
+    """Check a data folder: versions, room, snapshot, rows, dashboards, journal, keys. Exit code 1 when one is wrong.
 
     It only reads, so it may run beside a server.
     """

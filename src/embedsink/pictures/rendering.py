@@ -32,11 +32,15 @@ class SectionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What stands above the charts: of whom they are, and when they were made. `timezone` is that of its times."""
+    """What stands above the charts: of whom they are, and when they were made; `snapshot_at` where they are of one.
+
+    `timezone` is that of its times.
+    """
 
     made_at: datetime
     timezone: str = "UTC"
     narrowed: Mapping[str, str] = field(default_factory=dict)
+    snapshot_at: datetime | None = None
 
 
 def render(

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from embedsink.charts import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
+from embedsink.charts import NOTHING, Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.charts.theme import Palette
 from embedsink.pictures.drawing import picture_of
 from embedsink.pictures.specs import whole_spec
-from embedsink.pictures.svg import FONT, card, cut, group, line, placed, width_of, wrapped
-from embedsink.pictures.words import NONE, change, day, write
+from embedsink.pictures.svg import FONT, TEXT_CHARACTERS_MAX, card, cut, group, line, placed, width_of, wrapped
+from embedsink.pictures.words import NONE, change, day, named, write
 
 if TYPE_CHECKING:
     from embedsink.pictures.rendering import SectionAnswer, Telling
@@ -25,10 +25,10 @@ NUMBER_HEIGHT = 118
 ROW_HEIGHT = 26
 HEAD_HEIGHT = 28
 _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
+_FIGURES = ("_count", *_UNITS, "_p50", "_p95")
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
 _MARKS = {"up": "▲ ", "down": "▼ "}
-_TONES = {"up": {"up": "good", "down": "bad"}, "down": {"down": "good", "up": "bad"}}
 
 
 def draw(dashboard: Dashboard, answers: Mapping[str, "SectionAnswer"], telling: "Telling", palette: Palette) -> str:
@@ -50,12 +50,15 @@ def _head(
     dashboard: Dashboard, answers: Mapping[str, "SectionAnswer"], telling: "Telling", palette: Palette
 ) -> tuple[list[str], float]:
     room = WIDTH - 2 * MARGIN
-    made = telling.made_at.astimezone(ZoneInfo(telling.timezone))
+    zone = ZoneInfo(telling.timezone)
+    made = f"made {telling.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
+    if telling.snapshot_at:
+        made += f", of the snapshot of {telling.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
     spans = [answer.span for answer in answers.values()]
     days = (day(min(start for start, _ in spans)), day(max(end for _, end in spans) - 1)) if spans else ()
     period = " – ".join(dict.fromkeys(days))
-    narrowed = [f"{name} {value}" for name, value in telling.narrowed.items()]
-    told = " · ".join([f"{period} ({telling.timezone})", *narrowed, f"made {made:%-d %b %Y, %H:%M}"])
+    narrowed = [f"{name} {named(value)}" for name, value in telling.narrowed.items()]
+    told = " · ".join([f"{period} ({telling.timezone})", *narrowed, made])
     parts = [
         line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.ink, is_bold=True),
         line("embedsink", WIDTH - MARGIN, MARGIN + 26, size=14, colour=palette.quiet, is_bold=True, anchor="end"),
@@ -129,7 +132,7 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     yield card(place.x, place.y, place.width, place.height, ground=palette.ground, line=palette.line)
     told = answer.charts[tile.id]
     if isinstance(tile, Figure | Gauge):
-        yield from _number(tile, told, answer, palette, place)
+        yield from _number(tile, told, palette, place)
         return
     y = place.y + PADDING + 14
     yield line(cut(tile.title, 15, place.room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
@@ -141,24 +144,25 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     elif isinstance(tile, Table):
         yield from _table(tile, told, palette, place, y + 12)
     else:
-        time = (answer.interval, answer.span)
-        svg = picture_of(whole_spec(tile, told, time, palette, width=place.room), tile=tile.id)
-        yield placed(svg, place.left, y + 12, name=tile.id)
+        y += 12
+        # Down to the end of the card, so that charts side by side stand on one line.
+        room = place.y + place.height - PADDING - y
+        svg = picture_of(whole_spec(tile, told, palette, width=place.room, height=room), tile=tile.id)
+        yield placed(svg, place.left, y, name=tile.id)
 
 
-def _number(
-    tile: Figure | Gauge, told: Mapping[str, Any], answer: "SectionAnswer", palette: Palette, place: _Place
-) -> Iterator[str]:
+def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
     titles = wrapped(tile.title, 13, place.room, lines_max=2)
     for number, text in enumerate(titles):
         yield line(text, place.left, place.y + 30 + 16 * number, size=13, colour=palette.quiet)
-    text, size = write(told.get("value"), tile.format), 28.0
+    text, size = write(told.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
     while size > 13 and width_of(text, size, is_bold=True) > place.room:
         size -= 1
+    text = cut(text, size, place.room, is_bold=True)
     yield line(text, place.left, place.y + 80, size=size, colour=palette.ink, is_bold=True)
-    direction, by = change(told.get("value"), told.get("value_before"), tile.format) if answer.compared else ("", "")
-    better = tile.better if isinstance(tile, Figure) else "neither"
-    tone = {"good": palette.good, "bad": palette.bad}.get(_TONES.get(better, {}).get(direction, ""), palette.quiet)
+    direction, by = change(changed := told.get("change"), told.get("value_before"), tile.format)
+    is_good = changed["is_good"] if isinstance(changed, Mapping) else None
+    tone = palette.quiet if is_good is None else palette.good if is_good else palette.bad
     if by:
         shown = f"{_MARKS.get(direction, '')}{by}"
         if width_of(shown, 12) > place.room:
@@ -169,7 +173,7 @@ def _number(
 def _empty(tile: Chart | Table, palette: Palette, place: _Place, y: float) -> Iterator[str]:
     middle = place.x + place.width / 2
     y += (place.y + place.height - y) / 2 - 8
-    yield line("Nothing in this period", middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
+    yield line(NOTHING, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
     for text in wrapped(tile.empty.replace("`", ""), 13, place.room * 0.8, lines_max=2) if tile.empty else []:
         y += 19
         yield line(text, middle, y, size=13, colour=palette.quiet, anchor="middle")
@@ -195,7 +199,10 @@ def _table(tile: Table, told: Mapping[str, Any], palette: Palette, place: _Place
 
 
 def _are_figures(name: str, values: Sequence[Any]) -> bool:
-    return name != "deployment" and not _is_time(name) and any(isinstance(value, int | float) for value in values)
+    if name == "deployment" or _is_time(name):
+        return False
+    # A column without any value stands where its values would.
+    return name.endswith(_FIGURES) or any(isinstance(value, int | float) for value in values)
 
 
 def _is_time(name: str) -> bool:
@@ -208,7 +215,7 @@ def _cell(name: str, value: Any) -> str:
     if _is_time(name):
         return write(value, "time")
     if name == "deployment" or not isinstance(value, int | float):
-        return str(value)
+        return named(str(value))
     if name.startswith("seconds_"):
         return write(value, "s")
     unit = next((format for ending, format in _UNITS.items() if name.endswith(ending)), None)
@@ -218,7 +225,7 @@ def _cell(name: str, value: Any) -> str:
 def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], room: float) -> list[float]:
     """As wide as the columns want to be; the widest give way."""
     columns = zip(titles, *cells, strict=True)
-    wanted = [min(340.0, max(width_of(text[:200], 13) for text in column) + 18) for column in columns]
+    wanted = [min(340.0, max(width_of(text[:TEXT_CHARACTERS_MAX], 13) for text in column) + 18) for column in columns]
     while sum(wanted) > room:
         widest = wanted.index(max(wanted))
         wanted[widest] -= min(8.0, sum(wanted) - room)

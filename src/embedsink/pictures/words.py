@@ -1,9 +1,13 @@
 """Numbers, times and changes in English words; static/dashboards/words.js writes them for a reader's locale."""
 
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from unicodedata import category
 
 NONE = "–"
+_TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _SPANS = ((172_800, 86_400, "d", 1), (5_400, 3_600, "h", 1), (90, 60, "min", 0))
 
@@ -15,11 +19,15 @@ def write(value: Any, format: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float) or format == "text":
-        return str(value)
+        return named(str(value))
     if format in ("ms", "s"):
         return _span(value / 1_000 if format == "ms" else value)
     if format == "time":
         return moment(int(value))
+    if format == "points":
+        return f"{_trimmed(value * 100, 2)} points"
+    if format == "times":
+        return f"×{_trimmed(value, 1)}"
     if format == "share":
         return f"{_trimmed(value * 100, 1)}%"
     if format == "bytes":
@@ -28,6 +36,13 @@ def write(value: Any, format: str) -> str:
     if format == "count":
         return f"{_trimmed(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
     return _trimmed(value, 2 if abs(value) < 100 else 0)
+
+
+def named(text: str) -> str:
+    """A text as it can be read: what would turn what is around it by its number, what nobody could see by a word."""
+    shown = _TURNING.sub(lambda one: f"\\u{ord(one[0]):04x}", text)
+    is_seen = any(not one.isspace() and category(one) not in ("Cc", "Cf") for one in shown)
+    return shown if is_seen else f"(blank){shown}"
 
 
 def moment(shown_ms: int) -> str:
@@ -40,17 +55,11 @@ def day(shown_ms: int) -> str:
     return f"{_clock(shown_ms):%-d %b %Y}"
 
 
-def change(value: Any, before: Any, format: str) -> tuple[str, str]:
-    """Against the period before: `up`, `down` or nothing, and how much."""
-    if not isinstance(value, int | float) or not isinstance(before, int | float):
-        return "", ""
-    if not before:
-        return "", "none before"
-    if value == before:
-        return "", "as before"
-    points = f"{write(abs(value - before) * 100, 'number')} points"
-    by = points if format == "share" else write(abs(value / before - 1), "share")
-    return "up" if value > before else "down", f"{by} from {write(before, format)}"
+def change(told: Mapping[str, Any] | str | None, before: Any, format: str) -> tuple[str, str]:
+    """What is told against the period before (charts/change.py): `up`, `down` or nothing, and how much."""
+    if told is None or isinstance(told, str):
+        return "", told or ""
+    return told["direction"], f"{write(told['by'], told['format'])} from {write(before, format)}"
 
 
 def _span(seconds: float) -> str:

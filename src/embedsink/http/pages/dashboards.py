@@ -1,6 +1,6 @@
 """`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
@@ -12,6 +12,7 @@ from embedsink import charts
 from embedsink.charts import (
     DARK,
     LIGHT,
+    NOTHING,
     PERIOD_PARAMETERS,
     PERIODS,
     Chart,
@@ -20,6 +21,8 @@ from embedsink.charts import (
     Section,
     Table,
     Tile,
+    completed,
+    is_address,
     vega_config,
 )
 from embedsink.envelope.catalog import catalog_for
@@ -75,7 +78,7 @@ class DashboardPages:
             return other
         name = request.path_params["name"]
         dashboard = self._dashboards.find(name)
-        reports = await run_in_threadpool(self._dashboards.reports, request.state.sink)
+        reports = await run_in_threadpool(self._dashboards.reports, request.state.sink, name)
         self._vega.prepare()
         return await self._page(
             request,
@@ -85,6 +88,7 @@ class DashboardPages:
             periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
             reports=reports,
             surfaces=SURFACES,
+            nothing=NOTHING,
             told=_told(name, dashboard, reports, self._vega.path),
             vega=self._vega.path,
         )
@@ -127,7 +131,8 @@ class DashboardPages:
 
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
-        return [*links, INSPECTOR]
+        wrong = [Link(name, name, told) for name, told in sorted(self._dashboards.mistakes.items()) if is_address(name)]
+        return [*links, *wrong, INSPECTOR]
 
 
 def _told(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:
@@ -155,11 +160,32 @@ def _tile_told(tile: Tile) -> dict[str, Any]:
     if isinstance(tile, Chart | Table):
         told["empty"] = tile.empty
     if isinstance(tile, Chart):
-        return (
-            told
-            | {"spec": tile.spec, "height": tile.height, "select": tile.select}
-            | ({"compare": tile.compare.model_dump()} if tile.compare else {})
-        )
+        spec = completed(tile)
+        tips = list(_tips_of(spec))
+        for tip in tips:
+            if tip.get("type") == "temporal":
+                tip["format"] = "%Q"  # The page writes it as the reader's locale does.
+        return told | {
+            "spec": spec,
+            "height": tile.height,
+            "select": tile.select,
+            "compare": tile.compare and tile.compare.x,
+            "columns": {tip["field"]: tip["title"] for tip in tips if "field" in tip and "title" in tip},
+            "times": [tip.get("title") for tip in tips if tip.get("type") == "temporal"],
+        }
     if isinstance(tile, Table):
         return told | {"columns": tile.columns, "select": tile.select}
-    return told | {"format": tile.format, "better": getattr(tile, "better", "neither")}
+    return told | {"format": tile.format}
+
+
+def _tips_of(spec: Any) -> Iterator[dict[str, Any]]:
+    """What each tooltip of a spec tells."""
+    if isinstance(spec, dict):
+        tooltip = spec.get("tooltip")
+        if isinstance(tooltip, list):
+            yield from tooltip
+        for part in spec.values():
+            yield from _tips_of(part)
+    elif isinstance(spec, list):
+        for part in spec:
+            yield from _tips_of(part)

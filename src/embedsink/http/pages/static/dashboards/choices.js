@@ -1,5 +1,6 @@
 // What is shown, as the address says it: the form, the chips, and the way from one to the other.
 import { at, make } from "/pages/make.js";
+import { named } from "/pages/words.js";
 
 const NAMES = ["period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone"];
 const FILTERS = { surface: "Surface", deployment: "Deployment", tenant: "Tenant" };
@@ -28,8 +29,10 @@ export class Choices {
     const custom = query.has("since");
     fields.period.value = custom ? "custom" : query.get("period") ?? "7d";
     at("dates").hidden = !custom;
-    fields.since.value = (query.get("since") ?? "").slice(0, 10);
-    fields.until.value = (query.get("until") ?? "").slice(0, 10);
+    for (const name of ["since", "until"]) {
+      const time = (query.get(name) ?? "").slice(0, 16);
+      Object.assign(fields[name], { type: time.includes("T") ? "datetime-local" : "date", value: time });
+    }
     fields.until.setCustomValidity("");
     fields.compare.checked = query.get("compare") !== "off";
     for (const name of ["surface", "tenant", "timezone"]) fields[name].value = query.get(name) ?? "";
@@ -42,7 +45,7 @@ export class Choices {
   }
 
   chip() {
-    const set = Object.keys(FILTERS).flatMap((name) => this.query.getAll(name).map((value) => [name, value]));
+    const set = Object.keys(FILTERS).flatMap((name) => this.query.getAll(name).map((value) => [name, named(value)]));
     at("chips").replaceChildren(...set.map(([name, value]) => make("li", {},
       make("button", { type: "button", "aria-label": `Remove filter ${FILTERS[name]} ${value}`, onclick: () => this.set({ [name]: null }) },
         make("bdi", {}, `${FILTERS[name]}: ${value}`), make("span", { "aria-hidden": "true" }, "✕")))));

@@ -16,6 +16,7 @@ const page = {
   vega: () => (page.loading ??= new Promise((resolve, reject) => {
     document.head.append(make("script", { src: told.vega, onload: resolve, onerror: () => { page.loading = null; reject(new Error("vega")); } }));
   })),
+  chosen: () => [choices.query.get("timezone"), ...[...at("chips").querySelectorAll("bdi")].map((chip) => chip.textContent)],
   isNarrowed: () => choices.isNarrowed(),
   widen: () => choices.set({ surface: null, deployment: null, tenant: null }),
   narrow(name, value, datum) {
@@ -54,6 +55,7 @@ let waiting = 0;
 let restUntil = 0;
 let shownAt = "";
 let isWhole = true;
+let refusal = "";
 
 // What is chosen is asked for at once, instead of what is being asked. Loads wait.
 async function refresh() {
@@ -66,11 +68,11 @@ async function refresh() {
   if (mine !== asking) return;
   asking = null;
   isWhole = answers.every(Boolean);
-  if (isWhole) shownAt = clock();
+  if (isWhole && !refusal) shownAt = clock(choices.query.get("timezone"));
   tell();
   const now = performance.now();
   restUntil = now + (isWhole ? Math.max(REST_MS_MIN, now - startedAt) : AGAIN_MS);
-  if (isAskedAgain || !isWhole) refreshSoon();
+  if (!refusal && (isAskedAgain || !isWhole)) refreshSoon();
   else waiting = setTimeout(refreshSoon, MINUTE_MS);
 }
 
@@ -88,36 +90,43 @@ function refreshSoon() {
 
 async function ask(section, signal) {
   const query = choices.query.toString();
-  let isRefused = false;
   try {
     const answer = await fetch(`/api/v1/dashboards/${told.name}/sections/${section.id}?${query}`,
       { headers: section.query === query && section.tag ? { "If-None-Match": section.tag } : {}, cache: "no-store", signal });
     if (answer.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
-    if (answer.status === 304) return true;
-    isRefused = /^4[01]/.test(answer.status);
-    const content = await answer.json();
+    const content = answer.status === 304 ? null : await answer.json();
     signal.throwIfAborted();
+    const isRefused = /^4[01]/.test(answer.status);
+    refuse(isRefused ? content.detail : "");
+    if (isRefused || !content) return true; // The same question would be refused again.
     if (!answer.ok) throw new Error(content.detail);
     Object.assign(section, { tag: answer.headers.get("ETag"), query });
-    for (const tile of section.tiles) tile.show(content.charts[tile.told.id], content);
+    for (const tile of section.tiles) tile.show(content.charts[tile.told.id]);
   } catch (error) {
     if (signal.aborted) return false;
     section.tag = null;
     // What was shown stays, where it is what is asked for; the sign at the top says that it is old.
     const detail = error instanceof TypeError ? "The server can't be reached. It is asked again by itself." : error.message;
-    for (const tile of section.tiles) if (isRefused || !tile.answer || section.query !== query) tile.showTrouble(detail);
-    return isRefused; // The same question would be refused again.
+    for (const tile of section.tiles) if (!tile.answer || section.query !== query) tile.showTrouble(detail);
+    return false;
   }
   return true;
+}
+
+// What is wrong with the address is told once, in place of all sections.
+function refuse(detail) {
+  refusal = detail;
+  at("refused").hidden = !detail;
+  at("refused-why").textContent = detail;
 }
 
 let state = "connecting";
 function tell(now = state) {
   state = now;
-  const shown = state === "live" && !isWhole ? "old" : state;
+  const shown = state === "live" && (refusal || !isWhole) ? "old" : state;
   const asOf = shownAt && ` · as of ${shownAt}`;
   const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting",
-    stale: `Disconnected${asOf}`, old: `Not up to date${asOf}` }[shown];
+    stale: `Disconnected${asOf}`, old: refusal ? "Nothing is shown" : `Not up to date${asOf}` }[shown];
   at("live").dataset.state = shown;
   at("live-text").textContent = text;
   // Told once, and not with each new time.
@@ -142,4 +151,4 @@ document.addEventListener("keydown", ({ key }) => {
 
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 refresh();
-listen({ onLoaded: refreshSoon, onState: tell });
+listen({ onLoaded: () => refusal || refreshSoon(), onState: tell });

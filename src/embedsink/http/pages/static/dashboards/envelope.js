@@ -1,6 +1,7 @@
 // An envelope as it was sent, laid out for reading. The text is taken apart and never parsed: a number keeps all its
 // digits, a name that stands twice stands twice, and what is no JSON is shown as it is.
 import { make } from "/pages/make.js";
+import { escaped } from "/pages/words.js";
 
 // A string that does not end is one token, too: nothing is looked at twice.
 const TOKEN = /\s+|"(?:[^"\\]|\\.?)*"?|[{}[\],:]|[^\s"{}[\],:]+/gs;
@@ -11,8 +12,7 @@ const DEPTH_MAX = 32;
 // A browser draws so many coloured words at once; what follows has one colour.
 const WORDS_MAX = 20_000;
 
-export const visible = (text) =>
-  String(text).replace(UNSEEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+export const visible = (text) => escaped(text, UNSEEN);
 
 // Where a path such as payload.format or events[0].type leads, its value is marked.
 export function laidOut(text, path) {

@@ -1,14 +1,12 @@
 // A tile shows one answer: a number, a table or a chart. What has changed is shown again, in its place.
-import { button, make } from "/pages/make.js";
-import { axisFormat, exact, formatOf, isFigure, vegaLocale, write, writePeriod } from "/pages/words.js";
+import { at, button, make } from "/pages/make.js";
+import { axisFormat, escaped, exact, formatOf, isFigure, named, vegaLocale, write, writePeriod } from "/pages/words.js";
 
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const scheme = () => (dark.matches ? "dark" : "light");
 // Vega keeps marks by name in an object, where this is no name.
 const PROTO = "__proto__";
-const named = (value) => (value === PROTO ? `${PROTO}\u2060` : value);
-const objects = (names, rows) => rows.map((row) => Object.fromEntries(names.map((name, i) => [name, named(row[i])])));
 const bare = (text) => make("bdi", {}, text);
 
 class Tile {
@@ -26,18 +24,16 @@ class Tile {
     this.element.setAttribute("aria-busy", "false");
   }
 
-  show(answer, section) {
+  show(answer) {
     this.answer = answer;
-    this.section = section;
     this.stopWaiting();
     this.at("[data-csv]")?.setAttribute("href", this.page.csv(this.told.report, answer.asked));
     if (this.note) {
-      this.note.hidden = !answer.is_cut || this.told.kind === "table";
-      this.note.textContent = "Not all rows are drawn. The CSV has them.";
-      if (answer.before?.length && this.told.compare) {
-        this.note.hidden = false;
-        this.note.textContent = "Dashed: the period before.";
-      }
+      const place = answer.columns.indexOf(this.told.compare);
+      // One period before has a place, and no line.
+      const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
+      this.note.hidden = !isDashed && (!answer.is_cut || this.told.kind === "table");
+      this.note.textContent = isDashed ? "Dashed: the period before." : "Not all rows are drawn. The CSV has them.";
     }
     this.draw();
   }
@@ -45,10 +41,8 @@ class Tile {
   // Where there is nothing: why, and what to do.
   showEmpty() {
     const isNarrowed = this.page.isNarrowed();
-    const own = !isNarrowed && this.told.empty;
-    this.replace(make("div", { className: "empty" }, own ? "" : make("strong", {}, "Nothing in this period"),
-      make("p", {}, own || (isNarrowed ? "Remove a filter, or choose a longer period." : "Choose a longer period, or wait for events: they appear here by themselves.")),
-      isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
+    const words = !isNarrowed && this.told.empty ? make("p", {}, this.told.empty) : at(isNarrowed ? "nothing-narrowed" : "nothing").content.cloneNode(true);
+    this.replace(make("div", { className: "empty" }, words, isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
   }
 
   // Told once, however often it happens: whoever is at the button stays there.
@@ -85,22 +79,15 @@ function renew(old, now) {
 
 class Number_ extends Tile {
   draw() {
-    const { value, value_before: before } = this.answer;
-    const { format, better } = this.told;
-    const shown = this.at("[data-value]");
-    shown.textContent = write(value, format);
-    shown.title = exact(value, format);
-    shown.classList.toggle("text", format === "time");
-    const change = this.at("[data-change]");
-    change.replaceChildren("\u00a0");
-    if (!this.section.compared || typeof before !== "number" || typeof value !== "number") return;
-    if (!before || value === before) return change.replaceChildren(before ? "as before" : "none before");
-    const isMore = value > before;
-    const by = format === "share" ? `${write(Math.abs(value - before) * 100, "number")} points` : write(Math.abs(value / before - 1), "share");
-    const tone = better === "neither" ? "" : (better === "up") === isMore ? "good" : "bad";
-    change.replaceChildren(
-      make("b", { className: tone }, make("span", { "aria-hidden": "true" }, isMore ? "▲ " : "▼ "), make("span", { className: "unseen" }, isMore ? "more by " : "less by "), by),
-      ` from ${write(before, format)}`);
+    const { value, value_before: before, change } = this.answer;
+    const { format } = this.told;
+    Object.assign(this.at("[data-value]"), { textContent: write(value, format), title: exact(value, format) });
+    const told = !change?.by ? [change ?? "\u00a0"] : [
+      make("b", { className: { true: "good", false: "bad" }[change.is_good] ?? "" },
+        make("span", { "aria-hidden": "true" }, change.direction === "up" ? "▲ " : "▼ "),
+        make("span", { className: "unseen" }, `${change.direction} `), write(change.by, change.format)),
+      ` from ${write(before, format)}`];
+    this.at("[data-change]").replaceChildren(...told);
   }
 
   showTrouble() {
@@ -114,11 +101,11 @@ class Table extends Tile {
   draw() {
     const { columns, rows } = this.answer;
     if (!rows.length) return this.showEmpty();
-    this.showTable(table(this, columns, rows, this.told.columns));
+    this.showTable(table(this, columns, rows));
   }
 }
 
-function table(tile, names, rows, titles = {}) {
+function table(tile, names, rows) {
   const formatIn = (name, i) => {
     if (name === "deployment") return "text";
     const format = formatOf(tile.columns[name] ?? (name.startsWith("period_") ? ["timestamp"] : undefined));
@@ -127,27 +114,16 @@ function table(tile, names, rows, titles = {}) {
   const shown = names.map((name, i) => [i, name, formatIn(name, i)]).filter(([, name]) => !ADDED.includes(name));
   const cell = (row, [i, name, format]) => {
     const value = row[i];
-    const text = write(value, format);
+    const text = name === "period_start" ? writePeriod(value, tile.answer.interval) : write(value, format);
     const inner = value !== null && tile.told.select === name
       ? button(bare(text), () => tile.page.narrow(name, value), "pick") : bare(text);
-    return make("td", { className: isFigure(format) ? "figure" : "", title: typeof value === "string" && value.length > 24 ? value.slice(0, 1000) : "" }, inner);
+    return make("td", { className: isFigure(format) ? "figure" : "", title: typeof value === "string" && value.length > 24 ? escaped(value.slice(0, 1000)) : "" }, inner);
   };
   const head = ([, name, format]) => make("th", { scope: "col", className: isFigure(format) ? "figure" : "", title: tile.columns[name]?.[2] ?? "" },
-    titles[name] ?? name.replaceAll("_", " "));
+    tile.told.columns[name] ?? name.replaceAll("_", " "));
   return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": tile.told.title },
     make("table", {}, make("thead", {}, make("tr", {}, ...shown.map(head))),
       make("tbody", {}, ...rows.slice(0, 500).map((row) => make("tr", {}, ...shown.map((one) => cell(row, one)))))));
-}
-
-// Days and longer periods are named below their middle.
-function ticks({ interval, span: [start, end] }, values) {
-  if (interval === "hour") return {};
-  const middles = [...new Set(values.map((row) => row.period_middle))].sort((a, b) => a - b);
-  const step = middles.length > 1 ? Math.min(...middles.slice(1).map((middle, i) => middle - middles[i])) : end - start;
-  const all = [];
-  for (let middle = middles[0]; middle > start; middle -= step) all.unshift(middle);
-  for (let middle = middles[0] + step; middle < end; middle += step) all.push(middle);
-  return { values: { signal: `[${all}]` }, labelOverlap: "greedy", labelSeparation: 12 };
 }
 
 class Chart extends Tile {
@@ -181,12 +157,13 @@ class Chart extends Tile {
   }
 
   async drawOnce() {
-    const { columns, rows, before } = this.answer;
+    const { columns, rows, before, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
-    const values = objects(columns, rows);
-    const earlier = objects(columns, before);
-    const kind = `${scheme()} ${this.section.span} ${earlier.length > 0}`;
+    this.meant = new Map();
+    const values = this.objects(columns, rows);
+    const earlier = this.objects(columns, before);
+    const kind = `${scheme()} ${span} ${earlier.length > 0} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
       this.view.data("rows", values);
       if (earlier.length) this.view.data("before", earlier);
@@ -196,12 +173,8 @@ class Chart extends Tile {
     this.kind = kind;
     await this.page.vega();
     const plot = make("div", { className: "plot", role: "img" });
-    plot.style.height = `${this.told.height}px`;
     this.replace(plot);
-    const drawn = await vegaEmbed(plot, this.spec(values, earlier), {
-      ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", ...vegaLocale(),
-      tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
-    });
+    const drawn = await this.embed(plot, this.spec(values, earlier));
     if (!plot.isConnected) return drawn.finalize(); // Trouble came first.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
@@ -209,71 +182,60 @@ class Chart extends Tile {
     this.describe(values);
   }
 
+  // Vega has what people read, and a click on it means what it stands for.
+  objects(names, rows) {
+    const seen = (value) => {
+      if (typeof value !== "string") return value;
+      const shown = value === PROTO ? `${PROTO}\u2060` : named(value);
+      this.meant.set(shown, value);
+      return shown;
+    };
+    return rows.map((row) => Object.fromEntries(names.map((name, i) => [name, seen(row[i])])));
+  }
+
   describe(values) {
     this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${values.length} rows. Its menu has them as a table.`);
   }
 
-  // The file's spec with its rows, the reader's scheme and locale, and the period before where it is asked for.
+  // The spec with its rows and its time, as the reader's locale writes it.
   spec(values, earlier) {
-    const { spec, compare, height, select } = structuredClone(this.told);
-    this.times = new Set();
-    const time = this.time(values);
-    this.sample = values[0];
-    const visit = (part) => {
-      if (Array.isArray(part)) part.forEach(visit);
-      if (!part || typeof part !== "object") return;
-      const { x, y, tooltip } = part.encoding ?? {};
-      if (x?.type === "temporal") {
-        x.axis = { format: axisFormat(time.interval), ...ticks(time, values), ...x.axis };
-        x.scale = { domain: { signal: `[${time.span}]` }, ...x.scale };
-      }
-      if (y?.type === "nominal") y.axis = { labelExpr: "isValid(datum.value) ? datum.label : '(none)'", ...y.axis };
-      for (const one of [tooltip ?? []].flat()) {
-        if (one.type === "temporal") {
-          one.format = "%Q";
-          this.times.add(one.title);
-        }
-      }
-      Object.values(part).forEach(visit);
-    };
-    visit(spec);
-    const config = this.page.told.themes[scheme()];
-    const whole = {
-      width: "container", height: height - 8, autosize: { type: "fit", contains: "padding" }, data: { name: "rows", values },
-      config: { ...config, legend: { ...config.legend, columns: Math.max(2, Math.floor(this.body.clientWidth / 110)) }, numberFormat: ",.3~f", mark: { ...config.mark, cursor: select ? "pointer" : "default" } },
-    };
-    if (!compare || !earlier.length) return { ...spec, ...whole };
-    const line = {
-      data: { name: "before", values: earlier }, mark: { type: "line", style: "before", tooltip: false, cursor: "default" },
-      encoding: { x: { field: compare.x, type: "temporal", scale: { type: "utc", domain: { signal: `[${time.span}]` } } }, y: { aggregate: "sum", field: compare.y, type: "quantitative" } },
-    };
-    return { ...whole, layer: [spec, line] };
-  }
-
-  // A report of days has days, whatever the page shows.
-  time(values) {
-    const { interval, span } = this.section;
-    if (!("day" in values[0])) return { interval, span };
-    return { interval: "day", span: [Math.min(...values.map(({ day }) => day)), Math.max(...values.map(({ period_end }) => period_end))] };
+    const { spec } = this.told;
+    const { interval, span, ticks } = this.answer;
+    const parameters = Object.entries({ span, ticks, date_format: axisFormat(interval) });
+    // Of no rows Vega finds no extent.
+    const layer = spec.layer?.filter(({ data }) => earlier.length || data?.name !== "before");
+    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets: { rows: values, before: earlier },
+      params: [...(spec.params ?? []), ...parameters.map(([name, value]) => ({ name, value }))] };
   }
 
   tip(value) {
-    return Object.entries(value).map(([title, text]) => [title, this.times.has(title) ? writePeriod(Number(text), "day" in this.sample ? "day" : this.section.interval) : String(text)]);
+    return Object.entries(value).map(([title, text]) => [title, this.told.times.includes(title) ? writePeriod(Number(text), this.answer.interval) : String(text)]);
   }
 
   pick(datum) {
     const { select } = this.told;
     const value = datum?.[select] ?? null;
-    if (value !== null) this.page.narrow(select, value === named(PROTO) ? PROTO : value, datum);
+    if (value !== null) this.page.narrow(select, this.meant.get(value) ?? value, datum);
   }
 
+  embed(plot, spec) {
+    return vegaEmbed(plot, spec, {
+      ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.told.themes[scheme()], ...vegaLocale(),
+      tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
+    });
+  }
+
+  // A picture goes elsewhere: it says what it is of.
   async save(format) {
     if (!this.view) return;
-    const background = this.view.background();
-    this.view.background(this.page.told.grounds[scheme()]);
-    const url = await this.view.toImageURL(format, format === "png" ? 2 : 1);
-    this.view.background(background);
-    make("a", { href: url, download: `${this.page.told.name}-${this.told.id}.${format}` }).click();
+    const { columns, rows, before, span } = this.answer;
+    const { name, grounds } = this.page.told;
+    const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen()].join(" · ");
+    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.objects(columns, rows), this.objects(columns, before)),
+      width: this.body.clientWidth, height: this.body.clientHeight + 40, background: grounds[scheme()], title: { text: this.told.title, subtitle }, padding: 16 });
+    const url = await view.toImageURL(format, format === "png" ? 2 : 1);
+    finalize();
+    make("a", { href: url, download: `${name}-${this.told.id}.${format}` }).click();
   }
 
   forget() {

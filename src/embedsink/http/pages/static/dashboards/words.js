@@ -32,16 +32,27 @@ const WRITE = {
   count: (value) => number({ maximumFractionDigits: 0, ...(Math.abs(value) >= 1e6 ? { notation: "compact", maximumFractionDigits: 2 } : {}) }).format(value),
   number: (value) => number({ maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 }).format(value),
   share: (value) => number({ style: "percent", maximumFractionDigits: 1 }).format(value),
+  points: (value) => `${WRITE.number(value * 100)} points`,
+  times: (value) => `×${WRITE.number(value)}`,
   ms: (value) => seconds(value / 1000),
   s: seconds,
   bytes,
   time: (value) => moment.format(value),
   date: (value) => day.format(value),
   boolean: (value) => (value ? "yes" : "no"),
-  text: String,
+  text: (value) => named(String(value)),
 };
 
-export const write = (value, format) => (value === null || value === undefined ? "–" : (WRITE[format] ?? String)(value));
+// What would turn the text around it is shown by its number, and a name that nobody could see by a word.
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+export const escaped = (text, which = TURNING) =>
+  String(text).replace(which, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+export function named(text) {
+  const shown = escaped(text);
+  return /[^\s\p{Cc}\p{Cf}]/u.test(shown) ? shown : `(blank)${shown}`;
+}
+
+export const write = (value, format) => (value === null || value === undefined ? "–" : (WRITE[format] ?? WRITE.text)(value));
 export const exact = (value, format) =>
   format === "time" ? whole.format(value) : typeof value === "number" ? number({ maximumFractionDigits: 6 }).format(value) : "";
 
@@ -60,7 +71,15 @@ export function writePeriod(value, interval) {
   return (interval === "month" ? month : day).format(value);
 }
 
-export const clock = () => new Intl.DateTimeFormat(undefined, { timeStyle: "medium" }).format(Date.now());
+// The time of day there, or here where a browser does not know the zone.
+export function clock(timeZone) {
+  const now = (zone) => new Intl.DateTimeFormat(undefined, { timeStyle: "medium", timeZone: zone }).format();
+  try {
+    return now(timeZone);
+  } catch {
+    return now();
+  }
+}
 
 // What Vega calls a locale (d3-format, d3-time-format).
 export function vegaLocale() {
@@ -70,7 +89,8 @@ export function vegaLocale() {
   const months = (style) => names({ month: style }, 12, (i) => Date.UTC(2024, i, 15));
   const days = (style) => names({ weekday: style }, 7, (i) => Date.UTC(2024, 8, 1 + i));
   return {
-    formatLocale: { decimal: part("decimal", "."), thousands: part("group", ","), grouping: [3], currency: ["", ""] },
+    formatLocale: { decimal: part("decimal", "."), thousands: part("group", ","), grouping: [3], currency: ["", ""],
+      numerals: Array.from({ length: 10 }, (_, i) => number({}).format(i)) },
     timeFormatLocale: {
       dateTime: "%x, %X", date: "%d.%m.%Y", time: "%H:%M:%S", periods: ["AM", "PM"],
       days: days("long"), shortDays: days("short"), months: months("long"), shortMonths: months("short"),

@@ -1,0 +1,56 @@
+"""What a number says against the period before: how much, and whether that is good."""
+
+import pytest
+
+from embedsink.charts import Figure
+from embedsink.charts.change import Change, change_of
+from embedsink.charts.words import AS_BEFORE, NONE_BEFORE
+
+
+def figure(**more: str) -> Figure:
+    named = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "only"}
+    return Figure.model_validate(named | more)
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "before", "is_good"),
+    [("up", 2, 1, True), ("up", 1, 2, False), ("down", 2, 1, False), ("down", 1, 2, True), ("neither", 2, 1, None)],
+)
+def test_more_is_good_where_the_file_says_so(better: str, value: int, before: int, is_good: bool | None) -> None:
+    change = change_of(figure(better=better), value, before)
+    assert isinstance(change, Change)
+    assert (change.direction, change.is_good) == ("up" if value > before else "down", is_good)
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "by", "format"),
+    [
+        (110, 100, 0.1, "share"),
+        (25, 100, 0.75, "share"),
+        (400, 100, 3, "share"),
+        (401, 100, 4, "times"),
+        (448, 100, 4.5, "times"),
+        (155_055, 2, 77_528, "times"),
+    ],
+)
+def test_what_has_grown_by_some_hundred_percent_is_told_in_times(
+    value: int, before: int, by: float, format: str
+) -> None:
+    change = change_of(figure(), value, before)
+    assert isinstance(change, Change)
+    assert change.by == pytest.approx(by)
+    assert change.format == format
+
+
+def test_shares_differ_by_points() -> None:
+    change = change_of(figure(format="share"), 0.9, 0.1)
+    assert isinstance(change, Change)
+    assert change.by == pytest.approx(0.8)
+    assert change.format == "points"
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "told"), [(7, 0, NONE_BEFORE), (7, 7, AS_BEFORE), (7, None, None), (None, 7, None)]
+)
+def test_why_nothing_has_changed_is_told_in_words(value: int | None, before: int | None, told: str | None) -> None:
+    assert change_of(figure(), value, before) == told

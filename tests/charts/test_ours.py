@@ -1,0 +1,102 @@
+"""What the dashboards that embedsink brings along show of some events."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from embedsink.charts import ChartAnswer, Figure, answer_section, period_of, read_dashboards
+from embedsink.reports import all_reports
+from embedsink.segment import inspect
+from embedsink.store import EVERYTHING, Store
+from tests.given import Given, segment
+
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
+Shown = dict[tuple[str, str], ChartAnswer]
+
+
+def shown(folder: Path, given: Iterable[Given], asked: dict[str, str] | None = None) -> Shown:
+    """What every chart of every dashboard shows, by its dashboard and its id."""
+    store = Store(folder / "store.duckdb")
+    store.open()
+    store.load(inspect(segment(folder, given)))
+    found: Shown = {}
+    with store.reader(EVERYTHING) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+        for name, dashboard in read_dashboards().items():
+            for section in dashboard.sections:
+                answers = answer_section(reader, section, period_of(asked or {}, now=NOW), reports=reports, now=NOW)
+                found |= {(name, id): answer for id, answer in answers.items()}
+    store.close()
+    return found
+
+
+def objects(answer: ChartAnswer) -> list[dict[str, Any]]:
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+
+def test_what_follows_no_answer_is_no_answer_that_was_acted_on(tmp_path: Path) -> None:
+    unanswered: list[Given] = [
+        event
+        for hour in ("08", "09", "10", "11")
+        for event in (
+            {"type": "ai-query", "surface": "chat", "query": f"at {hour}", "at": f"{hour}:00"},
+            {"type": "drilldown", "at": f"{hour}:01"},
+        )
+    ]
+    answered: list[Given] = [
+        {"type": "ai-query", "surface": "chat", "query": "z", "status": status, "at": at}
+        for status, at in (("submitted", "12:00:00"), ("completed", "12:00:02"))
+    ]
+    assert shown(tmp_path, unanswered + answered)["ai-questions", "acted-on"].value == 0
+
+
+def test_an_image_makes_no_export_smaller(tmp_path: Path) -> None:
+    given: list[Given] = [{"type": "download", "rowCount": 1_000}, {"type": "download", "format": "png"}]
+    assert shown(tmp_path, given)["exports", "rows-per-download"].value == 1_000
+
+
+def test_a_billion_rows_are_unusual_the_day_and_the_viewer(tmp_path: Path) -> None:
+    given: list[Given] = [
+        {"type": "download", "rowCount": 10**9 if day == 2 else 100, "at": f"2026-{month}T10:00:00"}
+        for day, month in enumerate(("10-30", "10-31", "11-02", "11-03"), start=0)
+    ]
+    given.append({"type": "download", "rowCount": 100, "at": "2026-10-29T10:00:00"})
+    found = shown(tmp_path, given)
+    days = {row["total_row_count"]: row["usual_total_row_count_max"] for row in objects(found["exports", "unusual"])}
+    assert days == {100: 200, 10**9: 200}
+    [who] = objects(found["exports", "unusual-viewers"])
+    assert (who["viewer"], who["exported_row_count"], who["usual_row_count_max"]) == ("u1", 10**9, 200)
+
+
+def test_invented_deployments_take_no_line_of_those_that_are_used(tmp_path: Path) -> None:
+    given: list[Given] = [{"type": "view", "viewer": f"u{one}", "deployment": 5 + one % 2} for one in range(5)]
+    given += [{"type": "ready", "deployment": -one, "session": f"i{one}"} for one in range(1, 100)]
+    given += [{"type": "view", "deployment": None, "session": None, "viewer": f"u{one}"} for one in range(2)]
+    viewers = shown(tmp_path, given)["overview", "viewers"]
+    drawn = {row["deployment"] for row in objects(viewers)}
+    assert {5, 6, None} < drawn
+    assert len(drawn) == 7
+    assert viewers.is_cut
+
+
+def test_numbers_of_one_name_are_one_number_on_all_pages(tmp_path: Path) -> None:
+    given: list[Given] = [
+        {"type": "view", "tenant": "acme"},
+        {"type": "view", "surface": "app", "session": "s2", "viewer": "u2"},
+        {"type": "view", "deployment": None, "session": None, "viewer": None},
+        {"type": "download", "tenant": "acme", "rowCount": 3},
+        {"type": "download", "deployment": None, "session": None},
+        {"type": "error", "surface": "chat", "session": "s3"},
+        {"type": "ai-query", "surface": "chat", "session": "s3"},
+    ]
+    found = shown(tmp_path, given)
+    values = defaultdict(set)
+    for name, dashboard in read_dashboards().items():
+        for section in dashboard.sections:
+            for tile in section.charts:
+                if isinstance(tile, Figure):
+                    values[tile.title].add(found[name, tile.id].value)
+    assert {title: several for title, several in values.items() if len(several) > 1} == {}
+    assert values["Tenants seen"] == {1}
