@@ -15,6 +15,7 @@ from pandas.testing import assert_frame_equal
 
 from embedsink import transfer
 from embedsink.client import open as open_folder
+from embedsink.deliveries import DELIVERY_BYTES_MAX, EVENTS_MAX, Delivery, read_deliveries
 from embedsink.envelope import Rules
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.folder import DataFolder
@@ -25,18 +26,7 @@ from embedsink.remote import Remote, Unreachable
 from embedsink.settings import Settings
 from embedsink.sink import Sink, now_ms
 from embedsink.store import EVERYTHING, open_snapshot
-from embedsink.transfer import (
-    DELIVERY_BYTES_MAX,
-    EVENTS_MAX,
-    Delivery,
-    Sums,
-    export_csv,
-    export_ndjson,
-    export_parquet,
-    import_here,
-    import_there,
-    read_deliveries,
-)
+from embedsink.transfer import Sums, export_csv, export_ndjson, export_parquet, import_here, import_there
 from tests.envelope.cases import read_cases
 from tests.servers import free_port, offending_rows, running_server, wait_until
 
