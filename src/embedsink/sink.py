@@ -17,8 +17,8 @@ from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
 from embedsink.live import Live
 from embedsink.loader import Loader
-from embedsink.reasons import Reason
 from embedsink.settings import Settings
+from embedsink.slots import Slots
 from embedsink.store import Store, StoreLimits, StoreRefused
 from embedsink.syncs import Syncs
 
@@ -41,40 +41,6 @@ SNAPSHOT_DOWNLOADS_MAX = 4
 def now_ms() -> int:
     """The server's clock, epoch milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-class Slots:
-    """So many at once, and so many who wait; whoever comes then is refused. An asynchronous context manager.
-
-    `what` is what they are and `limit` how many may be there, in the sentence that refuses.
-    """
-
-    def __init__(
-        self,
-        count: int,
-        *,
-        waiting_max: int,
-        what: str = "reports",
-        limit: str = "as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX)",
-    ) -> None:
-        self._semaphore = asyncio.Semaphore(count)
-        self._waiting_max = waiting_max
-        self._what = what
-        self._limit = limit
-        self._waiting = 0
-
-    async def __aenter__(self) -> None:
-        if self._semaphore.locked() and self._waiting >= self._waiting_max:
-            busy = f"{self._what}: {self._limit}. Ask again later."
-            raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
-        self._waiting += 1
-        try:
-            await self._semaphore.acquire()
-        finally:
-            self._waiting -= 1
-
-    async def __aexit__(self, *_: object) -> None:
-        self._semaphore.release()
 
 
 class Sink:
