@@ -10,12 +10,13 @@ import pytest
 
 import embedsink
 from embedsink.client import ConnectedSink
+from embedsink.deliveries import read_deliveries
 from embedsink.envelope import Rules
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.keys import KeyKind
 from embedsink.keys.token import new_token
 from embedsink.remote import NotEmbedsink, Remote
-from embedsink.transfer import Sums, import_there, read_deliveries
+from embedsink.transfer import Sums, import_there
 from tests.envelope.sending import view
 from tests.test_cli import Call, assert_failed, called
 
