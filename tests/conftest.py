@@ -2,15 +2,24 @@
 
 from collections.abc import Iterator
 
+import duckdb
 import pytest
 from hypothesis import settings
 
 from embedsink.store import Store
+from tests.rows import views_over_nothing
 
 # No deadline: the tests share their machine with others. `pytest --hypothesis-profile ci` looks longer.
 settings.register_profile("fast", max_examples=100, deadline=None)
 settings.register_profile("ci", max_examples=2_000, deadline=None)
 settings.load_profile("fast")
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Every view over empty tables, for the tests that hold one against an oracle in Python."""
+    with views_over_nothing() as views:
+        yield views
 
 
 @pytest.fixture(scope="module")

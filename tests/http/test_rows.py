@@ -54,7 +54,6 @@ def get(server: Server, path: str, key: str | None = None, **headers: str) -> ht
 def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     with open_server(tmp_path / "data", segment_seal_s=0.01) as server:
         send(server, [view(), view()])
 
