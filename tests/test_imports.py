@@ -11,7 +11,7 @@ MODULES = sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__init__.py"})
 
 # From the ground up. A module may import what stands on its own floor or below.
 FLOORS: list[set[str]] = [
-    {"reasons", "copying", "row_format", "sharing", "sqlfiles", "segment", "space", "web"},
+    {"reasons", "copying", "loopback", "row_format", "sharing", "sqlfiles", "segment", "space", "web"},
     {"errors"},
     {"envelope", "logs", "folder", "keys", "numbered_lines", "slots"},
     {"aside", "journal", "store", "snapshot", "settings"},

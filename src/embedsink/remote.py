@@ -1,6 +1,5 @@
 """A server over HTTP, asked with a key. Standard library only, so that the command line stays quick."""
 
-import ipaddress
 import json
 import random
 import ssl
@@ -15,6 +14,7 @@ from urllib.parse import quote as quoted
 
 from embedsink.errors import EmbedsinkError, Misconfigured, Refused, Unavailable, quote
 from embedsink.keys import looks_like_key
+from embedsink.loopback import is_loopback
 from embedsink.reasons import Reason
 
 TIMEOUT_S = 60.0
@@ -208,7 +208,7 @@ def _checked_url(url: str) -> str:
         raise Misconfigured(f"url: {quote(url)} is no address of a server. Write it like https://sink.example.com.")
     if parts.username is not None or parts.password is not None:
         raise Misconfigured("url: has a user or a password in it. Give the key alone.")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise Misconfigured(f"url: {quote(url)} would carry the key unencrypted. Use https.")
     return url.rstrip("/")
 
@@ -222,13 +222,6 @@ def _parts_of(url: str) -> SplitResult | None:
         return None
     # What `urlsplit` takes out by itself, and what no request line can hold.
     return parts if parts.path.isascii() and not any(character <= " " for character in url) else None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _raise_problem(error: urllib.error.HTTPError, url: str) -> NoReturn:

@@ -90,7 +90,7 @@ def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
     assert server.get(path).status_code == 404
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
+@pytest.mark.parametrize("host", ["127.0.0.1:8322", "127.0.0.2:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
 def test_pages_for_this_machine_are_there_by_its_own_names(folder: Path, host: str) -> None:
     assert ask(folder, "/demo/main.js", only_here=True, host=host).status_code == 200
 
