@@ -412,6 +412,46 @@ def test_on_a_terminal_control_characters_are_shown_and_in_a_pipe_they_are_as_se
     assert "\\r" not in shown
 
 
+def test_a_wide_report_on_a_terminal_shows_whole_columns_and_names_those_without_room(tmp_path: Path) -> None:
+    data, deliveries = tmp_path / "data", [{"context": {"session": f"s_{n:032}"}, "events": [VIEW]} for n in (1, 2)]
+    (tmp_path / "in.ndjson").write_text("\n".join(map(json.dumps, deliveries)))
+    embedsink("import", tmp_path / "in.ndjson", "--data", data)
+    header, line, *rows, hint = plain(on_a_terminal("report", "sessions", "--data", data, COLUMNS="100")).splitlines()
+    names = list(json.loads(embedsink("report", "sessions", "--format", "json", "--data", data).stdout)[0])
+    kept = header.split()
+    assert kept == names[: len(kept)]
+    assert 3 <= len(kept) < len(names)
+    assert max(map(len, [header, line, *rows])) <= 100
+    assert "2025-11-20T00:00:00Z" in rows[0]
+    left_out = ", ".join(names[len(kept) :])
+    assert hint == f"There is no room for {left_out}. Choose with --columns, or see all of it: --format json."
+
+
+def test_one_row_that_is_too_wide_for_the_terminal_stands_as_a_list(data: Path) -> None:
+    told = plain(on_a_terminal("report", "totals", "--data", data, COLUMNS="100")).splitlines()
+    [row] = json.loads(embedsink("report", "totals", "--format", "json", "--data", data).stdout)
+    assert [line.split() for line in told] == [
+        [name, f"{value:,}"] if value is not None else [name] for name, value in row.items()
+    ]
+
+
+def test_a_hostile_text_floods_no_terminal_and_makes_no_line_of_its_own(tmp_path: Path) -> None:
+    drilldown = VIEW | {"type": "svc:event:drilldown"}
+    members = [f"{number}\r\nSet-Cookie: x=1\n" + "界" * 20_000 for number in (1, 2)]
+    lines = [json.dumps(drilldown | {"payload": {"member": member}}) for member in members]
+    (tmp_path / "in.ndjson").write_text("\n".join(lines))
+    embedsink("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    for columns in ("member", "member,drilldown_count", "deployment,drilldown_count,member"):
+        words = ("report", "drilldowns", "--columns", columns, "--data", tmp_path / "data")
+        told = on_a_terminal(*words, COLUMNS="80")
+        assert len(told) < 2_000
+        assert r"1\r\nSet-Cookie:" in told
+        assert told.endswith("Long texts are cut. --format json has them whole.\r\n")
+    piped = embedsink("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
+    assert len(piped.splitlines()) == 4
+    assert piped.count("界") == 40_000
+
+
 @pytest.mark.parametrize("format", ["parquet", "arrow"])
 def test_bytes_for_programs_go_to_a_pipe_and_not_to_a_terminal(data: Path, format: str) -> None:
     words = ("report", "views", "--format", format, "--data", data)
@@ -422,12 +462,22 @@ def test_bytes_for_programs_go_to_a_pipe_and_not_to_a_terminal(data: Path, forma
     assert len(piped.stdout) > 100
 
 
-def on_a_terminal(*words: object, code: int = 0) -> str:
+def plain(printed: str) -> str:
+    """The same without bold heads."""
+    return re.sub("\x1b\\[[0-9]*m", "", printed)
+
+
+def on_a_terminal(*words: object, code: int = 0, **variables: str) -> str:
     """What a command prints on a terminal of its own."""
     ours, its = pty.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "embedsink", *map(str, words)], stdout=its, stderr=its, timeout=60, check=False
+            [sys.executable, "-m", "embedsink", *map(str, words)],
+            stdout=its,
+            stderr=its,
+            env=os.environ | variables,
+            timeout=60,
+            check=False,
         )
         assert done.returncode == code
         return os.read(ours, 65_536).decode()
