@@ -190,3 +190,15 @@ def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], t
     store.close()
     assert "stroke-dasharray" in compared
     assert "stroke-dasharray" not in alone
+
+
+def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:
+    tile = {"id": "a", "kind": "table", "title": "A", "report": "export_volumes", "columns": {"day": "Day"}}
+    section = {"id": "s", "title": "S", "charts": [tile]}
+    dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": [section]})
+    for row_count, told in ((1_063, True), (1, False)):
+        table = {"columns": ["day"], "rows": [[0]], "is_cut": row_count > 1, "row_count": row_count}
+        answers = {"s": SectionAnswer((0, 1), "day", False, {"a": table})}
+        texts = texts_of(render(dashboard, answers, Telling(datetime(2026, 11, 2, tzinfo=UTC)), format="svg").decode())
+        assert ("1 of 1,063" in texts) is told
+        assert "1 Jan 1970" in texts

@@ -167,3 +167,11 @@ def test_syncs_are_marked_in_the_charts_over_time() -> None:
         assert picture_of(spec, tile=id).count("dbt sync completed: ") == 2
         spec = whole_spec(chart, answer, LIGHT, width=600, height=300)
         assert "dbt sync completed: " not in picture_of(spec, tile=id)
+
+
+def test_what_was_exported_is_a_bar_from_nothing_below_what_is_usual() -> None:
+    usual = {"usual_total_row_count_max": 400, "viewer_count": 1, "is_total_unusual": False}
+    rows = [day(number, day=START_MS, total_row_count=100 * number) | usual for number in (1, 2, 3)]
+    svg = drawn(chart_of("exports", "unusual"), rows)
+    heights = [float(one) for one in re.findall(r'roledescription="bar"[^>]* d="M[^h]*h[^v]*v([\d.]+)h', svg)]
+    assert [round(height / heights[0], 2) for height in heights] == [1, 2, 3]
