@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,7 +107,9 @@ def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Sto
         [[4, "app"], [1, "dashboard"]],
         False,
     )
-    assert replace(cut, asked=None) == ChartAnswer(["surface", "view_count"], [["app", 4]], [], is_cut=True)
+    assert replace(cut, asked=None) == ChartAnswer(
+        ["surface", "view_count"], [["app", 4]], [], is_cut=True, row_count=2
+    )
 
 
 def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
@@ -149,3 +152,43 @@ def test_since_when_there_are_events_is_told_of_the_readers_deployments_alone(
     with store.reader(EVERYTHING) as reader:
         found = answer_section(reader, section, period, reports=reports, now=NOW)
     assert (found["a"].value_before, found["a"].change) == (1, NOT_YET)
+
+
+def test_the_period_before_has_nothing_where_nothing_was(store: Store, reports: dict[str, Report]) -> None:
+    spec = {"mark": "bar", "encoding": {}}
+    compare = {"x": "period_middle", "y": "view_count"}
+    views = {"kind": "chart", "title": "A", "report": "views", "spec": spec, "compare": compare}
+
+    def line(since: str, until: str, asked: dict[str, str] | None = None) -> list[tuple[int, int]]:
+        [answer] = answers(store, reports, views, asked={"since": since, "until": until} | (asked or {}))
+        assert answer.span
+        first, y = answer.columns.index("period_start"), answer.columns.index("view_count")
+        return sorted(((row[first] - answer.span[0]) // DAY_MS, row[y]) for row in answer.before)
+
+    # Before it: the 4th with two views, the 5th without any, the 6th.
+    assert line("2026-11-07", "2026-11-10", {"timezone": "UTC"}) == [(0, 1), (0, 1), (1, 0), (2, 1)]
+    # Nothing is known of the 1st: the first event of all is of the 2nd.
+    assert line("2026-11-05", "2026-11-09") == [(1, 1), (2, 0), (3, 1), (3, 1)]
+    # Nothing at all before it is no line.
+    assert line("2026-11-15", "2026-11-18") == []
+
+
+def test_what_is_marked_is_of_the_period_and_of_no_future(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    given: list[dict[str, object]] = [
+        {"sync": f"job{place}", "at": at}
+        for place, at in enumerate(("2026-11-01T10:00", "2026-11-04T10:00", "2026-11-08T10:00", "2026-11-12T10:00"))
+    ]
+    store.load(inspect(segment(tmp_path, [*given, {"type": "view", "at": "2026-11-04T10:00"}])))
+    with store.reader(EVERYTHING) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+    marks = {"report": "sync_impact", "at": "completed_at", "title": "Sync"}
+    chart = {"kind": "chart", "title": "A", "report": "views", "spec": {"mark": "bar"}, "marks": marks}
+    marked, bare = answers(store, reports, chart, TABLE, asked={"since": "2026-11-03", "timezone": "Europe/Berlin"})
+    assert marked.marks == [
+        int(datetime(2026, 11, day, 11, tzinfo=UTC).timestamp()) * 1_000
+        for day in (8, 4)  # as clocks in Berlin show it
+    ]
+    assert bare.marks is None
+    store.close()

@@ -19,6 +19,7 @@ SPEC = {"mark": "bar", "encoding": {"x": {"field": "surface"}, "y": {"field": "v
 NUMBER = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "view_count"}
 CHART = {"id": "b", "kind": "chart", "title": "B", "report": "views", "spec": SPEC}
 TABLE = {"id": "c", "kind": "table", "title": "C", "report": "views", "columns": {"surface": "Surface"}}
+MARKS = {"report": "sync_impact", "at": "completed_at", "title": "Sync"}
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -115,6 +116,11 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         (
             CHART | {"leading": {"column": "surface", "by": "view_count"}, "sort": "-view_count"},
             "[0].leading: stands beside group or sort, which choose rows, too. Remove one of them.",
+        ),
+        (CHART | {"marks": MARKS | {"report": "sync"}}, '[0].marks.report: report "sync" does not exist. There are'),
+        (
+            CHART | {"marks": MARKS | {"at": "duration_ms"}},
+            '[0].marks.at: column "duration_ms" of report sync_impact holds no times. There are completed_at.',
         ),
         (CHART | {"group": {"by": ["surfaces"]}}, '[0].group.by[0]: column "surfaces" does not exist'),
         (CHART | {"group": {"by": ["surface"]}}, "[0].group: nothing says which rows come first. Name columns in"),

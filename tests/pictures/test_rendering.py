@@ -217,3 +217,15 @@ def test_a_newest_text_of_any_length_stays_in_its_tile() -> None:
     answer = SectionAnswer((0, 1), None, False, {"one": {"value": "W" * 60_000, "value_before": None}})
     svg = render(dashboard, {"s": answer}, Telling(NOW), format="svg").decode()
     assert max(map(len, texts_of(svg))) < 100
+
+
+def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:
+    tile = {"id": "a", "kind": "table", "title": "A", "report": "export_volumes", "columns": {"day": "Day"}}
+    section = {"id": "s", "title": "S", "charts": [tile]}
+    dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": [section]})
+    for row_count, told in ((1_063, True), (1, False)):
+        table = {"columns": ["day"], "rows": [[0]], "is_cut": row_count > 1, "row_count": row_count}
+        answers = {"s": SectionAnswer((0, 1), "day", False, {"a": table})}
+        texts = texts_of(render(dashboard, answers, Telling(datetime(2026, 11, 2, tzinfo=UTC)), format="svg").decode())
+        assert ("1 of 1,063" in texts) is told
+        assert "1 Jan 1970" in texts

@@ -141,3 +141,37 @@ def test_a_line_without_a_name_is_named_so() -> None:
     texts = texts_of(drawn(chart_of("overview", "viewers"), rows))
     assert {"5", "(none)"} < set(texts)
     assert "null" not in texts
+
+
+@pytest.mark.parametrize(("days", "runs"), [((0, 1, 4, 5), 2), ((0, 1, 2), 1), ((0, 2, 4), 3)])
+def test_a_line_is_not_drawn_through_periods_of_which_nothing_is_known(days: Sequence[int], runs: int) -> None:
+    rows = [
+        day(number, surface=surface, error_count=1, view_count=10)
+        for number in days
+        for surface in ("app", "dashboard")
+    ]
+    svg = drawn(chart_of("overview", "error-rate"), rows)
+    assert svg.count('aria-roledescription="line mark"') == 2 * runs
+    assert svg.count('aria-roledescription="point"') == 2 * len(days)
+
+
+def test_syncs_are_marked_in_the_charts_over_time() -> None:
+    row = day(6, surface="app", error_count=1, session_count=2, session_with_error_count=1)
+    row |= {"load_p50_ms": 1, "load_p95_ms": 2}
+    for id in ("errors-by-surface", "error-free", "load-course"):
+        chart = chart_of("reliability", id)
+        answer: Row = {"interval": "day", "span": [START_MS, START_MS + 7 * DAY_MS], "before": []}
+        answer |= {"columns": list(row), "rows": [list(row.values())]}
+        marks = [START_MS + DAY_MS, START_MS + 3 * DAY_MS]
+        spec = whole_spec(chart, answer | {"marks": marks}, LIGHT, width=600, height=300)
+        assert picture_of(spec, tile=id).count("dbt sync completed: ") == 2
+        spec = whole_spec(chart, answer, LIGHT, width=600, height=300)
+        assert "dbt sync completed: " not in picture_of(spec, tile=id)
+
+
+def test_what_was_exported_is_a_bar_from_nothing_below_what_is_usual() -> None:
+    usual = {"usual_total_row_count_max": 400, "viewer_count": 1, "is_total_unusual": False}
+    rows = [day(number, day=START_MS, total_row_count=100 * number) | usual for number in (1, 2, 3)]
+    svg = drawn(chart_of("exports", "unusual"), rows)
+    heights = [float(one) for one in re.findall(r'roledescription="bar"[^>]* d="M[^h]*h[^v]*v([\d.]+)h', svg)]
+    assert [round(height / heights[0], 2) for height in heights] == [1, 2, 3]

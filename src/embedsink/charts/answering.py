@@ -13,12 +13,16 @@ from typing import Any
 
 from embedsink.charts.change import Change, change_of
 from embedsink.charts.clock import Clock, span_of, utc_of
-from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Section, Table
+from embedsink.charts.filling import filled
+from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
 from embedsink.charts.period import Period
-from embedsink.charts.seeing import Seen, condition, seeing
+from embedsink.charts.seeing import Listed, Seen, condition, seeing
 from embedsink.charts.words import NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, Scope, parse_scope
 from embedsink.store import Reader, Selection
+
+# More of them hide what is drawn.
+MARKS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class ChartAnswer:
         rows: times are epoch milliseconds of what the reader's clocks show.
         before: the same of the period before.
         value, value_before: a number's; change: what it says against the period before, or the words for why nothing.
-        is_cut: there are more rows than are shown.
+        is_cut: there are more rows than are shown; row_count: how many there are.
+        marks: of a chart, the moments that are marked in it, the newest first.
         asked: the words of the report's address.
         interval, span, ticks: of a chart: how long a period is, where time begins and ends, and the middles of its
             periods (`Clock.ticks`).
@@ -43,6 +48,8 @@ class ChartAnswer:
     value_before: Any = None
     change: Change | str | None = None
     is_cut: bool = False
+    row_count: int | None = None
+    marks: list[int] | None = None
     asked: dict[str, str] | None = None
     interval: str | None = None
     span: list[int] | None = None
@@ -67,7 +74,26 @@ def answer_section(
         asked = _Asked(period, now, has_begun=_has_begun(reader, period))
         for (name, own), group in itertools.groupby(sorted(tiles, key=_source), key=_source):
             answers |= _answer_source(reader, reports[name], dict(own), list(group), asked)
+        moments = {marks: _moments(reader, marks, asked) for tile in tiles if (marks := _marks_of(tile))}
+    for tile in tiles:
+        if marks := _marks_of(tile):
+            answers[tile.id] = replace(answers[tile.id], marks=moments[marks])
     return {tile.id: answers[tile.id] for tile in tiles}
+
+
+def _marks_of(tile: Figure | Chart | Table) -> Marks | None:
+    return tile.marks if isinstance(tile, Chart) else None
+
+
+def _moments(reader: Reader, marks: Marks, asked: "_Asked") -> list[int]:
+    """When what is marked happened, in the period and until now."""
+    scope, now = asked.period.scope, utc_of(asked.now)
+    listed = Listed([marks.at], f"-{marks.at}", MARKS_MAX)
+    for rows in reader.narrowed(**scope.variables()).rows(Selection(marks.report, (marks.at,))):
+        for row in rows:
+            if row[0] is not None and row[0] <= now:
+                listed.see(row)
+    return [Clock(scope).shown(at) for (at,) in listed.rows()]
 
 
 def _source(tile: Figure | Chart | Table) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -91,6 +117,8 @@ class _Shown:
     span: list[int]
     words: dict[str, str]
     has_begun: bool
+    # Where the period before ends, moved onto this one.
+    before_end: int
 
 
 def _answer_source(
@@ -108,7 +136,9 @@ def _answer_source(
     if "since" in own:
         words.pop("until", None)
     shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
-    shown = _Shown(Clock(period.scope, shift), span_of(period.scope, now=now), words, asked.has_begun)
+    clock, span = Clock(period.scope, shift), span_of(period.scope, now=now)
+    before_end = clock.shown(period.before.until, is_before=True) if period.before and period.before.until else span[1]
+    shown = _Shown(clock, span, words, asked.has_begun, before_end)
     return {tile.id: _answer(tile, one, other, shown) for tile, one, other in zip(tiles, seen, before, strict=True)}
 
 
@@ -168,10 +198,13 @@ def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown)
         names += ADDED
         for row in itertools.chain(rows, earlier):
             row += clock.places(row[place], is_day=start == "day")
+    if isinstance(tile, Chart) and earlier:
+        time = (shown.span[0], min(shown.before_end, shown.span[1]))
+        earlier = filled(tile, names, earlier, clock, time if shown.has_begun else (None, time[1]))
     if isinstance(tile, Table):
         places = [names.index(column) for column in tile.columns]
         names, rows = list(tile.columns), [[row[place] for place in places] for row in rows]
-    answer = ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), asked=asked)
+    answer = ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), row_count=seen.row_count, asked=asked)
     return replace(answer, **_time_of(answer, shown)) if isinstance(tile, Chart) else answer
 
 

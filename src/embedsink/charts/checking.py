@@ -65,6 +65,21 @@ def _check_tile(place: str, tile: Tile, reports: Mapping[str, Report]) -> None:
     _check_columns(place, tile, report)
     if isinstance(tile, Chart):
         _check_spec(place, tile.spec)
+        _check_marks(place, tile, reports)
+
+
+def _check_marks(place: str, chart: Chart, reports: Mapping[str, Report]) -> None:
+    if chart.marks is None:
+        return
+    name = chart.marks.report
+    if name not in reports:
+        raise Misconfigured(f"{place}.marks.report: report {quote(name)} does not exist. {instead_of(name, reports)}")
+    moments = {column.name for column in reports[name].columns if column.type == "timestamp"}
+    if chart.marks.at not in moments:
+        raise Misconfigured(
+            f"{place}.marks.at: column {quote(chart.marks.at)} of report {name} holds no times. "
+            f"{instead_of(chart.marks.at, moments)}"
+        )
 
 
 def _check_columns(place: str, tile: OfReport, report: Report) -> None:

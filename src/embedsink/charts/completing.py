@@ -13,7 +13,7 @@ from typing import Any
 
 from embedsink.charts.model import Chart
 
-ROWS, BEFORE = "rows", "before"
+ROWS, BEFORE, MARKS = "rows", "before", "marks"
 # What keeps the nature of the counts that it puts together.
 _KEEPING = (None, "sum", "max", "min")
 _COUNTING = ("count", "distinct")
@@ -21,14 +21,18 @@ _POSITIONS = ("x", "y")
 # Nothing happens half. Vega has one step more than it is told to have room for: with 1 it would still halve it.
 _WHOLE_STEP = 1.01
 _BAR_PX_MAX = 28
+_START = "(isValid(datum.period_start) ? datum.period_start : datum.day)"
 _LABEL = "isValid(datum.value) ? datum.label : '(none)'"
 _Spec = dict[str, Any]
 
 
 def completed(chart: Chart) -> _Spec:
-    """The spec of a chart, in need of the datasets `rows` and `before`, the parameters, and a width."""
+    """The spec of a chart, in need of the datasets `rows`, `before` and `marks`, the parameters, and a width."""
     spec = deepcopy(chart.spec)
     layers = [_line(chart.compare.x, chart.compare.y)] if chart.compare else []
+    if chart.marks:
+        layers.append(_rules(chart.marks.title))
+    _break_lines(spec)
     counts = _counts_of(spec)
     for part in _parts(spec):
         _limit_bar(part.get("mark"))
@@ -102,6 +106,38 @@ def _line(x: str, y: str) -> _Spec:
             "y": {"aggregate": "sum", "field": y, "type": "quantitative"},
         },
     }
+
+
+def _rules(title: str) -> _Spec:
+    """Moments that are marked."""
+    return {
+        "data": {"name": MARKS},
+        "mark": {"type": "rule", "style": "moment", "cursor": "default"},
+        "encoding": {
+            "x": {"field": "at", "type": "temporal", "scale": {"type": "utc", "domain": {"signal": "span"}}},
+            "tooltip": [{"field": "at", "type": "temporal", "title": title}],
+        },
+    }
+
+
+def _break_lines(spec: _Spec) -> None:
+    """A line ends where a period has no row, and begins anew after it: nothing is known of what lies between."""
+    shared = spec.get("encoding", {})
+    for part in [spec, *spec.get("layer", [])]:
+        encoding = shared | part.get("encoding", {})
+        mark = part.get("mark")
+        is_line = mark == "line" or (isinstance(mark, dict) and mark.get("type") == "line")
+        if not is_line or encoding.get("x", {}).get("field") != "period_middle":
+            continue
+        of = {"groupby": [field] if (field := encoding.get("color", {}).get("field")) else []}
+        of["sort"] = [{"field": "period_middle"}]
+        part["transform"] = [
+            *part.get("transform", []),
+            {"window": [{"op": "lag", "field": "period_end", "as": "end_before"}], **of},
+            {"calculate": f"isValid(datum.end_before) && datum.end_before < {_START} ? 1 : 0", "as": "begins"},
+            {"window": [{"op": "sum", "field": "begins", "as": "run"}], **of},
+        ]
+        part["encoding"] = part.get("encoding", {}) | {"detail": {"field": "run", "type": "nominal"}}
 
 
 def _counts_of(spec: _Spec) -> set[str]:

@@ -111,6 +111,14 @@ class Compared(_Part):
     y: Column
 
 
+class Marks(_Part):
+    """Moments that are marked in a chart over time: those of the column `at` of a report, called `title`."""
+
+    report: str
+    at: Column
+    title: Title
+
+
 class Chart(_Rows):
     """A Vega-Lite spec without its data: that is the report's rows."""
 
@@ -122,6 +130,7 @@ class Chart(_Rows):
     select: Literal["surface", "deployment", "tenant", "period_start"] | None = None
     compare: Compared | None = None
     leading: Leading | None = None
+    marks: Marks | None = None
 
 
 class Table(_Rows):

@@ -119,6 +119,7 @@ def vega_config(palette: Palette) -> dict[str, Any]:
             "usual": [palette.accent, palette.warm[0]],
         },
         "style": {
+            "moment": {"color": palette.quiet, "strokeWidth": 1.5, "strokeDash": [1, 3], "strokeCap": "round"},
             "before": {"color": palette.quiet, "strokeWidth": 1.5, "strokeDash": [3, 4]},
             "round": {"cornerRadiusEnd": 3},
         },

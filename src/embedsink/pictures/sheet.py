@@ -135,7 +135,11 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
         yield from _number(tile, told, palette, place)
         return
     y = place.y + PADDING + 14
-    yield line(cut(tile.title, 15, place.room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
+    left_out = _left_out(tile, told)
+    room = place.room - (width_of(left_out, 13) + 12 if left_out else 0)
+    yield line(cut(tile.title, 15, room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
+    if left_out:
+        yield line(left_out, place.left + place.room, y, size=13, colour=palette.quiet, anchor="end")
     for text in _about(tile, place.room):
         y += 17
         yield line(text, place.left, y, size=13, colour=palette.quiet)
@@ -149,6 +153,12 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
         room = place.y + place.height - PADDING - y
         svg = picture_of(whole_spec(tile, told, palette, width=place.room, height=room), tile=tile.id)
         yield placed(svg, place.left, y, name=tile.id)
+
+
+def _left_out(tile: Tile, told: Mapping[str, Any]) -> str:
+    """How many of its rows a table shows, where that is not all."""
+    count = told.get("row_count")
+    return f"{len(told['rows'])} of {count:,}" if isinstance(tile, Table) and told.get("is_cut") and count else ""
 
 
 def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
@@ -212,6 +222,8 @@ def _is_time(name: str) -> bool:
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return NONE
+    if name == "day":
+        return day(int(value))
     if _is_time(name):
         return write(value, "time")
     if name == "deployment" or not isinstance(value, int | float):

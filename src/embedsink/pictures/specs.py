@@ -34,7 +34,7 @@ def whole_spec(
     return spec | {
         "width": width,
         "height": height,
-        "datasets": {"rows": rows, "before": before},
+        "datasets": {"rows": rows, "before": before, "marks": [{"at": at} for at in answer.get("marks") or []]},
         "params": [*spec.get("params", []), *({"name": name, "value": value} for name, value in parameters.items())],
         "config": vega_config(palette) | {"font": FONT},
     }
