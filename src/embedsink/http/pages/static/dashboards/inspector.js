@@ -13,7 +13,8 @@ const FIELDS = { id: "Id", received_at: "Received", surface: "Surface", session:
 
 const list = at("arrivals");
 const form = at("narrowing");
-const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+// With hours from 0 to 23 as in a log: what says AM or PM stands behind the milliseconds, where there is no room.
+const time = new Intl.DateTimeFormat(undefined, { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const bare = (text) => make("bdi", {}, visible(text));
 
