@@ -13,7 +13,7 @@ MODULES = sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__init__.py"})
 FLOORS: list[set[str]] = [
     {"reasons", "copying", "loopback", "row_format", "sharing", "sqlfiles", "segment", "space", "web"},
     {"errors"},
-    {"envelope", "logs", "folder", "keys", "numbered_lines", "slots"},
+    {"envelope", "logs", "folder", "keys", "numbered_lines", "slots", "backlog"},
     {"aside", "journal", "store", "snapshot", "settings"},
     {"arrivals", "loader", "reports", "syncs"},
     {"live"},

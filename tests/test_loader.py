@@ -17,7 +17,7 @@ from uuid import uuid4
 import duckdb
 import pytest
 
-from embedsink import copying, snapshot
+from embedsink import backlog, copying, snapshot
 from embedsink import loader as loader_module
 from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
 from embedsink.errors import EmbedsinkError, Misconfigured
@@ -202,7 +202,7 @@ def test_segments_are_deleted_only_when_a_snapshot_covers_them_and_never_the_new
 def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, written_at in ((1, 1_000), (2, 2_000)):
         os.utime(add_segment(folder, number), (written_at, written_at))
-    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 1)
     with opened(folder) as loader:
         assert loader.waiting_since() is None
         loader.wake()
@@ -535,8 +535,8 @@ def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3, 4, 5)]
     big = add_segment(folder, 6, count=12)
-    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 2)
-    monkeypatch.setattr(loader_module, "TOGETHER_BYTES_MAX", big.stat().st_size - 1)
+    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 2)
+    monkeypatch.setattr(backlog, "TOGETHER_BYTES_MAX", big.stat().st_size - 1)
     assert 2 * paths[0].stat().st_size < big.stat().st_size
     loads = noted_loads(monkeypatch)
 
@@ -550,7 +550,7 @@ def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeyp
 def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 9):
         add_segment(folder, number)
-    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 1)
     loads: list[int] = []
     load = Store.load
 
@@ -578,7 +578,7 @@ def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [add_segment(folder, number) for number in range(1, 5)]
-    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 1)
     monkeypatch.setattr(loader_module, "SNAPSHOT_SHARE_MAX", 1)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()

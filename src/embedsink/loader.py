@@ -19,17 +19,16 @@ from pathlib import Path
 
 from embedsink import snapshot
 from embedsink.aside import Aside
+from embedsink.backlog import Backlog
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
-from embedsink.segment import SEALED, Segment, inspect, number_of
+from embedsink.segment import Segment, inspect, number_of
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused
 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
 SNAPSHOT_SHARE_MAX = 1 / 20
-TOGETHER_BYTES_MAX = 8 * 1_048_576
-TOGETHER_COUNT_MAX = 256
 _NICENESS = 10
 _DIGITS = re.compile(r"\d+")
 
@@ -96,16 +95,13 @@ class Loader:
         self._aside.look()
         self._snapshot_interval_s = snapshot_interval_s
         self._on_loaded = on_loaded
-        self._on_removed = on_removed
+        self._backlog = Backlog(folder.journal, on_removed=on_removed)
         self._closing_s_max = closing_s_max
         self._snapshot_due_at = 0.0
         self._is_verified = False
         self._is_from_snapshot = False
-        self._loaded: set[str] = set()  # of the segments that still lie in the journal
         self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
         self._is_dirty = False
-        self._waiting_since: float | None = None  # as of the last look
-        self._woken_at: float | None = None  # since that look
         self._wake = threading.Event()
         self._closing = False
         self._load_until = math.inf  # in monotonic seconds; bounded when closing
@@ -117,8 +113,7 @@ class Loader:
 
     def wake(self) -> None:
         """Look for sealed segments now."""
-        if self._woken_at is None:
-            self._woken_at = time.time()
+        self._backlog.grow()
         self._wake.set()
 
     def close(self) -> None:
@@ -151,16 +146,13 @@ class Loader:
 
     def waiting_since(self) -> float | None:
         """When the oldest sealed segment was written that is not in the store; epoch seconds, None when all are."""
-        return min((at for at in (self._waiting_since, self._woken_at) if at is not None), default=None)
+        return self._backlog.waiting_since
 
     def load_waiting(self) -> Iterator[None]:
         """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
-        self._woken_at = None  # first, so that a segment that is not listed has set it again
-        for some in _together(self._waiting()):
-            self._waiting_since = some[0].stat().st_mtime
+        for some in self._backlog.waiting():
             self._load_some(some)
             yield
-        self._waiting_since = None
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -169,23 +161,14 @@ class Loader:
         """
         started_at = time.monotonic()
         self._store.checkpoint()
-        covered = set(self._loaded)
         copying_s = snapshot.replace_by_copy(self._folder.snapshot, self._folder.store)
-        for name in sorted(self._sealed())[:-1]:
-            if name in covered:
-                self._delete(self._folder.journal / name)
+        self._backlog.delete_loaded()
         self._is_dirty = False
         # The share is of the disk. A small copy's child may wait long for a busy processor, and nobody waits for it.
         self._snapshot_due_at = time.monotonic() + max(self._snapshot_interval_s, copying_s / SNAPSHOT_SHARE_MAX)
         self.status.snapshot_count += 1
         self.status.snapshot_duration_s += time.monotonic() - started_at
         self.status.snapshot_at = time.time()
-
-    def _delete(self, segment: Path) -> None:
-        byte_count = segment.stat().st_size
-        segment.unlink()
-        self._loaded.discard(segment.name)
-        self._on_removed(byte_count)
 
     def _work(self) -> None:
         try:
@@ -217,12 +200,12 @@ class Loader:
             self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
 
     def _load_round(self) -> None:
-        known = self._loaded
+        known = self._backlog.loaded
         if not self._store.is_open:
             self.open_store()
         elif self.status.load_trouble:
             self._look_what_is_loaded()
-        if not self._loaded <= known:
+        if not self._backlog.loaded <= known:
             # What was refused was committed all the same.
             self._is_dirty = True
             self._on_loaded()
@@ -292,17 +275,6 @@ class Loader:
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
 
-    def _sealed(self) -> Iterator[str]:
-        """The names of the sealed segments. There may be 100,000, each wake: no path for each, and no look at it."""
-        with os.scandir(self._folder.journal) as entries:
-            for entry in entries:
-                if entry.name.endswith(SEALED):
-                    yield entry.name
-
-    def _waiting(self) -> list[Path]:
-        names = sorted(name for name in self._sealed() if name not in self._loaded)
-        return [path for name in names if number_of(path := self._folder.journal / name)]
-
     def _load_some(self, paths: list[Path]) -> None:
         self._load([segment for path in paths if (segment := self._inspected(path))])
 
@@ -312,7 +284,7 @@ class Loader:
         if segment.damage is None:
             return segment
         self._aside.keep_segment(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
-        self._on_removed(segment.byte_count)
+        self._backlog.remove(segment)
         return None
 
     def _load(self, segments: list[Segment]) -> None:
@@ -324,7 +296,7 @@ class Loader:
         except SqlUnfit as error:
             self._load_without_the_unfit(segments, error)
             return
-        self._loaded |= {segment.path.name for segment in segments}
+        self._backlog.loaded |= {segment.path.name for segment in segments}
         self.last_number = max(self.last_number, segments[-1].number)
         self._is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
@@ -336,7 +308,7 @@ class Loader:
         """Halve them until it stands alone."""
         if len(segments) == 1:
             self._aside.keep_segment(segments[0].path, str(error))
-            self._on_removed(segments[0].byte_count)
+            self._backlog.remove(segments[0])
         else:
             half = len(segments) // 2
             self._load(segments[:half])
@@ -344,8 +316,8 @@ class Loader:
 
     def _look_what_is_loaded(self) -> None:
         # Not of all time: a busy server makes a segment a second, for years.
-        oldest = min(map(number_of, self._folder.journal.glob(f"*{SEALED}")), default=None)
-        self._loaded = set() if oldest is None else self._store.loaded_segments(from_number=oldest)
+        oldest = self._backlog.oldest_number()
+        self._backlog.loaded = set() if oldest is None else self._store.loaded_segments(from_number=oldest)
         self.last_number = self._store.last_segment_number()
 
     def _begin_again(self, why: str) -> None:
@@ -400,21 +372,6 @@ def _sentence(failure: Exception) -> str:
             return str(failure)
     log.error("bug", exc_info=failure)
     return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is tried again"
-
-
-def _together(waiting: list[Path]) -> Iterator[list[Path]]:
-    """Those that are loaded in one transaction: many small ones, or a large one, so that its memory has a bound."""
-    some: list[Path] = []
-    byte_count = 0
-    for path in waiting:
-        path_bytes = path.stat().st_size
-        if some and (byte_count + path_bytes > TOGETHER_BYTES_MAX or len(some) == TOGETHER_COUNT_MAX):
-            yield some
-            some, byte_count = [], 0
-        some.append(path)
-        byte_count += path_bytes
-    if some:
-        yield some
 
 
 def _give_way_to_ingest() -> None:
