@@ -20,6 +20,7 @@ from embedsink.envelope.sentences import place, sentence
 from embedsink.errors import Misconfigured, Refused, quote, without_keys
 from embedsink.http.access import require_key
 from embedsink.http.events import media_type_of
+from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import check_parameters
 from embedsink.http.problems import invalid_body
 from embedsink.keys import Key, KeyKind, parse_deployment
@@ -35,7 +36,6 @@ JOB_ID_CHARACTERS_MAX = 256
 PATH_CHARACTERS_MAX = 4_096
 # What the spec does not name is one field in the store, whose rows must not be wide.
 EXTRA_BYTES_MAX = 16_384
-_HEADERS = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # As in the envelope: what the vendor adds to its protocol is no fault.
 _open = with_config(ConfigDict(strict=True, extra="ignore"))
@@ -261,4 +261,4 @@ def _answer(result: dict[str, Any], sink: Sink) -> Response:
     """The result in the vendor's words, in the order of the spec."""
     name = count_field(sink.settings.service_name)
     body = {name if field == COUNT_FIELD else field: part for field, part in result.items()}
-    return Response(orjson.dumps(body), media_type="application/json", headers=_HEADERS)
+    return Response(orjson.dumps(body), media_type="application/json", headers=NEVER_KEPT)
