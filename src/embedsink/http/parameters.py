@@ -8,7 +8,7 @@ from embedsink.envelope.body import has_bad_text
 from embedsink.errors import Refused, nearest, quote
 from embedsink.keys import Key
 from embedsink.reasons import Reason
-from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_scope
+from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_number, parse_scope
 
 # The others stand once: of two periods nobody can say which was meant.
 REPEATABLE = ("deployment",)
@@ -32,15 +32,13 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
 
 
 def limit_of(name: str, text: str | None, *, default: int, most: int, least: int = 1) -> int:
-    """How many rows, or seconds, are asked for.
+    """How many rows, or seconds, are asked for; `default` where nobody asks.
 
     Raises:
         Refused: `bad_parameter`.
     """
-    limit = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else default
-    if text is not None and (str(limit) != text or not least <= limit <= most):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from {least} to {most:,}.")
-    return limit
+    number = parse_number(name, text, least=least, most=most)
+    return default if number is None else number
 
 
 def scope_of(query: QueryParams, key: Key) -> Scope:
