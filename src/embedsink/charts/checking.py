@@ -6,11 +6,10 @@ a tile ─┬─ what it reads ───────▶ columns of the report
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, instead, quote
 from embedsink.reports import Report, parse_scope
 
 NUMBERS = ("integer", "number")
@@ -29,9 +28,7 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
 
 def instead_of(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or all of them."""
-    names = sorted(known)
-    nearest = get_close_matches(name, names, n=1)
-    return f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(names)}."
+    return instead(name, sorted(known))
 
 
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:

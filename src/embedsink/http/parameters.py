@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from starlette.datastructures import QueryParams
 
 from embedsink.envelope.body import has_bad_text
-from embedsink.errors import Refused, nearest, quote
+from embedsink.errors import Refused, instead, quote
 from embedsink.keys import Key
 from embedsink.reasons import Reason
 from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_number, parse_scope
@@ -23,10 +23,8 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
     """Raises Refused (`bad_parameter`) for a parameter that is not known, or that stands twice."""
     for name in query:
         if name not in known:
-            meant = nearest(name, known)
-            others = f"There are {', '.join(known)}." if known else "There are none here."
-            instead = f'Did you mean "{meant}"?' if meant else others
-            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)} does not exist. {instead}")
+            there_are = instead(name, known) if known else "There are none here."
+            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)} does not exist. {there_are}")
         if name not in REPEATABLE and len(query.getlist(name)) > 1:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
 
