@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedsink.errors import Refused, Unavailable, nearest, quote, without_keys
+from embedsink.errors import Refused, Unavailable, instead, nearest, quote, without_keys
 from embedsink.reasons import Reason
 
 KEY = "es_read_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
@@ -101,3 +101,18 @@ def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:
     assert str(Refused(Reason.EMPTY)) == Reason.EMPTY.sentence
     assert str(Refused(Reason.EMPTY, "body: is empty.")) == "body: is empty."
     assert str(Unavailable(Reason.OVERLOADED)) == Reason.OVERLOADED.sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "otherwise", "told"),
+    [
+        ("vew", ["view_count", "surface"], "", 'Did you mean "view_count"?'),
+        ("overvew", ["content", "overview"], "Look at the list.", 'Did you mean "overview"?'),
+        ("KEY_1F3C", ["key_1f3d"], "", 'Did you mean "key_1f3d"?'),
+        ("zzz", ["content", "overview"], "", "There are content, overview."),
+        ("zzz", ["content", "overview"], "Look at the list.", "Look at the list."),
+        ("zzz", [], "", "There are none."),
+    ],
+)
+def test_what_to_say_of_a_name_that_does_not_exist(asked: str, known: list[str], otherwise: str, told: str) -> None:
+    assert instead(asked, known, otherwise) == told

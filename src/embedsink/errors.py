@@ -19,6 +19,7 @@ from embedsink.reasons import Reason
 QUOTE_CHARACTERS_MAX = 64
 # How much of a name a slip of the keyboard leaves as it was.
 _ALIKE = 0.6
+_WORD = re.compile(r"[^_]+")
 # As long as a key, or almost: `sales_admin_total` is a measure, not a credential.
 _KEY = re.compile(r"es_(ingest|read|admin)_[0-9A-Za-z]{32,}")
 
@@ -66,11 +67,20 @@ def nearest(asked: str, known: Iterable[str]) -> str | None:
     if len(asked) > QUOTE_CHARACTERS_MAX:
         return None  # No slip of the keyboard; and comparing takes time.
     names, asked = list(known), asked.lower()
-    for parts_of in (lambda name: [name], lambda name: name.split("_")):
-        likeness, name = max(((_likeness(asked, parts_of(name)), name) for name in names), default=(0.0, ""))
+    for parts_of in (lambda name: [name], _WORD.findall):
+        likeness, name = max(((_likeness(asked, parts_of(name.lower())), name) for name in names), default=(0.0, ""))
         if likeness >= _ALIKE:
             return name
     return None
+
+
+def instead(asked: str, known: Iterable[str], otherwise: str = "") -> str:
+    """What to say of a name that does not exist: which was probably meant; or else which there are, or `otherwise`."""
+    names = list(known)
+    meant = nearest(asked, names)
+    if meant is not None:
+        return f'Did you mean "{meant}"?'
+    return otherwise or (f"There are {', '.join(names)}." if names else "There are none.")
 
 
 def without_keys(text: str) -> str:
@@ -83,4 +93,4 @@ def without_keys(text: str) -> str:
 
 
 def _likeness(asked: str, parts: list[str]) -> float:
-    return max(SequenceMatcher(None, asked, part).ratio() for part in parts)
+    return max((SequenceMatcher(None, asked, part).ratio() for part in parts), default=0.0)

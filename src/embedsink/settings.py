@@ -4,14 +4,13 @@ Each is read from the environment as `EMBEDSINK_<NAME>`, in capitals. Units stan
 """
 
 import os
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from embedsink.envelope import Rules
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, nearest, quote
 
 MIB = 1_048_576
 PREFIX = "EMBEDSINK_"
@@ -147,8 +146,8 @@ def _known() -> list[str]:
 
 def _unknown(name: str) -> str:
     # A limit that was misspelt would hold nobody back, and nobody would know.
-    nearest = get_close_matches(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in _known()], n=1)
-    instead = f"Did you mean {PREFIX}{nearest[0]}?" if nearest else "README lists those that do. Unset it."
+    meant = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in _known()])
+    instead = f"Did you mean {PREFIX}{meant}?" if meant else "README lists those that do. Unset it."
     return f"{quote(name)[1:-1]}: does not exist. {instead}"
 
 

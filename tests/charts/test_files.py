@@ -117,7 +117,10 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             CHART | {"leading": {"column": "surface", "by": "view_count"}, "sort": "-view_count"},
             "[0].leading: stands beside group or sort, which choose rows, too. Remove one of them.",
         ),
-        (CHART | {"marks": MARKS | {"report": "sync"}}, '[0].marks.report: report "sync" does not exist. Did you mean "sync_impact"?'),
+        (
+            CHART | {"marks": MARKS | {"report": "sync"}},
+            '[0].marks.report: report "sync" does not exist. Did you mean "sync_impact"?',
+        ),
         (
             CHART | {"marks": MARKS | {"at": "duration_ms"}},
             '[0].marks.at: column "duration_ms" of report sync_impact holds no times. There are completed_at.',

@@ -26,7 +26,7 @@ def test_seven_days_begin_at_midnight_and_the_week_before_ends_at_the_same_time_
     assert (seen.before.since, seen.before.until) == (at(2026, 11, 7, 23), at(2026, 11, 14, 18, 30, 15))
     assert seen.scope.interval == "day"
     assert seen.asked == {"since": "2026-11-15", "interval": "day", "timezone": "Europe/Berlin"}
-    assert seen.goes_on
+    assert seen.scope.until is None
 
 
 def test_a_day_is_24_hours_by_the_hour() -> None:
@@ -41,7 +41,7 @@ def test_before_a_chosen_period_comes_one_of_the_same_length() -> None:
     assert (seen.scope.since, seen.scope.until) == (at(2026, 11, 1), at(2026, 11, 4))
     assert seen.before is not None
     assert (seen.before.since, seen.before.until) == (at(2026, 10, 29), at(2026, 11, 1))
-    assert not seen.goes_on
+    assert seen.scope.until is not None
 
 
 @pytest.mark.parametrize(

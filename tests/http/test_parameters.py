@@ -6,6 +6,9 @@ import httpx
 import pytest
 from starlette.routing import Route
 
+import embedsink.cli.quarantine
+import embedsink.http.quarantine
+from embedsink.arrivals import ROWS_MAX
 from tests.http.asking import EVENTS, Server, problem
 
 PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
@@ -89,3 +92,25 @@ def test_a_deployment_is_digits_of_ascii_within_what_the_wire_allows(server: Ser
 )
 def test_what_is_valid_is_answered(server: Server, path: str, query: str) -> None:
     assert server.get(f"{path}?{query}", key=server.key("read")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "least", "most"),
+    [
+        ("/api/v1/reports/views?limit", 1, 100_000),
+        ("/api/v1/quarantine?limit", 1, 1_000),
+        ("/api/v1/deployments?limit", 1, 1_000),
+        ("/api/v1/inspect?session=s&wait", 0, 30),
+        ("/api/v1/events/live?recent", 1, ROWS_MAX),
+    ],
+)
+def test_a_number_is_one_within_its_bounds_wherever_it_stands(server: Server, path: str, least: int, most: int) -> None:
+    key, name = server.key("read"), re.split(r"[?&]", path)[-1]
+    for number in (str(least - 1), str(most + 1), f"0{most}", "%EF%BC%91", "", "9" * 5_000):
+        told = detail(server.get(f"{path}={number}", key=key))
+        assert told.startswith(f"{name}: ")
+        assert told.endswith(f" is not an integer from {least} to {most:,}.")
+
+
+def test_the_command_lists_as_many_rejections_as_the_server_gives() -> None:
+    assert embedsink.cli.quarantine.LIMIT_MAX == embedsink.http.quarantine.LIMIT_MAX

@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 
 from embedsink.http.app import HANDLERS
-from embedsink.http.static_pages import page_headers, page_routes, read_pages
+from embedsink.http.static_pages import demo_headers, page_routes, read_pages
 from tests.http.asking import Server
 
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 def ask(
     folder: Path, path: str, *, only_here: bool = False, host: str = "sink.example", known: str = ""
 ) -> httpx.Response:
-    headers = page_headers(frames="https://embed.example", framed_by="'none'")
+    headers = demo_headers(frames="https://embed.example", framed_by="'none'")
     routes = page_routes("/demo/", read_pages(folder), headers, only_here=only_here)
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
-from embedsink.errors import Misconfigured, Refused, nearest, quote
+from embedsink.errors import Misconfigured, Refused, instead, quote
 from embedsink.reports import Report, parse_scope
 
 NUMBERS = ("integer", "number")
@@ -39,9 +39,7 @@ def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]
 
 def instead_of(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or all of them."""
-    names = sorted(known)
-    near = nearest(name, names)
-    return f'Did you mean "{near}"?' if near else f"There are {', '.join(names)}."
+    return instead(name, sorted(known))
 
 
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:

@@ -21,13 +21,12 @@ _INTERVALS = ((timedelta(days=2), "hour"), (timedelta(days=100), "day"), (timede
 class Period:
     """What is seen, and `before`: as long a time just before it, None where that is not asked for.
 
-    `asked` is the scope in the words of a report's address; `goes_on` tells that it ends now.
+    `asked` is the scope in the words of a report's address.
     """
 
     scope: Scope
     before: Scope | None
     asked: dict[str, str]
-    goes_on: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,6 @@ def period_of(
         reader.scope(since, until, interval),
         reader.scope(*before, interval) if before and _is_compared(asked.get("compare")) else None,
         {name: value for name, value in told.items() if value is not None},
-        goes_on=until is None,
     )
 
 

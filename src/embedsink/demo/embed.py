@@ -12,7 +12,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from embedsink.demo.server import HOST
-from embedsink.http.static_pages import Page, page_headers, read_pages
+from embedsink.http.static_pages import Page, demo_headers, read_pages
 
 READ_TIMEOUT_S = 10.0
 _PAGES = Path(__file__).with_name("pages")
@@ -29,7 +29,7 @@ class EmbedServer:
     """
 
     def __init__(self, port: int, *, hosts: tuple[str, ...]) -> None:
-        headers = page_headers(frames="'none'", framed_by=" ".join(hosts))
+        headers = demo_headers(frames="'none'", framed_by=" ".join(hosts))
         self._server = _listen(port, partial(_Answering, read_pages(_PAGES / "embed", _PAGES / "shared"), headers))
         self.origin = f"http://{HOST}:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="embed", kwargs={"poll_interval": 0.1})

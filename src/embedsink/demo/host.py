@@ -12,7 +12,7 @@ from embedsink.demo.addresses import PAGE_PATH, origins
 from embedsink.demo.words import CUSTOMER, DEPLOYMENTS
 from embedsink.folder import DataFolder
 from embedsink.http.app import Demo
-from embedsink.http.static_pages import Page, page_headers, page_routes, read_pages
+from embedsink.http.static_pages import Page, demo_headers, page_routes, read_pages
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.logs import log_as_json
 from embedsink.serving import Listening, serve
@@ -26,7 +26,7 @@ def main(data: Path, port: int, embed: str) -> int:
     log_as_json()
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _knowledge(folder, port, embed)}
-    routes = page_routes(PAGE_PATH, pages, page_headers(frames=embed, framed_by="'none'"), only_here=True)
+    routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed, framed_by="'none'"), only_here=True)
     _, opened_with = KeyFile(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
     return serve(folder, read_settings(), Listening(port=port), demo=Demo(routes, opened_with))
 

@@ -35,8 +35,8 @@ from embedsink.charts import (
 )
 from embedsink.errors import Misconfigured, Refused, Unavailable, quote
 from embedsink.http.access import require_key
-from embedsink.http.download import HEADERS
 from embedsink.http.freshness import Freshness
+from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.parameters import check_parameters
 from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import Key, KeyKind
@@ -131,7 +131,7 @@ class Dashboards:
         require_key(request, KeyKind.READ)
         check_parameters(request.query_params, ())
         listed = [{"name": name} | one.model_dump(include=_LISTED) for name, one in self.by_name.items()]
-        return Response(orjson.dumps(listed), media_type="application/json", headers=HEADERS)
+        return Response(orjson.dumps(listed), media_type="application/json", headers=ASKED_ABOUT)
 
     async def show_dashboard(self, request: Request) -> Response:
         """What a dashboard says, as in its file: whoever draws it elsewhere needs to know."""
@@ -139,7 +139,7 @@ class Dashboards:
         check_parameters(request.query_params, ())
         dashboard = self.find(request.path_params["name"])
         said = dashboard.model_dump_json(exclude_unset=True)
-        return Response(said, media_type="application/json", headers=HEADERS)
+        return Response(said, media_type="application/json", headers=ASKED_ABOUT)
 
     async def show_section(self, request: Request) -> Response:
         """What the charts of a section show, in the reader's scope; 304 where the reader has it."""
@@ -154,19 +154,19 @@ class Dashboards:
         # The period goes on with the clock, and so do pending questions.
         freshness = Freshness.of(request, key, is_timed=True)
         if freshness.is_known:
-            return freshness.not_modified(HEADERS)
+            return freshness.not_modified(ASKED_ABOUT)
         sink: Sink = request.state.sink
         if all(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
             told = await run_in_threadpool(self._answer, None, sink, section, period, name)
-            return Response(told, media_type="application/json", headers=HEADERS | {"Cache-Control": "no-store"})
+            return Response(told, media_type="application/json", headers=ASKED_ABOUT | {"Cache-Control": "no-store"})
 
         def answer() -> Coroutine[Any, Any, bytes]:
             ask = partial(self._answer, sink=sink, section=section, period=period, name=name)
             return ask_store(sink, sink.report_slots, period.scope.variables(), ask)
 
         body = await while_awaited(request, self._answers.answer(freshness.tag, answer))
-        return Response(body, media_type="application/json", headers=HEADERS | freshness.headers())
+        return Response(body, media_type="application/json", headers=ASKED_ABOUT | freshness.headers())
 
     def _answer(self, reader: Reader | None, sink: Sink, section: Section, period: Period, name: str) -> bytes:
         """The answer, in a thread; a section of gauges alone needs no reader."""

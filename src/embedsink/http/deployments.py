@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.http.access import require_key
+from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import check_parameters, limit_of
 from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import KeyKind, parse_deployment
@@ -39,9 +40,8 @@ async def list_deployments(request: Request) -> Response:
     rows = await while_awaited(request, ask_store(sink, sink.report_slots, variables, _read))
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
-    headers = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
     body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
-    return Response(body, media_type="application/json", headers=headers)
+    return Response(body, media_type="application/json", headers=NEVER_KEPT)
 
 
 def _read(reader: Reader) -> list[tuple[Any, ...]]:

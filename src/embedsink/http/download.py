@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.errors import Unavailable
 from embedsink.http.freshness import Freshness
+from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.reading import ended, within_its_time
 from embedsink.keys import Key
 from embedsink.reasons import Reason
@@ -29,7 +30,6 @@ LOOK_EVERY_S = 0.25
 _ALMOST_FULL = "is almost full"
 # What may be written between two looks, beside what the journal needs.
 ROOM_BYTES = 128 * 1_048_576
-HEADERS = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
 
 T = TypeVar("T")
 
@@ -233,7 +233,7 @@ def download(
 ) -> Response:
     """An answer of what was spooled. With a name it is one to save, and not to look at."""
     sink: Sink = request.state.sink
-    told = {**HEADERS, **freshness.headers(), "Content-Length": str(file.seek(0, os.SEEK_END)), **(headers or {})}
+    told = {**ASKED_ABOUT, **freshness.headers(), "Content-Length": str(file.seek(0, os.SEEK_END)), **(headers or {})}
     file.seek(0)
     if file_name is not None:
         told["Content-Disposition"] = f'attachment; filename="{file_name}"'

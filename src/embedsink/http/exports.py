@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import require_key
-from embedsink.http.download import HEADERS, FileDownload, download, spooled
+from embedsink.http.download import FileDownload, download, spooled
 from embedsink.http.freshness import Freshness, is_known
+from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.parameters import STYLE, check_parameters, scope_of, style_of
 from embedsink.http.problems import unsatisfiable_range
 from embedsink.http.ranges import Unsatisfiable, is_part_asked
@@ -47,7 +48,7 @@ async def show_summary(request: Request) -> Response:
     scope, style = await run_in_threadpool(scope_of, query, key), style_of(query)
     freshness = Freshness.of(request, key, is_timed=True)
     if freshness.is_known:
-        return freshness.not_modified(HEADERS)
+        return freshness.not_modified(ASKED_ABOUT)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, style=style)
@@ -77,7 +78,7 @@ def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
     sink: Sink = request.state.sink
     status = os.fstat(descriptor)
     # Strong: a snapshot is a file of its own, written whole and then renamed.
-    headers = HEADERS | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
+    headers = ASKED_ABOUT | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
     with ExitStack() as held:
         held.callback(os.close, descriptor)
         if is_known(request, headers["ETag"]):

@@ -14,7 +14,7 @@ from embedsink.http.freshness import is_known
 # What has its version in its name never changes.
 IMMUTABLE = "public, max-age=31536000, immutable"
 # Asked about each time, so that a page and what it loads are always of the same version.
-ASKED_ABOUT = "no-cache"
+SHARED_AND_ASKED_ABOUT = "no-cache"
 # One of the encodings that a reader takes, with how much it likes it (RFC 9110, 12.5.3).
 _ENCODING = re.compile(r"\s*(?P<name>[^\s;,]+)\s*(?:;\s*q=(?P<quality>[^\s;,]*))?\s*", re.IGNORECASE)
 _NOT_AT_ALL = re.compile(r"0(?:\.0*)?")

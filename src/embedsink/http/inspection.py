@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from embedsink.arrivals import Counts, count_arrivals, rejected_arrivals
 from embedsink.errors import Refused
 from embedsink.http.access import require_key
+from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import ARRIVALS, arrivals_of, check_parameters, limit_of
 from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import KeyKind
@@ -18,7 +19,6 @@ from embedsink.store import Reader
 PARAMETERS = ("since", "until", *ARRIVALS, "wait")
 WAIT_S_DEFAULT = 5
 WAIT_S_MAX = 30
-HEADERS = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 
 
 async def inspect(request: Request) -> Response:
@@ -36,7 +36,7 @@ async def inspect(request: Request) -> Response:
     is_complete = await while_awaited(request, sink.live.catch_up(wait_s, key_id=key.key_id))
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
     counts, rejected = await while_awaited(request, ask_store(sink, sink.report_slots, variables, _read))
-    return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=HEADERS)
+    return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=NEVER_KEPT)
 
 
 def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:

@@ -18,6 +18,7 @@ from embedsink.arrivals import ROWS_MAX, Counts, Span, count_arrivals, newest_ar
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import require_key
 from embedsink.http.download import Download
+from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import ARRIVALS, arrivals_of, check_parameters, is_on, limit_of
 from embedsink.http.reading import ask_store
 from embedsink.keys import Key, KeyKind
@@ -35,11 +36,7 @@ PAUSE_S = 0.5
 LOOK_BACK_SEGMENTS = 3_600
 RETRY_MS = 1_000
 _POSITION_MAX = 2**31 - 1
-HEADERS = {
-    "Cache-Control": "private, no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Accel-Buffering": "no",  # nginx would hold messages back
-}
+HEADERS = NEVER_KEPT | {"X-Accel-Buffering": "no"}  # nginx would hold messages back
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from starlette.datastructures import QueryParams
 
 from embedsink.envelope.body import has_bad_text
-from embedsink.errors import Refused, nearest, quote
+from embedsink.errors import Refused, instead, quote
 from embedsink.keys import Key
 from embedsink.reasons import Reason
-from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_scope
+from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_number, parse_scope
 
 # The others stand once: of two periods nobody can say which was meant.
 REPEATABLE = ("deployment",)
@@ -23,24 +23,20 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
     """Raises Refused (`bad_parameter`) for a parameter that is not known, or that stands twice."""
     for name in query:
         if name not in known:
-            meant = nearest(name, known)
-            others = f"There are {', '.join(known)}." if known else "There are none here."
-            instead = f'Did you mean "{meant}"?' if meant else others
-            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)} does not exist. {instead}")
+            there_are = instead(name, known) if known else "There are none here."
+            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)} does not exist. {there_are}")
         if name not in REPEATABLE and len(query.getlist(name)) > 1:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
 
 
 def limit_of(name: str, text: str | None, *, default: int, most: int, least: int = 1) -> int:
-    """How many rows, or seconds, are asked for.
+    """How many rows, or seconds, are asked for; `default` where nobody asks.
 
     Raises:
         Refused: `bad_parameter`.
     """
-    limit = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else default
-    if text is not None and (str(limit) != text or not least <= limit <= most):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from {least} to {most:,}.")
-    return limit
+    number = parse_number(name, text, least=least, most=most)
+    return default if number is None else number
 
 
 def scope_of(query: QueryParams, key: Key) -> Scope:

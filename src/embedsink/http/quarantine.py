@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
+from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import check_parameters, limit_of
 from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import KeyKind
@@ -40,8 +41,7 @@ async def list_quarantine(request: Request) -> Response:
     sink: Sink = request.state.sink
     read = partial(_read, limit=limit, quarantine_id=quarantine_id)
     body = await while_awaited(request, ask_store(sink, sink.report_slots, scope.variables(), read))
-    headers = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
-    return Response(body, media_type="application/json", headers=headers)
+    return Response(body, media_type="application/json", headers=NEVER_KEPT)
 
 
 async def replay(request: Request) -> Response:

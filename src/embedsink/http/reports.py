@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
-from embedsink.http.download import HEADERS
+from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.parameters import check_parameters
 from embedsink.http.rows import Question, answer_rows
 from embedsink.keys import KeyKind
@@ -23,7 +23,7 @@ async def list_reports(request: Request) -> Response:
     """Every report with its question, its grain and its columns."""
     require_key(request, KeyKind.READ)
     check_parameters(request.query_params, ())
-    return JSONResponse(await run_in_threadpool(_list, request.state.sink), headers=HEADERS)
+    return JSONResponse(await run_in_threadpool(_list, request.state.sink), headers=ASKED_ABOUT)
 
 
 async def show_schema(request: Request) -> Response:
@@ -31,7 +31,7 @@ async def show_schema(request: Request) -> Response:
     require_key(request, KeyKind.READ)
     name = known_name(request.path_params["name"])
     check_parameters(request.query_params, ())
-    return JSONResponse(await run_in_threadpool(_schema, request.state.sink, name), headers=HEADERS)
+    return JSONResponse(await run_in_threadpool(_schema, request.state.sink, name), headers=ASKED_ABOUT)
 
 
 async def show_report(request: Request) -> Response:

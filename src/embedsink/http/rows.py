@@ -8,8 +8,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.http.download import HEADERS, download, spooled
+from embedsink.http.download import download, spooled
 from embedsink.http.freshness import Freshness
+from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.parameters import ROWS, STYLE, check_parameters, rows_of, scope_of, style_of
 from embedsink.http.reading import while_awaited
 from embedsink.keys import Key
@@ -46,7 +47,7 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
     sink: Sink = request.state.sink
     if freshness.is_known:
         await run_in_threadpool(_check, sink, asked, question.view)
-        return freshness.not_modified(HEADERS)
+        return freshness.not_modified(ASKED_ABOUT)
 
     def write(reader: Reader, file: IO[bytes]) -> Cursor | None:
         selection, following = asked.select(reader, question.view)

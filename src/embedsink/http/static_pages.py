@@ -13,8 +13,9 @@ from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import is_asked_here
-from embedsink.http.files import ASKED_ABOUT, TaggedFile
+from embedsink.http.files import SHARED_AND_ASKED_ABOUT, TaggedFile
 from embedsink.http.freshness import tag_of
+from embedsink.http.headers import BY_SCRIPTS, policy_headers
 from embedsink.reasons import Reason
 
 _MEDIA_TYPES = {
@@ -43,33 +44,21 @@ def read_pages(*folders: Path) -> dict[str, Page]:
     }
 
 
-def page_headers(*, frames: str, framed_by: str) -> dict[str, str]:
-    """What every page is answered with.
+def demo_headers(*, frames: str, framed_by: str) -> dict[str, str]:
+    """What every page of the demo is answered with.
 
     Args:
         frames: the origin that may be shown in frames of the page, or `'none'`.
         framed_by: the origins whose pages may frame this one, or `'none'`.
     """
-    rules = (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        f"frame-src {frames}",
-        f"frame-ancestors {framed_by}",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    )
-    return {
-        "Content-Security-Policy": "; ".join(rules),
-        "Cache-Control": ASKED_ABOUT,
-        "X-Content-Type-Options": "nosniff",
-        # The embed learns from it which page to talk to: the origin, and nothing else of the address.
-        "Referrer-Policy": "strict-origin",
+    allowed = BY_SCRIPTS | {
+        "frame-src": frames,
+        "frame-ancestors": framed_by,
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
     }
+    # The embed learns from it which page to talk to: the origin, and nothing else of the address.
+    return policy_headers(allowed, referrer="strict-origin") | {"Cache-Control": SHARED_AND_ASKED_ABOUT}
 
 
 def page_routes(

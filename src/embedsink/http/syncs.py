@@ -20,6 +20,7 @@ from embedsink.envelope.sentences import place, sentence
 from embedsink.errors import Misconfigured, Refused, quote, without_keys
 from embedsink.http.access import require_key
 from embedsink.http.events import media_type_of
+from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import check_parameters
 from embedsink.http.problems import invalid_body
 from embedsink.keys import Key, KeyKind, parse_deployment
@@ -38,7 +39,6 @@ EXTRA_BYTES_MAX = 16_384
 # What has finished is over, but for the difference of two clocks. The first result stays for ever: one of the year 9999
 # would lead every list of the latest.
 AHEAD_US_MAX = 5 * 60 * 1_000_000
-_HEADERS = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # As in the envelope: what the vendor adds to its protocol is no fault.
 _open = with_config(ConfigDict(strict=True, extra="ignore"))
@@ -267,4 +267,4 @@ def _answer(result: dict[str, Any], sink: Sink) -> Response:
     """The result in the vendor's words, in the order of the spec."""
     name = count_field(sink.settings.service_name)
     body = {name if field == COUNT_FIELD else field: part for field, part in result.items()}
-    return Response(orjson.dumps(body), media_type="application/json", headers=_HEADERS)
+    return Response(orjson.dumps(body), media_type="application/json", headers=NEVER_KEPT)

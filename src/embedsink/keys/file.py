@@ -7,11 +7,10 @@ import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
 
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, instead, quote
 from embedsink.keys.entry import entry_of, iso, key_of, keys_of
 from embedsink.keys.key import Key, KeyKind
 from embedsink.keys.token import digest_of, new_token
@@ -90,7 +89,8 @@ class KeyFile:
                 if key_id == key.key_id or digest == key.digest:
                     keys[place] = _revoked(key, now)
                     return keys[place]
-            raise Misconfigured(f"key {quote(key_id)} does not exist. {_what_instead(key_id, keys)}")
+            meant = instead(key_id, [key.key_id for key in keys], "`embedsink keys list` shows those that do.")
+            raise Misconfigured(f"key {quote(key_id)} does not exist. {meant}")
 
     def version(self) -> Version | None:
         """Its mtime in ns, size and inode, which change whenever it does; None when there is no file."""
@@ -127,11 +127,6 @@ class KeyFile:
 
 def _revoked(key: Key, now: float) -> Key:
     return key if key.revoked_at is not None else key_of(entry_of(replace(key, revoked_at=now)))
-
-
-def _what_instead(key_id: str, keys: list[Key]) -> str:
-    nearest = get_close_matches(key_id, [key.key_id for key in keys], n=1)
-    return f'Did you mean "{nearest[0]}"?' if nearest else "`embedsink keys list` shows those that do."
 
 
 def _open_private(path: Path) -> TextIO:

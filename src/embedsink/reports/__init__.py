@@ -18,7 +18,7 @@ from embedsink.reports.catalog import (
     visible_columns,
 )
 from embedsink.reports.formats import Style, csv_chunks, json_chunks, ndjson_chunks, write_rows
-from embedsink.reports.paging import LIMIT_MAX, Cursor, RowsAsked
+from embedsink.reports.paging import LIMIT_MAX, Cursor, RowsAsked, parse_number
 from embedsink.reports.scope import INTERVALS, PARAMETERS, SURFACES, Scope, parse_scope
 from embedsink.reports.summary import write_summary
 from embedsink.row_format import REPORT_FORMATS, Format
@@ -46,6 +46,7 @@ __all__ = [
     "known_columns",
     "known_name",
     "ndjson_chunks",
+    "parse_number",
     "parse_scope",
     "report_names",
     "visible_columns",

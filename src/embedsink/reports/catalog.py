@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from embedsink.errors import Refused, nearest, quote
+from embedsink.errors import Refused, instead, quote
 from embedsink.reasons import Reason
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Column, Reader
@@ -100,7 +100,7 @@ def known_name(name: str) -> str:
     """
     if name in report_names():
         return name
-    raise Refused(Reason.NOT_FOUND, f"report {quote(name)} does not exist. {_instead(name, report_names())}")
+    raise Refused(Reason.NOT_FOUND, f"report {quote(name)} does not exist. {instead(name, report_names())}")
 
 
 def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
@@ -115,9 +115,7 @@ def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] 
     wanted = tuple(name.strip() for name in asked.split(","))
     for place, name in enumerate(wanted):
         if name not in known:
-            raise Refused(
-                Reason.BAD_PARAMETER, f"columns: column {quote(name)} does not exist. {_instead(name, known)}"
-            )
+            raise Refused(Reason.BAD_PARAMETER, f"columns: column {quote(name)} does not exist. {instead(name, known)}")
         if name in wanted[:place]:
             raise Refused(Reason.BAD_PARAMETER, f"columns: column {quote(name)} stands twice. Give it once.")
     return wanted
@@ -191,9 +189,3 @@ def _describe(reader: Reader, name: str) -> Report:
 
 def _described(column: ReportColumn) -> str:
     return f"{column.description} Unit: {column.unit}." if column.unit else column.description
-
-
-def _instead(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    meant = nearest(name, names)
-    return f'Did you mean "{meant}"?' if meant else f"There are {', '.join(names)}."

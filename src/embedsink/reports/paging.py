@@ -107,7 +107,10 @@ class RowsAsked:
             Refused: `bad_parameter`.
         """
         visible = visible_columns(reader, view)
-        limit, columns = _limit(self.limit), known_columns(self.columns, visible) or visible
+        limit, columns = (
+            parse_number("limit", self.limit, most=LIMIT_MAX),
+            known_columns(self.columns, visible) or visible,
+        )
         is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
         begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
         if not is_page:
@@ -120,12 +123,17 @@ class RowsAsked:
         return Cursor.decode(cursor, self.question)
 
 
-def _limit(text: str | None) -> int | None:
+def parse_number(name: str, text: str | None, *, most: int, least: int = 1) -> int | None:
+    """How many rows, or seconds, are asked for; None where nobody asks.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
     if text is None:
         return None
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LIMIT_MAX)) else 0
-    if str(number) != text or not 1 <= number <= LIMIT_MAX:
-        raise Refused(Reason.BAD_PARAMETER, f"limit: {quote(text)} is not an integer from 1 to {LIMIT_MAX:,}.")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else -1
+    if str(number) != text or not least <= number <= most:
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from {least} to {most:,}.")
     return number
 
 

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from embedsink import __version__
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.freshness import is_known, tag_of
+from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.openapi import description
 from embedsink.http.pages.address import address_of
 from embedsink.http.pages.description import groups_of, messages_of, shown_reasons
@@ -42,7 +43,7 @@ class Docs:
         """
         page = await self._made(request.state.sink)
         body = page.replace(_ADDRESS, escape(address_of(request))).encode()
-        headers = HEADERS | {"Cache-Control": "private, no-cache", "ETag": tag_of(body)}
+        headers = HEADERS | ASKED_ABOUT | {"ETag": tag_of(body)}
         if is_known(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return HTMLResponse(body, headers=headers)

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.errors import Refused, quote
-from embedsink.http.files import ASKED_ABOUT, TaggedFile
+from embedsink.http.files import SHARED_AND_ASKED_ABOUT, TaggedFile
 from embedsink.http.freshness import tag_of
 from embedsink.reasons import Reason
 
@@ -27,7 +27,7 @@ async def show_file(request: Request) -> Response:
     found = page_files().get(name)
     if found is None:
         raise Refused(Reason.NOT_FOUND, f"{quote(name)} does not exist. There are {', '.join(page_files())}.")
-    return await found.answer(request, {"Cache-Control": ASKED_ABOUT})
+    return await found.answer(request, {"Cache-Control": SHARED_AND_ASKED_ABOUT})
 
 
 def _read(folder: Path) -> dict[str, TaggedFile]:

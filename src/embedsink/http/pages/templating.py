@@ -5,33 +5,23 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embedsink.http.headers import BY_SCRIPTS, policy_headers
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 FOLDER = Path(__file__).parent / "templates"
-# A page runs no script, shows nothing from elsewhere, sends no form, and stands in nobody's frame.
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
-_BY_SCRIPTS = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors {}"
-)
+# Of a page without scripts and forms.
+HEADERS = policy_headers({"style-src": "'self'"}, referrer="no-referrer")
 _CODE = re.compile(r"`([^`]+)`")
 
 
 def page_headers(*, frame_origins: str) -> dict[str, str]:
     """The headers of a page with scripts and forms of its own; pages of these origins may frame it."""
-    return HEADERS | {
-        "Content-Security-Policy": _BY_SCRIPTS.format("'none'" if frame_origins == "none" else frame_origins),
-        # With none at all, browsers send forms with `Origin: null`, and nobody knows where they come from.
-        "Referrer-Policy": "same-origin",
-    }
+    framed_by = "'none'" if frame_origins == "none" else frame_origins
+    allowed = BY_SCRIPTS | {"form-action": "'self'", "frame-ancestors": framed_by}
+    # With none at all, browsers send forms with `Origin: null`, and nobody knows where they come from.
+    return policy_headers(allowed, referrer="same-origin")
 
 
 def render(template: str, **words: Any) -> str:

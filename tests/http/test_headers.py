@@ -1,0 +1,39 @@
+"""What answers tell browsers: the same in every answer of a kind."""
+
+import pytest
+
+from embedsink.http.headers import policy_headers
+from tests.http.asking import Server
+
+
+@pytest.mark.parametrize(
+    ("path", "caching"),
+    [
+        ("/api/v1/deployments", "private, no-store"),
+        ("/api/v1/quarantine", "private, no-store"),
+        ("/api/v1/inspect?session=s", "private, no-store"),
+        ("/api/v1/reports", "private, no-cache"),
+        ("/api/v1/reports/views", "private, no-cache"),
+        ("/api/v1/reports/views/schema", "private, no-cache"),
+        ("/api/v1/summary.zip", "private, no-cache"),
+        ("/api/v1/dashboards/overview/sections/use", "private, no-cache"),
+        ("/docs", "private, no-cache"),
+        ("/pages/base.css", "no-cache"),
+    ],
+)
+def test_what_is_one_readers_is_kept_by_no_proxy_and_taken_for_what_it_says_it_is(
+    server: Server, path: str, caching: str
+) -> None:
+    answer = server.get(path, key=server.key("read"))
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == caching
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_page_may_do_nothing_but_what_is_allowed() -> None:
+    nothing = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
+    for allowed in ({}, {"form-action": "'self'"}, {"img-src": "'self'", "frame-ancestors": "https://a.example"}):
+        headers = policy_headers(allowed, referrer="no-referrer")
+        rules = dict(rule.split(" ", 1) for rule in headers["Content-Security-Policy"].split("; "))
+        assert rules == nothing | allowed
+        assert headers["Referrer-Policy"] == "no-referrer"
