@@ -110,7 +110,7 @@ def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
 def test_a_second_ready_hides_what_names_no_deployment_from_some_deployments_and_nothing_from_all(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    sent = {"key_id": "k1", "session": "s1"}
+    sent: Event = {"key_id": "k1", "session": "s1"}
     told = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
     rows = [sent | {"type": kind, "deployment": one, "arrival": place} for place, (kind, one) in enumerate(told)]
     only = {"deployments": [12]}
