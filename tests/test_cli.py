@@ -373,6 +373,21 @@ def test_a_report_says_what_its_rows_and_columns_are(data: Path, called: Call) -
     assert described["row"]["properties"].keys() == {column["name"] for column in described["columns"]}
 
 
+def test_which_reports_there_are_is_told_with_grain_and_columns_before_there_is_any_data(
+    tmp_path: Path, called: Call
+) -> None:
+    listed = called("report", "--data", tmp_path / "none")
+    assert listed.returncode == 0
+    header, _, *rows = listed.stdout.splitlines()
+    assert header.split() == ["name", "question", "grain", "columns"]
+    [views] = [row for row in rows if row.startswith(" views ")]
+    assert "One row per period, deployment and surface." in views
+    assert views.endswith("period_start, deployment, surface, view_count, session_count, viewer_count")
+    described = called("report", "views", "--describe", "--data", tmp_path / "none")
+    assert (described.returncode, "view_count" in described.stdout) == (0, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_numbers_that_name_something_are_shown_as_they_are_typed(tmp_path: Path, called: Call) -> None:
     download = VIEW | {"type": "svc:event:download"}
     download["payload"] = {"format": "csv", "target": "widget", "rowCount": 12_345}

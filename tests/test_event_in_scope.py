@@ -100,6 +100,18 @@ def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
     assert seen(connection, [homeless], {"deployments": deployments}) == []
 
 
+def test_a_second_ready_hides_what_names_no_deployment_from_some_deployments_and_nothing_from_all(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    sent: Event = {"key_id": "k1", "session": "s1"}
+    told = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
+    rows = [sent | {"type": kind, "deployment": one, "arrival": place} for place, (kind, one) in enumerate(told)]
+    only = {"deployments": [12]}
+    assert [arrival for arrival, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
+    assert [arrival for arrival, *_ in seen(connection, rows, only)] == [0, 2]  # what docs/reports.md warns of
+    assert [row[:2] for row in seen(connection, rows, {})] == [(0, 12), (1, None), (2, 12), (3, 13)]
+
+
 def test_nothing_is_joined_while_no_event_lacks_what_ready_could_say(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:

@@ -3,7 +3,9 @@
 import csv
 import io
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +16,23 @@ from tests.given import segment
 
 
 def members_in_csv(folder: Path, member: str, *, guard: bool) -> list[str]:
-    text = written_csv(folder, member, guard=guard)
+    return members_of(folder, [{"type": "drilldown", "member": member}], guard=guard)
+
+
+def members_of(folder: Path, given: list[dict[str, Any]], *, guard: bool) -> list[str]:
+    text = csv_of(folder, given, guard=guard)
     return [row["member"] for row in csv.DictReader(io.StringIO(text, newline=""))]
 
 
 def written_csv(folder: Path, member: str, *, guard: bool) -> str:
+    return csv_of(folder, [{"type": "drilldown", "member": member}], guard=guard)
+
+
+def csv_of(folder: Path, given: list[dict[str, Any]], *, guard: bool) -> str:
     folder.mkdir(exist_ok=True)
     store = Store(folder / "store.duckdb")
     store.open()
-    store.load(inspect(segment(folder, [{"type": "drilldown", "member": member}])))
+    store.load(inspect(segment(folder, given)))
     with store.reader(EVERYTHING) as reader:
         written = b"".join(csv_chunks(reader, "drilldowns", guard=guard)).decode()
     store.close()
@@ -37,6 +47,28 @@ def test_text_that_a_spreadsheet_takes_for_a_formula_gets_an_apostrophe(tmp_path
 @pytest.mark.parametrize("hidden", ['"', '""', "\ufeff", "\u200b", '\ufeff"', "\u2060", "\u00ad"])
 def test_what_a_spreadsheet_takes_away_first_hides_no_formula(tmp_path: Path, hidden: str) -> None:
     assert members_in_csv(tmp_path, f"{hidden}=1+1", guard=True) == [f"'{hidden}=1+1"]
+
+
+UNSEEN = [
+    *"\u202e\u2028\u2029\x01\x1f\x7f\x85\x0b\x0c\u115f\u1160\u3164\uffa0\u034f\u180e\u2066\ufe0f\ufffb",
+    "\U000e0041",
+    "\x01\u202e",
+]
+
+
+@pytest.mark.parametrize("guarded", ["'{}=1+1", "a;'{}=1+1", "{}a=1"])
+def test_whatever_can_not_be_seen_hides_no_formula(tmp_path: Path, guarded: str) -> None:
+    expected = {guarded.format(hidden) for hidden in UNSEEN}
+    sent = [{"type": "drilldown", "member": text.replace("'", "")} for text in expected]
+    assert set(members_of(tmp_path, sent, guard=True)) == expected
+
+
+def test_a_long_run_of_what_can_not_be_seen_takes_no_longer_than_its_length(tmp_path: Path) -> None:
+    runs = ["\x01", "\t", ";", ";\u202e", "\r\n", '"', "\u3164"]
+    sent = [{"type": "drilldown", "member": one * 9_000} for one in runs]
+    started_at = time.process_time()
+    assert len(members_of(tmp_path, sent, guard=True)) == len(runs)
+    assert time.process_time() - started_at < 3
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|", "\n", "\r\n"])

@@ -28,7 +28,7 @@ from embedsink.remote import Remote
 from embedsink.reports import EVENTS, RowsAsked, Scope, all_reports, find_report, known_name, parse_scope
 from embedsink.store import EVERYTHING, Reader, frame_of_parquet, open_snapshot
 
-_LISTED = ("name", "title", "question", "grain")
+_LISTED = ("name", "title", "question", "grain", "columns")
 _DESCRIBED = ("name", "type", "unit", "description")
 _TIMES = ("since", "until")
 _TIME: Any = "datetime64[us, UTC]"
@@ -114,9 +114,9 @@ class OpenedSink:
         return self._rows(EVENTS, asked)
 
     def reports(self) -> pandas.DataFrame:
-        """Which reports there are, and what each answers."""
+        """Which reports there are, what each answers, and lists of their columns; `columns` says what each means."""
         with self._read(Scope()) as reader:
-            return pandas.DataFrame([asdict(report) for report in all_reports(reader)], columns=_LISTED)
+            return _listed([asdict(report) for report in all_reports(reader)])
 
     def columns(self, name: str) -> pandas.DataFrame:
         """The columns of a report, with what each means.
@@ -182,8 +182,8 @@ class ConnectedSink:
         return self._rows(asked, "events.parquet")
 
     def reports(self) -> pandas.DataFrame:
-        """Which reports there are, and what each answers."""
-        return pandas.DataFrame(self._remote.get_rows("reports", members=_LISTED), columns=_LISTED)
+        """Which reports there are, what each answers, and lists of their columns; `columns` says what each means."""
+        return _listed(self._remote.get_rows("reports", members=_LISTED))
 
     def columns(self, name: str) -> pandas.DataFrame:
         """The columns of a report, with what each means.
@@ -289,6 +289,11 @@ def _deployment(one: Any) -> int:
         if not isinstance(one, bool):
             return operator.index(one)  # NumPy's integers too
     raise TypeError(f"deployment: {quote(one)} is not an integer. Write deployment=12, or [12, 13] for several.")
+
+
+def _listed(reports: list[dict[str, Any]]) -> pandas.DataFrame:
+    rows = [report | {"columns": [column["name"] for column in report["columns"]]} for report in reports]
+    return pandas.DataFrame(rows, columns=_LISTED)
 
 
 def _described(report: dict[str, Any]) -> pandas.DataFrame:

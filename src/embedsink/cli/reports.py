@@ -38,7 +38,7 @@ EXAMPLES = examples(
     "embedsink report --all --since 2026-10-01 --until 2026-11-01 -o summary.zip",
     "EMBEDSINK_KEY=es_read_… embedsink report views --url https://sink.example.com",
 )
-LISTED = ("name", "title", "question")
+LISTED = ("name", "question", "grain", "columns")
 DESCRIBED = ("name", "type", "unit", "description")
 TABLE = "table"
 SHOWN = (TABLE, *REPORT_FORMATS)
@@ -175,12 +175,17 @@ def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:
     elif wanted != TABLE:
         raise typer.BadParameter(f"--format {wanted}: is for rows; words come as table or json. Name a report.")
     elif isinstance(told, list):
-        show_table(LISTED, [[report[name] for name in LISTED] for report in told])
+        show_table(LISTED, [_listed(report) for report in told])
         say("What a row and each column of one is: `embedsink report NAME --describe`.")
     else:
         for line in (f"{told['name']}: {told['question']}", told["grain"], ""):
             typer.echo(inert(line))
         show_table(DESCRIBED, [[column[name] for name in DESCRIBED] for column in told["columns"]])
+
+
+def _listed(report: dict[str, Any]) -> list[str]:
+    columns = ", ".join(column["name"] for column in report["columns"])
+    return [report["name"], report["question"], report["grain"], columns]
 
 
 def _show(source: Source, name: str, asked: Asked, *, data: Path, url: str | None) -> None:

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from embedsink.cli.options import server_at
@@ -12,6 +13,7 @@ from embedsink.row_format import Format
 
 if TYPE_CHECKING:
     from embedsink.reports import Style
+    from embedsink.store import Reader
 
 CHUNK_BYTES = 65_536
 # What asks for rows, and not for a scope.
@@ -49,22 +51,34 @@ class Folder:
 
     def listed(self) -> list[dict[str, Any]]:
         from embedsink.reports import all_reports
-        from embedsink.store import EVERYTHING, open_snapshot
 
-        with open_snapshot(self._snapshot, EVERYTHING) as reader:
+        with self._describing() as reader:
             return [asdict(report) for report in all_reports(reader)]
 
     def described(self, name: str) -> dict[str, Any]:
         from embedsink.reports import describe, known_name
-        from embedsink.store import EVERYTHING, open_snapshot
 
         known_name(name)
-        with open_snapshot(self._snapshot, EVERYTHING) as reader:
+        with self._describing() as reader:
             return describe(reader, name)
 
     def rows(self, name: str, asked: Asked) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = json.loads(b"".join(self.chunks(name, asked, Format.JSON)))
         return rows
+
+    @contextmanager
+    def _describing(self) -> Iterator["Reader"]:
+        """The snapshot, or where there is none yet an empty store: what reports there are is known before any data."""
+        from embedsink.store import EVERYTHING, Store, open_snapshot
+
+        if self._snapshot.exists():
+            with open_snapshot(self._snapshot, EVERYTHING) as reader:
+                yield reader
+            return
+        with TemporaryDirectory() as folder, closing(Store(Path(folder) / "store.duckdb")) as store:
+            store.open()
+            with store.reader(EVERYTHING) as reader:
+                yield reader
 
     def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
         from embedsink import reports

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import IO, Any
+from unicodedata import category
 
 import orjson
 
@@ -14,12 +15,16 @@ from embedsink.row_format import Format
 from embedsink.store import Column, Reader, Selection
 
 # What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
-# What can't be seen, and quotation marks, they may take away before they look.
-_FORMULA = re.compile('["\u00ad\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠]')
+_FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
+# What can't be seen they may take away before they look: these categories of Unicode, and what it has of other
+# categories under Default_Ignorable_Code_Point.
+_UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Zl", "Zp"))
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
 _CONTROLS = frozenset("\t\r\n")
 # Where commas are for decimals, spreadsheets begin cells at semicolons, and heed only quotation marks that begin one.
 _CELL_END = re.compile(r"[;|\t\r\n]")
-_INNER_FORMULA = re.compile(f"({_CELL_END.pattern})(?={_FORMULA.pattern})")
 # A field that holds one of these is quoted, so that it stays one cell whatever a program separates cells by.
 _QUOTED = re.compile(r'[",;|\t\r\n]')
 _JSON_OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
@@ -128,9 +133,27 @@ def _guarded(value: Any) -> str:
     text = _text(value)
     if not text:
         return ""
+    is_formula = text[0] in _CONTROLS or _begins_formula(text)
     if _CELL_END.search(text):
-        text = _INNER_FORMULA.sub(r"\1'", text)
-    return _field(f"'{text}" if text[0] in _CONTROLS or _FORMULA.match(text) else text)
+        text = _CELL_END.sub(lambda end: f"{end[0]}'" if _begins_formula(text, end.end()) else end[0], text)
+    return _field(f"'{text}" if is_formula else text)
+
+
+def _begins_formula(text: str, place: int = 0) -> bool:
+    """Whether a cell that begins there would be a formula, also after quotation marks or what can't be seen."""
+    while place < len(text):
+        one = text[place]
+        if one in _FORMULA_SIGNS:
+            return True
+        if one != '"' and not _is_unseen(one):
+            return False
+        place += 1
+    return False
+
+
+def _is_unseen(one: str) -> bool:
+    # Where a cell may end, the next one is looked at by itself.
+    return (category(one) in _UNSEEN_CATEGORIES and one not in _CONTROLS) or _IGNORABLE.match(one) is not None
 
 
 def _plain(value: Any) -> str:
