@@ -4,6 +4,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,41 @@ def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(looking
     page.press('input[name="deployment"]', "Enter")
     looking.wait(lambda: "deployment=4711" in page.url, "it is chosen")
     looking.wait(lambda: looking.number("active") == "0", "nothing is there")
+
+
+def test_a_table_that_is_cut_says_how_many_rows_there_are(looking: Reader) -> None:
+    looking.open("exports")
+    note = looking.page.inner_text('[data-tile="by-viewer"] [data-note]')
+    told = re.fullmatch(r"12 of (\d+) rows are shown\.", note)
+    assert told, note
+    assert int(told[1]) > 12
+    link = looking.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
+    assert link.text_content() == "All rows of the report as CSV"
+
+
+def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
+    page = looking.page
+    completed_at = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    result = {
+        "syncJobId": "marked",
+        "generatedFiles": [],
+        "manifestStats": {"models": 1, "sources": 2, "macros": 3},
+        "svcCount": 4,
+        "completedAt": completed_at.isoformat().replace("+00:00", "Z"),
+        "durationMs": 5,
+    }
+    answer = page.request.put(
+        f"{looking.server.url}/api/v1/deployments/12/dbt-sync/marked/result",
+        data=result,
+        headers={"Authorization": f"Bearer {looking.server.key('ingest')}"},
+    )
+    assert answer.status == 200, answer.text()
+    looking.open("reliability")
+    tile = '[data-tile="load-course"]'
+    page.click(f"{tile} summary")
+    with page.expect_download() as saved:
+        page.click(f'{tile} [data-do="svg"]')
+    assert "dbt sync completed: " in Path(saved.value.path()).read_text()
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,9 @@ class Tile {
       const place = answer.columns.indexOf(this.told.compare);
       // One period before has a place, and no line.
       const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
-      this.note.hidden = !isDashed && (!answer.is_cut || this.told.kind === "table");
-      this.note.textContent = isDashed ? "Dashed: the period before." : "Not all rows are drawn. The CSV has them.";
+      const { is_cut, row_count, rows } = answer;
+      this.note.hidden = !isDashed && !is_cut;
+      this.note.textContent = isDashed ? "Dashed: the period before." : `${exact(rows.length)} of ${exact(row_count)} rows are shown.`;
     }
     this.draw();
   }
@@ -193,6 +194,10 @@ class Chart extends Tile {
     return rows.map((row) => Object.fromEntries(names.map((name, i) => [name, seen(row[i])])));
   }
 
+  marks() {
+    return this.answer.marks?.map((at) => ({ at })) ?? [];
+  }
+
   describe(values) {
     this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${values.length} rows. Its menu has them as a table.`);
   }
@@ -204,12 +209,12 @@ class Chart extends Tile {
     const parameters = Object.entries({ span, ticks, date_format: axisFormat(interval) });
     // Of no rows Vega finds no extent.
     const layer = spec.layer?.filter(({ data }) => earlier.length || data?.name !== "before");
-    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets: { rows: values, before: earlier },
+    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets: { rows: values, before: earlier, marks: this.marks() },
       params: [...(spec.params ?? []), ...parameters.map(([name, value]) => ({ name, value }))] };
   }
 
   tip(value) {
-    return Object.entries(value).map(([title, text]) => [title, this.told.times.includes(title) ? writePeriod(Number(text), this.answer.interval) : String(text)]);
+    return Object.entries(value).map(([title, text]) => [title, this.told.times.includes(title) ? writePeriod(Number(text), this.answer.interval) : text === "null" ? "(none)" : String(text)]);
   }
 
   pick(datum) {
