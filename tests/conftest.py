@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+import duckdb
 import pytest
 from hypothesis import settings
 
 from embedsink.store import Store
+from tests.rows import views_over_nothing
 
 # No deadline: the tests share their machine with others. `pytest --hypothesis-profile ci` looks longer.
 settings.register_profile("fast", max_examples=100, deadline=None)
@@ -17,6 +19,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first, so that workers end together."""
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow_files)
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Every view over empty tables, for the tests that hold one against an oracle in Python."""
+    with views_over_nothing() as views:
+        yield views
 
 
 @pytest.fixture(scope="module")

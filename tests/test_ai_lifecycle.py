@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from embedsink.segment import inspect
 from embedsink.store import Store
 from tests.given import segment
-from tests.rows import replace_events, variables, views_over_nothing
+from tests.rows import replace_events, variables
 
 START = datetime(2026, 11, 2, 10)
 NOW = START + timedelta(minutes=30)
@@ -124,12 +124,6 @@ def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: dateti
         latency_ms=(ended.minute - asked.minute) * 60_000 if asked and ended else None,
         is_ambiguous=is_crowded or first.session is None,
     )
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 def found_rows(

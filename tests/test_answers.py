@@ -1,7 +1,7 @@
 """The report `answers` against an oracle that looks at each question, and at what its session did next."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rows import replace_events, variables, views_over_nothing
+from tests.rows import replace_events, variables
 from tests.test_ai_lifecycle import NOW, START, Row, Stage, expected_rows
 
 # What the macro has to make of each text, by hand.
@@ -107,12 +107,6 @@ def _is_seen(event: Stage | Act, scope: dict[str, Any], *, on_any_surface: bool 
         and (on_any_surface or scope.get("surface") in (None, event.surface))
         and scope.get("tenant") in (None, event.tenant)
     )
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 def check(connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list[Act], scope: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from embedsink import __version__
 from embedsink.cli import app, main
 from embedsink.folder import DataFolder
 from embedsink.keys import KeyFile, KeyKind, looks_like_key
+from embedsink.loader import Loader
+from tests.programs import require
 from tests.servers import RunningServer, free_port, running_server, wait_until
 
 COMMANDS = [
@@ -409,6 +412,46 @@ def test_on_a_terminal_control_characters_are_shown_and_in_a_pipe_they_are_as_se
     assert "\\r" not in shown
 
 
+def test_a_wide_report_on_a_terminal_shows_whole_columns_and_names_those_without_room(tmp_path: Path) -> None:
+    data, deliveries = tmp_path / "data", [{"context": {"session": f"s_{n:032}"}, "events": [VIEW]} for n in (1, 2)]
+    (tmp_path / "in.ndjson").write_text("\n".join(map(json.dumps, deliveries)))
+    embedsink("import", tmp_path / "in.ndjson", "--data", data)
+    header, line, *rows, hint = plain(on_a_terminal("report", "sessions", "--data", data, COLUMNS="100")).splitlines()
+    names = list(json.loads(embedsink("report", "sessions", "--format", "json", "--data", data).stdout)[0])
+    kept = header.split()
+    assert kept == names[: len(kept)]
+    assert 3 <= len(kept) < len(names)
+    assert max(map(len, [header, line, *rows])) <= 100
+    assert "2025-11-20T00:00:00Z" in rows[0]
+    left_out = ", ".join(names[len(kept) :])
+    assert hint == f"There is no room for {left_out}. Choose with --columns, or see all of it: --format json."
+
+
+def test_one_row_that_is_too_wide_for_the_terminal_stands_as_a_list(data: Path) -> None:
+    told = plain(on_a_terminal("report", "totals", "--data", data, COLUMNS="100")).splitlines()
+    [row] = json.loads(embedsink("report", "totals", "--format", "json", "--data", data).stdout)
+    assert [line.split() for line in told] == [
+        [name, f"{value:,}"] if value is not None else [name] for name, value in row.items()
+    ]
+
+
+def test_a_hostile_text_floods_no_terminal_and_makes_no_line_of_its_own(tmp_path: Path) -> None:
+    drilldown = VIEW | {"type": "svc:event:drilldown"}
+    members = [f"{number}\r\nSet-Cookie: x=1\n" + "界" * 20_000 for number in (1, 2)]
+    lines = [json.dumps(drilldown | {"payload": {"member": member}}) for member in members]
+    (tmp_path / "in.ndjson").write_text("\n".join(lines))
+    embedsink("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    for columns in ("member", "member,drilldown_count", "deployment,drilldown_count,member"):
+        words = ("report", "drilldowns", "--columns", columns, "--data", tmp_path / "data")
+        told = on_a_terminal(*words, COLUMNS="80")
+        assert len(told) < 2_000
+        assert r"1\r\nSet-Cookie:" in told
+        assert told.endswith("Long texts are cut. --format json has them whole.\r\n")
+    piped = embedsink("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
+    assert len(piped.splitlines()) == 4
+    assert piped.count("界") == 40_000
+
+
 @pytest.mark.parametrize("format", ["parquet", "arrow"])
 def test_bytes_for_programs_go_to_a_pipe_and_not_to_a_terminal(data: Path, format: str) -> None:
     words = ("report", "views", "--format", format, "--data", data)
@@ -419,12 +462,22 @@ def test_bytes_for_programs_go_to_a_pipe_and_not_to_a_terminal(data: Path, forma
     assert len(piped.stdout) > 100
 
 
-def on_a_terminal(*words: object, code: int = 0) -> str:
+def plain(printed: str) -> str:
+    """The same without bold heads."""
+    return re.sub("\x1b\\[[0-9]*m", "", printed)
+
+
+def on_a_terminal(*words: object, code: int = 0, **variables: str) -> str:
     """What a command prints on a terminal of its own."""
     ours, its = pty.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "embedsink", *map(str, words)], stdout=its, stderr=its, timeout=60, check=False
+            [sys.executable, "-m", "embedsink", *map(str, words)],
+            stdout=its,
+            stderr=its,
+            env=os.environ | variables,
+            timeout=60,
+            check=False,
         )
         assert done.returncode == code
         return os.read(ours, 65_536).decode()
@@ -478,6 +531,41 @@ def test_the_quarantine_is_listed_shown_and_replayed(data: Path) -> None:
     assert_failed(embedsink("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
     replayed = embedsink("quarantine", "replay", "--data", data)
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
+
+
+def test_where_priority_is_low_already_an_import_is_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps(VIEW))
+    # Root may raise any priority, as long as it keeps the right to.
+    as_anybody = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
+    if as_anybody:
+        require("setpriv")
+    command = [sys.executable, "-m", "embedsink", "import", str(file), "--data", str(tmp_path / "data")]
+    done = subprocess.run([*as_anybody, "nice", "-n", "15", *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "accepted 1" in done.stderr) == (0, True), done.stderr
+    [row] = json.loads(embedsink("report", "views", "--format", "json", "--data", tmp_path / "data").stdout)
+    assert row["view_count"] == 1
+
+
+def test_an_import_that_was_not_loaded_fails_and_says_where_it_is(
+    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
+    with monkeypatch.context() as patch:
+        patch.setattr(Loader, "work_once", end)
+        done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    assert done.returncode == 1
+    assert "loader: has ended" in done.stderr
+    assert "Everything is in the journal" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["snapshot"], ["rebuild"], ["quarantine", "replay"]], ids=" ".join)
+def test_a_folder_that_can_not_be_locked_is_told_and_no_success(tmp_path: Path, called: Call, words: list[str]) -> None:
+    (tmp_path / "lock").mkdir()
+    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Run this as the user")
 
 
 def test_an_export_imports_elsewhere(data: Path, tmp_path: Path) -> None:
@@ -545,6 +633,25 @@ def test_doctor_names_a_damaged_segment(data: Path) -> None:
         segment.unlink()
     assert done.returncode == 1
     assert f"{segment.name}: its checksum does not hold after offset 0" in done.stdout
+
+
+def test_doctor_names_a_wrong_dashboard_and_its_place(data: Path) -> None:
+    own = data / "dashboards"
+    own.mkdir()
+    try:
+        (own / "one.json").write_text("{")
+        chart = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "views"}
+        section = {"id": "s", "title": "S", "charts": [chart]}
+        (own / "two.json").write_text(json.dumps({"title": "T", "description": "D", "sections": [section]}))
+        done = embedsink("doctor", "--data", data)
+        drawn = embedsink("render", "overview", "--data", data, "-o", data / "out.svg")
+    finally:
+        shutil.rmtree(own)
+    assert done.returncode == 1
+    assert "dashboards/one.json: is not JSON" in done.stdout
+    assert 'dashboards/two.json: sections[0].charts[0].column: column "views" does not exist' in done.stdout
+    # What is wrong elsewhere is in no other picture's way.
+    assert (drawn.returncode, drawn.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"]], ids=" ".join)

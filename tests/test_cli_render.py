@@ -1,5 +1,6 @@
 """`embedsink render`: of a folder and of a server, the same file, in the scope of the key."""
 
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,26 @@ def test_what_a_server_knows_of_itself_is_drawn_of_a_server(server: RunningServe
     assert render("pipeline", "--data", server.data, "-o", tmp_path / "folder.svg").returncode == 0
     ours, others = (set(texts_of((tmp_path / f"{name}.svg").read_text())) for name in ("server", "folder"))
     assert any("snapshot" in text.lower() for text in ours - others)
+
+
+def test_a_server_draws_its_own_dashboards_where_nobody_has_their_files(tmp_path: Path) -> None:
+    own = tmp_path / "data" / "dashboards"
+    own.mkdir(parents=True)
+    chart = {"id": "a", "kind": "number", "title": "Viewed", "report": "views", "how": "sum", "column": "view_count"}
+    section = {"id": "s", "title": "At a glance", "charts": [chart]}
+    board = {"title": "Support desk", "description": "What we look at.", "sections": [section]}
+    (own / "support.json").write_text(json.dumps(board))
+    (own / "overview.json").write_text(json.dumps(board))
+    with running_server(tmp_path / "data") as running:
+        asked = ("--url", running.url, "--key", running.key("read"), "--data", tmp_path / "elsewhere")
+        for name in ("support", "overview"):  # another than ours has this name
+            done = render(name, *asked, "-o", tmp_path / f"{name}.svg")
+            assert (done.returncode, done.stderr) == (0, "")
+            texts = texts_of((tmp_path / f"{name}.svg").read_text(encoding="utf-8"))
+            assert {"Support desk", "At a glance", "Viewed"} <= set(texts)
+        unknown = render("suport", *asked, "-o", tmp_path / "unknown.svg")
+    assert unknown.returncode != 0
+    assert 'Did you mean "support"?' in unknown.stderr
 
 
 @pytest.mark.parametrize(

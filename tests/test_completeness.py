@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rows import replace_events, replace_rows, variables, views_over_nothing
+from tests.rows import replace_events, replace_rows, variables
 
 START = datetime(2026, 11, 2)
 NUMBERS_BELOW = 1_000_000
@@ -117,12 +117,6 @@ def _is_within(at: datetime, one: Numbered | Loss, scope: dict[str, Any]) -> boo
 def _cell(at: datetime, one: Numbered | Loss, scope: dict[str, Any]) -> Cell:
     start = at if scope.get("interval") == "hour" else at.replace(hour=0)
     return start, one.deployment
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 def check(

@@ -3,10 +3,13 @@
 And what is documented works: links lead somewhere, and README's bodies and notebook lines do what they say.
 """
 
+import ast
 import asyncio
+import logging
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from embedsink.sink import Sink, now_ms
 from tests.servers import running_server
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src/embedsink"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SETTING = re.compile(r"^\| `EMBEDSINK_(?P<name>[A-Z_]+)` \| (?P<default>[^|]+) \| (?P<meaning>[^|]+) \|$", re.MULTILINE)
 COMMAND = re.compile(r"`embedsink ((?:keys |quarantine )?[a-z][a-z-]*)")
@@ -65,6 +69,29 @@ def test_readme_lists_every_setting_with_its_default_and_meaning() -> None:
     assert listed == {
         (name.upper(), shown(field.default), field.description) for name, field in Settings.model_fields.items()
     }
+
+
+def logged(path: Path) -> Iterator[tuple[str, str]]:
+    """The events that a module writes into the log, each with its level, as its calls of `log` name them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(ast.Name("log"), "log"), args=[ast.IfExp() as level, ast.IfExp() as event]
+            ):
+                for which in ("body", "orelse"):
+                    yield getattr(event, which).value, getattr(level, which).attr.lower()
+            case ast.Call(func=ast.Attribute(ast.Name("log"), level), args=[ast.Constant(str(event)), *_]):
+                yield event, level
+            case ast.Call(func=ast.Attribute(ast.Name("log"), how)) if hasattr(logging.Logger, how):
+                raise AssertionError(f"{path.name}:{node.lineno}: name the event and its level where they are logged")
+
+
+def test_operations_lists_every_event_of_the_log_with_its_level() -> None:
+    written = {event for path in SOURCE.glob("**/*.py") for event in logged(path)}
+    [section] = re.findall(r"^## Logs$(.*?)^## ", page("docs/operations.md"), re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| (`[^|]+`) \| (\w+) \| \S", section, re.MULTILINE)
+    listed = [(event, level) for events, level in rows for event in re.findall(r"`(\w+)`", events)]
+    assert sorted(listed) == sorted(written)
 
 
 @pytest.mark.parametrize("reason", [str(reason) for reason in Reason])

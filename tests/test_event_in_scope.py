@@ -1,6 +1,5 @@
 """Scope is airtight: a reader sees the deployments asked for and no others, whatever `ready` events say."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rows import replace_events, variables, views_over_nothing
+from tests.rows import replace_events, variables
 
 START = datetime(2026, 11, 2, 10)
 CONTEXTS = "from session_context_between(null::timestamp, null::timestamp)"
@@ -42,12 +41,6 @@ def _is_seen(event: Event, scope: dict[str, Any]) -> bool:
         and scope.get("tenant", event["tenant"]) == event["tenant"]
         and scope.get("since", datetime.min) <= event["occurred_at"] < scope.get("until", datetime.max)
     )
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 def seen(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:

@@ -6,11 +6,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 import duckdb
-import pytest
 from hypothesis import given, settings
 
 from tests.histories import Event, Scope, found_rows, histories, rows_in_scope, scopes, seen
-from tests.rows import views_over_nothing
 
 STAGES = {
     "ready": ("ready", None),
@@ -53,12 +51,6 @@ def _rows(deployment: int | None, surface: str, sessions: list[set[object]]) -> 
         with_ready = [said for said in ready if told in said]
         share = len(with_ready) / len(ready) if ready else None
         yield Row(deployment, surface, stage, len(reached), share, number, len(with_ready))
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 def test_every_set_of_stages(connection: duckdb.DuckDBPyConnection) -> None:

@@ -11,14 +11,15 @@ MODULES = sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__init__.py"})
 
 # From the ground up. A module may import what stands on its own floor or below.
 FLOORS: list[set[str]] = [
-    {"reasons", "copying", "row_format", "sharing", "sqlfiles", "segment", "space", "web"},
+    {"reasons", "copying", "loopback", "row_format", "sharing", "sqlfiles", "segment", "space", "web"},
     {"errors"},
-    {"envelope", "logs", "folder", "keys", "numbered_lines"},
-    {"journal", "store", "snapshot", "settings"},
+    {"envelope", "logs", "folder", "keys", "numbered_lines", "slots"},
+    {"aside", "journal", "store", "snapshot", "settings"},
     {"arrivals", "loader", "reports", "syncs"},
     {"live"},
     {"sink", "doctor", "remote", "charts"},
-    {"quarantine", "transfer", "client", "pictures"},
+    {"quarantine", "deliveries", "client", "pictures"},
+    {"transfer"},
     {"http"},
     {"serving"},
     {"demo"},

@@ -336,6 +336,7 @@ def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> 
 
         async def tidied() -> Reason | None:
             for segment in journal.segments():
+                journal.space.remove(segment.stat().st_size)
                 segment.unlink()
             return await fate(journal, line(2))
 

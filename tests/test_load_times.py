@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rows import replace_events, variables, views_over_nothing
+from tests.rows import replace_events, variables
 
 START = datetime(2026, 11, 2, 10)
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -176,12 +176,6 @@ def expected_counts(history: Iterable[Event], scope: Scope) -> dict[tuple[int | 
             if placed.event.type in counted:
                 counted[placed.event.type] += 1
     return dict(counts)
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 def remember(connection: duckdb.DuckDBPyConnection, history: Iterable[Event]) -> None:

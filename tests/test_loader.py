@@ -28,7 +28,7 @@ from embedsink.segment import Segment, trailer
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Ledger, Reader, Store, StoreBroken, StoreRefused, database
+from embedsink.store import Ledger, Reader, Store, StoreBroken, StoreDamaged, StoreRefused, database
 from embedsink.store.failures import StoreTooSmall
 from embedsink.store.schema import transaction
 from tests.crashing import Crashing, Server, senders
@@ -199,6 +199,23 @@ def test_segments_are_deleted_only_when_a_snapshot_covers_them_and_never_the_new
         assert events_in(folder.snapshot) == expected(1, 2, 3)
 
 
+def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, written_at in ((1, 1_000), (2, 2_000)):
+        os.utime(add_segment(folder, number), (written_at, written_at))
+    monkeypatch.setattr(loader_module, "TOGETHER_COUNT_MAX", 1)
+    with opened(folder) as loader:
+        assert loader.waiting_since() is None
+        loader.wake()
+        assert loader.waiting_since() == pytest.approx(time.time(), abs=5)
+        seen = [loader.waiting_since() for _ in loader.load_waiting()]
+        assert (seen, loader.waiting_since()) == ([1_000, 2_000], None)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "load", refusing("there is no room"))
+            os.utime(add_segment(folder, 3), (3_000, 3_000))
+            loader.work_once(is_last=False)
+        assert loader.waiting_since() == 3_000
+
+
 def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2)]
 
@@ -270,6 +287,47 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
         assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
         set_aside += bool(list(folder.aside.iterdir()))
     assert set_aside > 3, "most blocks are free, or of columns without values"
+
+
+def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_can(folder: DataFolder) -> None:
+    for number in (1, 2):
+        add_segment(folder, number, count=900)
+    with opened(folder) as loader:
+        loader.work_once(is_last=True)
+    damage_deep_inside(folder)
+    # A full disk does the same.
+    in_the_way = folder.path / "store.duckdb.new"
+    in_the_way.mkdir()
+
+    loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
+    loader.open_store()
+    loader.start()
+    wait_until(lambda: "Is a directory" in str(loader.status.trouble), what="it is told")
+    add_segment(folder, 3)
+    in_the_way.rmdir()
+    loader.wake()
+    wait_until(lambda: loader.status.trouble is None and loader.last_number == 3, what="loading goes on")
+    loader.close()
+    assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
+    assert [path.name for path in folder.aside.iterdir()] == ["store.duckdb"]
+
+
+def damage_deep_inside(folder: DataFolder) -> None:
+    """Flip a bit in the store that shows when all of it is read, and not before."""
+    sound = folder.store.read_bytes()
+    for offset in range(12_288 + 100, len(sound), 4_096):
+        folder.store.write_bytes(flipped(sound, offset))
+        store = Store(folder.store)
+        with contextlib.suppress(StoreBroken):
+            store.open()
+        try:
+            if store.is_open:
+                list(store.verify())
+        except StoreDamaged:
+            return
+        finally:
+            store.close()
+    pytest.fail("no bit of it does that")
 
 
 def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) -> None:

@@ -91,6 +91,21 @@ def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, 
         assert len(seen) == len(set(seen)) > 3
 
 
+@pytest.mark.parametrize("limit", ["3", "6", "10", None])
+def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_read(
+    store: Store, tmp_path: Path, limit: str | None
+) -> None:
+    load(store, tmp_path, 1)
+    with store.reader(EVERYTHING) as reader, reader.consistent():
+        selection, following = RowsAsked(limit=limit).select(reader, EVENTS)
+        load(store, tmp_path, 2)
+        rows = json.loads(b"".join(json_chunks(reader, selection)))
+    assert len(rows) == min(int(limit or 6), 6)
+    assert (following is not None) == (limit == "3")
+    with store.reader(EVERYTHING) as reader:
+        assert len(page(reader, EVENTS, RowsAsked())[0]) == 12
+
+
 @pytest.mark.parametrize("asked", [RowsAsked(limit="2"), RowsAsked(limit="2", columns="status,query")], ids=str)
 def test_a_page_whose_rows_depend_on_others_is_found_once(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: RowsAsked

@@ -1,25 +1,30 @@
 """Replay: what was rejected is accepted when it is valid by now, as far as its key reaches, and once."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID, uuid5
 
 import orjson
 import pytest
 
 import embedsink.http.quarantine
+import embedsink.quarantine
 from embedsink.envelope import Parsed, Rejection, Rules
 from embedsink.envelope.body import encode
 from embedsink.envelope.catalog import catalog_for
 from embedsink.journal import wait_for
 from embedsink.quarantine import Replay
 from embedsink.reasons import Reason
+from embedsink.segment import Segment, number_of
+from embedsink.store import EVERYTHING, Ledger, Store, StoreRefused
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
 
 
-def reject(server: Server, envelope: object, *, key: str) -> None:
+def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
     """Quarantine an envelope as if an older program had not known it."""
     known = server.sink.keys.find(key)
     assert known
@@ -27,6 +32,7 @@ def reject(server: Server, envelope: object, *, key: str) -> None:
 
     async def keep() -> None:
         delivery = Parsed(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
+        delivery.sent_at = sent_at
         await wait_for(lambda settled: server.sink.keep(delivery, settled, key_id=known.key_id))
 
     server._runner.run(keep())
@@ -67,6 +73,84 @@ def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Serve
     accepted = [line["envelope"]["type"] for line in quick.journaled() if line["kind"] == "event"]
     assert accepted.count("svc:event:view") == 41
     assert "svc:event:ready" not in accepted
+
+
+@pytest.mark.parametrize(
+    "sent_us",
+    [
+        1_763_596_801_500_250,
+        1_763_596_700_000_001,
+        1_763_596_700_000_999,
+        -62_135_596_799_999_500,
+        1_763_596_800_000_000,
+    ],
+)
+def test_a_replay_keeps_fractions_of_a_millisecond_of_when_it_was_sent(quick: Server, sent_us: int) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    reject(quick, view(), key=key, sent_at=sent_us / 1_000)
+    quick.rows("/api/v1/quarantine", key=admin)
+    assert replayed(quick, admin) == Replay(replayed=1)
+    quick.rows("/api/v1/reports/views", key=admin)
+    with quick.sink.store.reader(EVERYTHING) as reader:
+        times, _ = reader.first_row(
+            "select epoch_us(event.sent_at) as now, epoch_us(quarantine.sent_at) as before from event, quarantine"
+        )
+    assert times == {"now": sent_us, "before": sent_us}
+    assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
+
+
+def test_envelopes_without_ids_count_once_however_soon_they_are_replayed_again(quick: Server) -> None:
+    admin = quick.key("admin")
+    reject(quick, {"events": [view(), view(), view()], "lost": {"queue_overflow": 2}}, key=quick.key())
+    [row] = quick.rows("/api/v1/quarantine", key=admin)
+    assert [replayed(quick, admin), replayed(quick, admin)] == [Replay(replayed=1), Replay()]
+    own = UUID(row["quarantine_id"])
+    names = [UUID(line["id"]) for line in quick.journaled() if line["kind"] == "event"]
+    assert names == [own, uuid5(own, "1"), uuid5(own, "2")]
+    [lost] = [line for line in quick.journaled() if line["kind"] == "lost"]
+    assert lost["id"], "so that it counts once, too"
+
+
+def test_what_is_not_loaded_yet_is_replayed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Store.load
+
+    def load_slowly(store: Store, *segments: Segment) -> Ledger:
+        time.sleep(0.3)
+        return load(store, *segments)
+
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        monkeypatch.setattr(Store, "load", load_slowly)
+        admin = server.key("admin")
+        reject(server, view(), key=server.key())
+        assert replayed(server, admin) == Replay(replayed=1)
+
+
+def test_a_damaged_newest_segment_keeps_no_replay_waiting(tmp_path: Path) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        admin = server.key("admin")
+        reject(server, view(), key=server.key())
+        server.rows("/api/v1/quarantine", key=admin)
+    newest = max((tmp_path / "journal").iterdir())
+    (tmp_path / "journal" / f"{number_of(newest) + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        assert replayed(server, admin) == Replay(replayed=1)
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        assert replayed(server, admin) == Replay()
+
+
+def test_while_loading_stands_still_a_replay_is_refused_with_the_trouble(
+    quick: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreRefused("there is no room")
+
+    monkeypatch.setattr(Store, "load", refuse)
+    monkeypatch.setattr(embedsink.quarantine, "STANDSTILL_S_MAX", 0.5)
+    reject(quick, view(), key=quick.key())
+    answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
+    assert (answer.status_code, problem(answer)) == (503, "not_ready")
+    assert "there is no room" in answer.json()["detail"]
+    monkeypatch.undo()
 
 
 def test_one_of_them_is_replayed_alone(quick: Server) -> None:

@@ -202,6 +202,18 @@ def test_nothing_set_aside_is_ever_overwritten(tmp_path: Path) -> None:
     assert sorted(path.read_bytes() for path in (tmp_path / "aside").iterdir()) == [b"1", b"2", b"3"]
 
 
+def test_a_second_of_one_name_keeps_its_number_aside(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, CONTENT)
+    for _ in range(2):
+        segment = tmp_path / "000000000012-00000000.ndjson"
+        segment.touch()
+        kept = set_aside(segment, aside=folder.aside)
+    (folder.aside / segment.name).unlink()
+    assert number_of(kept) == 12
+    assert folder.recover().last_number == 12, "it is given to no other"
+
+
 def test_the_number_of_a_file_that_is_no_segment_is_0() -> None:
     assert number_of(Path(f"{NAME}.ndjson")) == 7
-    assert number_of(Path(f"{NAME}.tail-88")) == 0
+    for end in ("tail-88", "ndjson.1x", "ndjson.", "ndjson.1.2", "new"):
+        assert number_of(Path(f"{NAME}.{end}")) == 0

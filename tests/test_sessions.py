@@ -1,19 +1,16 @@
 """The report `sessions` against an oracle that collects each session's events by hand."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
 import duckdb
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.histories import INSTANTS, Event, Scope, found_rows, histories, only, rows_in_scope, scopes, seen
-from tests.rows import views_over_nothing
 
 
 class Row(NamedTuple):
@@ -76,12 +73,6 @@ def _row(deployment: int | None, session: str, events: list[Event]) -> Row:
         has_ready=count("ready") > 0,
         arrival=min(event.arrival for event in events),
     )
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,5 +1,6 @@
 """What texts have in common: the macro that folds questions and messages."""
 
+import time
 from collections.abc import Iterator
 
 import duckdb
@@ -43,3 +44,27 @@ def test_case_spacing_numbers_and_ids_are_folded_and_words_are_not(
     connection: duckdb.DuckDBPyConnection, text: str, shape: str
 ) -> None:
     assert connection.execute("select shape_of($1)", [text]).fetchall() == [(shape,)]
+
+
+def test_of_a_long_text_the_first_thousand_characters_count_up_to_a_space(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    words = "no " * 333
+    folded = connection.execute(
+        "select shape_of($1), shape_of($2), shape_of($3)", [words, f"{words}3f2a9c and on", f"{words}550e8400-e29b x"]
+    ).fetchone()
+    assert folded == (words.strip(), f"{words}…", f"{words}…")
+
+
+@pytest.mark.parametrize("marks", ["\u0301" * 500 + "\u0316" * 499, "\u0301" * 999, "\u0f71" * 500 + "\u0f39" * 499])
+def test_no_text_takes_more_than_in_proportion_to_its_length(connection: duckdb.DuckDBPyConnection, marks: str) -> None:
+    """A thousand events of such texts are one delivery. Put in order as they are, they take six seconds."""
+    started_at = time.process_time()
+    connection.execute("select max(shape_of($1 || number)) from range(1000) as numbers (number)", [f"a{marks}"])
+    assert time.process_time() - started_at < 2
+
+
+def test_few_marks_are_one_with_the_letter_however_they_were_typed(connection: duckdb.DuckDBPyConnection) -> None:
+    assert connection.execute("select shape_of($1) = shape_of($2)", ["Ḗtat", "E\u0304\u0301tat"]).fetchall() == [
+        (True,)
+    ]

@@ -13,14 +13,17 @@ class Making:
     """Something that takes until it may end; it counts how often it was begun."""
 
     def __init__(self, failure: Exception | None = None) -> None:
-        self.count = 0
+        self.count = self.end_count = 0
         self.may_end = asyncio.Event()
         self._failure = failure
 
     async def __call__(self) -> int:
         self.count += 1
         number = self.count
-        await self.may_end.wait()
+        try:
+            await self.may_end.wait()
+        finally:
+            self.end_count += 1
         if self._failure:
             raise self._failure
         return number
@@ -62,6 +65,22 @@ def test_who_leaves_takes_it_from_nobody(place: int) -> None:
         await asyncio.sleep(0)
         making.may_end.set()
         assert await asyncio.gather(*asking) == [1, 1]
+
+    asyncio.run(ask())
+
+
+def test_what_nobody_waits_for_any_more_ends_and_is_begun_anew_for_the_next() -> None:
+    async def ask() -> None:
+        shared, making = Shared(), Making()
+        first, second = await asked(shared, making, "a", "a")
+        for leaving in (first, second):
+            leaving.cancel()
+        await asyncio.wait({first, second})
+        [third] = await asked(shared, making, "a")
+        assert making.count == 2
+        making.may_end.set()
+        assert await third == 2
+        assert making.end_count == 2
 
     asyncio.run(ask())
 

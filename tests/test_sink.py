@@ -1,15 +1,21 @@
 """What a server says while it has a data folder open."""
 
 import asyncio
+import errno
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from embedsink.folder import DataFolder
+from embedsink import snapshot
+from embedsink.folder import DataFolder, FolderLock
+from embedsink.journal import Journal
 from embedsink.keys import KeyFile, KeyKind
+from embedsink.loader import Loader
 from embedsink.settings import Settings
 from embedsink.sink import Sink
+from embedsink.space import Space
 from tests.servers import wait_until
 
 
@@ -35,3 +41,65 @@ def test_a_key_file_that_is_gone_is_told_once_with_what_holds_and_what_to_do(
     assert "what was acknowledged is kept" in told
     assert "Put the file back" in told
     assert "`embedsink keys create`" in told
+
+
+@pytest.mark.parametrize("broken", [Journal, Loader])
+def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: type
+) -> None:
+    folder = DataFolder(tmp_path)
+
+    def fail(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def run() -> None:
+        sink = Sink(folder, Settings())
+        with monkeypatch.context() as patch:
+            patch.setattr(broken, "start", fail)
+            with pytest.raises(OSError, match="Too many open files"):
+                await sink.__aenter__()
+        with FolderLock(folder):
+            assert not sink.store.is_open
+            assert {thread.name for thread in threading.enumerate()}.isdisjoint({"loader", "journal"})
+        async with Sink(folder, Settings()) as again:
+            assert again.store.is_open
+
+    asyncio.run(run())
+
+
+def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DataFolder(tmp_path)
+    line = b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n'
+
+    def assert_counted(space: Space) -> None:
+        sizes = [path.stat().st_size for path in folder.journal.glob("*.ndjson")]
+        assert (space.segment_count, space.byte_count) == (len(sizes), sum(sizes))
+
+    async def run(*, is_published: bool) -> int:
+        async with Sink(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as sink:
+            space = sink.journal.space
+            for _ in range(4):
+                await sink.journal.append(line)
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(
+                wait_until, lambda: sink.loader.last_number == sink.journal.last_number, what="all is loaded"
+            )
+            if is_published:
+                await asyncio.to_thread(wait_until, lambda: space.segment_count == 1, what="a snapshot covers them")
+            else:
+                assert space.segment_count >= 4
+            assert_counted(space)
+            return sink.journal.last_number
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot, "replace_by_copy", no_room)
+        last = asyncio.run(run(is_published=False))
+    # One that will be set aside.
+    (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
+    asyncio.run(run(is_published=True))
+    assert len(list(folder.aside.iterdir())) == 1

@@ -547,14 +547,17 @@ def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loa
     assert thread_count() == 1
 
 
+@pytest.mark.parametrize("failures", [["No space left on device"], ["Out of Memory Error", "No space left on device"]])
 def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch
+    loading: Loading, monkeypatch: pytest.MonkeyPatch, failures: list[str]
 ) -> None:
     @contextlib.contextmanager
     def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with transaction(connection):
             yield
-        raise duckdb.IOException("IO Error: No space left on device")
+            if len(failures) > 1:
+                raise duckdb.IOException(failures.pop(0))
+        raise duckdb.IOException(failures.pop())
 
     before = loading.store.revision
     with monkeypatch.context() as patch:

@@ -1,7 +1,6 @@
 """The report `sync_impact` against an oracle in plain Python, over histories that nobody would think of."""
 
 import re
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rows import replace_events, variables, views_over_nothing
+from tests.rows import replace_events, variables
 
 NOON = datetime(2026, 11, 2, 12)
 DAY = timedelta(hours=24)
@@ -44,12 +43,6 @@ SCOPES = st.fixed_dictionaries(
 )
 
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as opened:
-        yield opened
 
 
 def replace_syncs(connection: duckdb.DuckDBPyConnection, syncs: list[tuple[int, datetime]]) -> None:

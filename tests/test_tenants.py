@@ -8,12 +8,10 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import duckdb
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.histories import NOW, Event, Scope, found_rows, histories, rows_in_scope, scopes, seen
-from tests.rows import views_over_nothing
 
 
 class Row(NamedTuple):
@@ -72,12 +70,6 @@ def _seconds_to_first_value(events: list[Event]) -> Iterator[float]:
 
 def _is_value(event: Event) -> bool:
     return event.type in ("drilldown", "download") or event.status == "completed"
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with views_over_nothing() as connection:
-        yield connection
 
 
 def rounded(rows: list[tuple[object, ...]]) -> list[Row]:

@@ -1,9 +1,12 @@
 """Days are the reader's days: what a time without a zone means, and which zones there are."""
 
 import re
+from bisect import bisect_left
 from contextlib import ExitStack
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -11,7 +14,7 @@ from embedsink.errors import Refused
 from embedsink.reports import Scope, parse_scope
 from embedsink.reports.scope import TIME_FORMS, timezones
 from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Reader
+from embedsink.store import EVERYTHING, Reader, utc_of
 from tests.rows import views_over_nothing
 
 # Half hours, days on either side of the date line, clocks that jump by thirty minutes, by two hours and at midnight,
@@ -49,6 +52,8 @@ def since(text: str, timezone: str | None) -> datetime | None:
         ("2026-11-01T09:30+02:00", "Asia/Kolkata", "2026-11-01T07:30:00"),
         # The clocks show this hour twice, and the first is meant.
         ("2026-10-25T02:30", "Europe/Berlin", "2026-10-25T00:30:00"),
+        ("2018-03-11T02:00", "Antarctica/Casey", "2018-03-10T15:00:00"),  # by three hours
+        ("2026-04-05T01:45", "Australia/Lord_Howe", "2026-04-04T14:45:00"),  # by half an hour
         # They skip this one, and the clock before it goes on.
         ("2026-03-29T02:30", "Europe/Berlin", "2026-03-29T01:30:00"),
         # A midnight that is skipped: the day begins at one.
@@ -209,6 +214,70 @@ def test_every_instant_of_a_day_lies_in_it_and_in_no_other(zone: str, day: str, 
         assert len(periods) == 2
         assert date.fromisoformat(day) not in days
     assert since(day, zone) == first
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Australia/Lord_Howe", "2026-04-04T15:00"),
+        ("Australia/Lord_Howe", "2026-10-03T15:30"),
+        ("America/Caracas", "2016-05-01T07:00"),
+        ("Asia/Pyongyang", "2015-08-14T15:00"),
+        ("Asia/Pyongyang", "2018-05-04T15:00"),
+        ("Pacific/Norfolk", "2015-10-03T14:30"),
+        ("Antarctica/Casey", "2018-03-10T17:00"),
+        ("America/St_Johns", "2011-11-06T02:31"),  # at a minute past midnight
+        ("Asia/Kathmandu", "2026-04-04T15:00"),  # no change: hours begin at a quarter past
+        ("Europe/Berlin", "2026-10-25T01:00"),
+    ],
+)
+def test_hours_begin_when_the_clocks_show_full_ones_and_do_not_overlap(zone: str, change: str) -> None:
+    minutes = [datetime.fromisoformat(change) + timedelta(minutes=minute) for minute in range(-300, 300)]
+    with views_over_nothing() as connection:
+        Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, held=ExitStack())
+        found = connection.execute(
+            "select period_of(one), wall_clock(period_of(one)), period_of(period_of(one)), "
+            "from (select unnest($1::timestamp[]) as one)",
+            [minutes],
+        ).fetchall()
+    starts = [start for start, _, _ in found]
+    assert starts == sorted(starts)
+    assert all(start <= minute < start + timedelta(hours=2) for start, minute in zip(starts, minutes, strict=True))
+    assert {(shown.minute, shown.second) for _, shown, _ in found} == {(0, 0)}
+    assert [again for _, _, again in found] == starts
+
+
+@pytest.mark.slow
+def test_every_change_of_every_clock_since_2011_is_one_that_is_looked_for() -> None:
+    """Of the pinned database: the steps back of `utc_of`, and the half hours of sql/macros/period_of.sql."""
+    begin = datetime(2011, 1, 1, tzinfo=UTC)
+    odd: set[str] = set()
+    looked_at: set[tuple[str, timedelta]] = set()
+    for zone in sorted(timezones()):
+        offsets = [(begin + timedelta(weeks=week)).astimezone(ZoneInfo(zone)).utcoffset() for week in range(1_043)]
+        for week, (before, after) in enumerate(pairwise(offsets)):
+            assert before is not None
+            assert after is not None
+            if (after - before) % timedelta(hours=1):
+                odd.add(zone)
+            if after < before and (zone, before - after) not in looked_at:
+                looked_at.add((zone, before - after))
+                first, again = _shown_twice(begin + timedelta(weeks=week), ZoneInfo(zone))
+                assert utc_of(again, zone) == first, (zone, again)
+    listed = re.findall(r"'([A-Z]\w+(?:/\w+)?)'", read_sql("macros")["period_of"])
+    assert sorted(odd) == sorted(listed)
+
+
+def _shown_twice(week: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """A time that clocks show twice, since they are set back within this week: when first (UTC), and what they show."""
+    minutes = range(7 * 24 * 60)
+    offset = week.astimezone(zone).utcoffset()
+    change = bisect_left(
+        minutes, 1, key=lambda minute: int((week + timedelta(minutes=minute)).astimezone(zone).utcoffset() != offset)
+    )
+    shown = (week + timedelta(minutes=change)).astimezone(zone).replace(tzinfo=None)
+    assert offset is not None
+    return (shown - offset), shown
 
 
 @pytest.mark.slow

@@ -15,26 +15,18 @@ from pandas.testing import assert_frame_equal
 
 from embedsink import transfer
 from embedsink.client import open as open_folder
+from embedsink.deliveries import DELIVERY_BYTES_MAX, EVENTS_MAX, Delivery, read_deliveries
 from embedsink.envelope import Rules
-from embedsink.errors import EmbedsinkError
+from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.folder import DataFolder
+from embedsink.journal import Journal, Settled
 from embedsink.numbered_lines import opened_lines, read_lines
+from embedsink.reasons import Reason
 from embedsink.remote import Remote, Unreachable
 from embedsink.settings import Settings
 from embedsink.sink import Sink, now_ms
 from embedsink.store import EVERYTHING, open_snapshot
-from embedsink.transfer import (
-    DELIVERY_BYTES_MAX,
-    EVENTS_MAX,
-    Delivery,
-    Sums,
-    export_csv,
-    export_ndjson,
-    export_parquet,
-    import_here,
-    import_there,
-    read_deliveries,
-)
+from embedsink.transfer import Sums, export_csv, export_ndjson, export_parquet, import_here, import_there
 from tests.envelope.cases import read_cases
 from tests.servers import free_port, offending_rows, running_server, wait_until
 
@@ -86,7 +78,7 @@ def rows(data: Path, table: str, *, without: str = "arrival, key_id") -> pandas.
 
 def test_what_is_exported_imports_as_the_same_rows(tmp_path: Path) -> None:
     clocks: list[dict[str, Any]] = [{}, {"sentAt": YEAR_AGO_MS + 0.25}, {"sentAt": YEAR_AGO_MS - 2 * HOUR_MS}]
-    clocks += [{"sentAt": 253_402_300_799_998.97}]
+    clocks += [{"sentAt": 253_402_300_799_998.97}, {"sentAt": -62_135_596_799_999.5}]
     contexts: list[dict[str, Any]] = [
         {},
         {"deployment": 12, "session": "s", "viewer": 'u "1"', "tenant": "ac\x1bme", "page": "https://a.example.com/ü"},
@@ -334,6 +326,50 @@ def test_a_server_gets_how_wrong_the_clock_was_and_not_the_age_of_the_file() -> 
     found = [json.loads(delivery.body) for delivery in deliveries([skewed, right], is_remote=True)]
     assert [body.keys() & {"receivedAt", "sentAt"} for body in found] == [{"sentAt"}, set()]
     assert time.time() * 1_000 - found[0]["sentAt"] == pytest.approx(HOUR_MS, abs=10_000)
+
+
+def test_the_first_line_wins_also_where_it_had_to_wait_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "TOGETHER_BYTES_MAX", 1)
+    submit, full = Journal.submit, iter([True])
+
+    def submit_later(journal: Journal, lines: bytes, settled: Settled) -> None:
+        if next(full, False):
+            raise Unavailable(Reason.STORAGE_LOW)
+        submit(journal, lines, settled)
+
+    monkeypatch.setattr(Journal, "submit", submit_later)
+    named = {"id": "00000000-0000-4000-8000-000000000001"}
+    one_id = [view(**named, payload={"surface": "dashboard", "path": f"/{place}"}) for place in range(3)]
+    lines = [{"context": {"session": f"{place}"}, "events": [one]} for place, one in enumerate(one_id)]
+    sums = import_into(tmp_path / "data", lines)
+    assert sums.accepted == 3
+    assert rows(tmp_path / "data", "event")["path"].tolist() == ["/0"]
+
+
+def test_what_becomes_durable_together_is_counted_once_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "PATIENCE_S", 0)
+    monkeypatch.setattr(transfer, "TOGETHER_BYTES_MAX", 1)
+    submit, left = Journal.submit, iter(range(2))
+
+    def submit_two(journal: Journal, lines: bytes, settled: Settled) -> None:
+        if next(left, None) is None:
+            raise Unavailable(Reason.STORAGE_LOW)
+        submit(journal, lines, settled)
+
+    async def run() -> None:
+        async with Sink(DataFolder(tmp_path / "data"), Settings()) as sink:
+            lines = [{"context": {"session": f"{place}"}, "events": [view()]} for place in range(5)]
+            with monkeypatch.context() as patch:
+                patch.setattr(Journal, "submit", submit_two)
+                with pytest.raises(Unavailable):
+                    await import_here(sink, deliveries(lines), sums)
+
+    sums = Sums()
+    asyncio.run(run())
+    assert (sums.accepted, sums.rejected, sums.unsent) == (2, 0, 0)
+    assert len(rows(tmp_path / "data", "event")) == 2
 
 
 @pytest.mark.server

@@ -19,7 +19,6 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, NoReturn, TypedDict, Unpack
 
-import orjson
 import pandas
 
 from embedsink.errors import Misconfigured, Refused, quote
@@ -29,8 +28,8 @@ from embedsink.remote import Remote
 from embedsink.reports import EVENTS, RowsAsked, Scope, all_reports, find_report, known_name, parse_scope
 from embedsink.store import EVERYTHING, Reader, frame_of_parquet, open_snapshot
 
-_LISTED = ["name", "title", "question", "grain"]
-_DESCRIBED = ["name", "type", "unit", "description"]
+_LISTED = ("name", "title", "question", "grain")
+_DESCRIBED = ("name", "type", "unit", "description")
 _TIMES = ("since", "until")
 _TIME: Any = "datetime64[us, UTC]"
 _TYPES: dict[str, Any] = {
@@ -184,7 +183,7 @@ class ConnectedSink:
 
     def reports(self) -> pandas.DataFrame:
         """Which reports there are, and what each answers."""
-        return pandas.DataFrame(orjson.loads(self._remote.get("reports")), columns=_LISTED)
+        return pandas.DataFrame(self._remote.get_rows("reports", members=_LISTED), columns=_LISTED)
 
     def columns(self, name: str) -> pandas.DataFrame:
         """The columns of a report, with what each means.
@@ -192,7 +191,7 @@ class ConnectedSink:
         Raises:
             Refused: there is no such report.
         """
-        return _described(orjson.loads(self._remote.get("reports", _report_name(name), "schema")))
+        return _described(self._remote.get_object("reports", _report_name(name), "schema", members=("columns",)))
 
     def sql(self, text: str) -> NoReturn:
         """Own SQL runs where the data is, and never on a server.

@@ -1,4 +1,4 @@
-"""What is wrong with a data folder: versions, room, snapshot, rows, journal and keys. Reads only."""
+"""What is wrong with a data folder: versions, room, snapshot, rows, dashboards, journal and keys. Reads only."""
 
 import platform
 import shutil
@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from embedsink import __version__
+from embedsink.charts import dashboards_with, files_of, find_mistakes
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import LOST, DataFolder
 from embedsink.keys import KeyFile
+from embedsink.reports import all_reports
 from embedsink.segment import SEALED, inspect
 from embedsink.settings import Settings
 from embedsink.sqlfiles import read_sql
@@ -61,12 +63,14 @@ def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
         reader = open_snapshot(folder.snapshot, EVERYTHING)
     except EmbedsinkError as error:
         yield Finding("snapshot", "wrong", str(error))
+        yield _examine_dashboards(folder, None)
         return
     with reader:
         age_s = time.time() - folder.snapshot.stat().st_mtime
         yield Finding("snapshot", "good", f"is {age_s:,.0f} s old and has {folder.snapshot.stat().st_size:,} bytes.")
         for check, sql in read_sql("checks").items():
             yield _examine_rows(reader, check, sql)
+        yield _examine_dashboards(folder, reader)
 
 
 def _examine_rows(reader: Reader, check: str, sql: str) -> Finding:
@@ -85,6 +89,19 @@ def _what_to_do(sql: str) -> str:
     comment = [line for line in sql.splitlines() if line.startswith("--")]
     first = next((place for place, line in enumerate(comment) if line.startswith(_TO_DO)), len(comment))
     return " ".join(line.removeprefix(_TO_DO).removeprefix("-- ") for line in comment[first:])
+
+
+def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
+    """The operator's own files; those that can be read are held against the reports, where there is a snapshot."""
+    mistakes: dict[str, Exception] = {}
+    dashboards = dashboards_with(folder.dashboards, on_mistake=mistakes.__setitem__)
+    own = [path.stem for path in files_of(folder.dashboards)]
+    if reader is not None:
+        mistakes |= find_mistakes({name: dashboards[name] for name in own if name in dashboards}, all_reports(reader))
+    if mistakes:
+        found = " ".join(str(error) for _, error in sorted(mistakes.items()))
+        return Finding("dashboards", "wrong", f"{found} Then start the server anew.")
+    return Finding("dashboards", "good", f"{', '.join(own)}: can be shown." if own else "has none of your own.")
 
 
 def _examine_journal(folder: DataFolder) -> Finding:

@@ -44,6 +44,14 @@ class DataFolder:
             raise Misconfigured(f"data folder {self.path}: {error.strerror}. Choose another with --data.") from None
 
 
+class FolderTaken(Misconfigured):
+    """Another program has the folder open for writing. `holder` says so, without what to do."""
+
+    def __init__(self, folder: Path, process: str) -> None:
+        self.holder = f"{folder}: is open in process {process}"
+        super().__init__(f"{self.holder}. Stop that server, or read analytics.duckdb instead.")
+
+
 class FolderLock:
     """Held by the one program that writes a data folder: a server, or a command while no server runs."""
 
@@ -52,18 +60,23 @@ class FolderLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
+        """Take the folder.
+
+        Raises:
+            FolderTaken: another program has it.
+            Misconfigured: it can't be locked at all.
+        """
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o640)
         except OSError as error:
-            raise Misconfigured(f"{self._path}: {error.strerror}. Choose another folder with --data.") from None
+            told = f"{self._path}: {error.strerror}. Run this as the user whose data folder it is, or name another."
+            raise Misconfigured(told) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(descriptor, 20).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
-            raise Misconfigured(
-                f"{self._path.parent}: is open in process {holder}. Stop that server, or read analytics.duckdb instead."
-            ) from None
+            raise FolderTaken(self._path.parent, holder) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, b"%d\n" % os.getpid())
         self._descriptor = descriptor

@@ -94,7 +94,7 @@ class Journal:
         self.last_number = max(self.recovery.last_number, after_number)  # of a segment that holds durable lines
         self._next_number = self.last_number + 1
         self._segment: _OpenSegment | None = None
-        self._space = Space(folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max)
+        self.space = Space(folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max)
         self._pending: deque[Waiter] = deque()
         # Two counters with one writer each, so that neither thread can lose the other's sum.
         self._appended_bytes = 0
@@ -157,8 +157,8 @@ class Journal:
             raise Unavailable(Reason.STORAGE_FAILED, ended, retry_after_s=5)
         if self._appended_bytes - self._settled_bytes + byte_count > self.limits.pending_bytes_max:
             raise Unavailable(Reason.OVERLOADED)
-        if self._space.refusal:
-            raise Unavailable(Reason.STORAGE_LOW, self._space.refusal, retry_after_s=10)
+        if self.space.refusal:
+            raise Unavailable(Reason.STORAGE_LOW, self.space.refusal, retry_after_s=10)
 
     def _work(self) -> None:
         try:
@@ -175,7 +175,7 @@ class Journal:
     def _commit_until_closed(self) -> None:
         is_last = False
         while self.failed is None and not is_last:
-            self._space.measure_when_due()
+            self.space.measure_when_due(open_bytes=self._segment.end if self._segment else 0)
             self._wake.wait(self._seconds_to_wait())
             self._wake.clear()
             # Asked before the last group is taken: what was appended before the closing is in it.
@@ -251,11 +251,11 @@ class Journal:
                 self._segment.cut_back()
         except OSError:
             return False  # The caller then fails the journal.
-        self._space.refuse("disk: is full. The operator has to make room; then resend.")
+        self.space.refuse("disk: is full. The operator has to make room; then resend.")
         return True
 
     def _seconds_to_wait(self) -> float | None:
-        if self._space.refusal:
+        if self.space.refusal:
             return MEASURE_EVERY_S
         if self._segment is None or not self._segment.holds_lines:
             return None
@@ -282,6 +282,7 @@ class Journal:
             return
         if segment.holds_lines:
             self._next_number += 1
+            self.space.add(segment.end)
             self.counters.segment_count += 1
             self._on_sealed()
 

@@ -14,6 +14,9 @@ from embedsink.loader import Loader
 from embedsink.reasons import Reason
 from embedsink.sharing import Shared
 
+# A place becomes free when somebody leaves, and not at once.
+_RETRY_AFTER_S = 15
+
 
 class Live:
     """Wakes those who listen after each load. All but `tell` belongs to the event loop it was made in.
@@ -21,7 +24,8 @@ class Live:
     Args:
         loader: how far the store is.
         journal: how far it has to come.
-        listeners_max: how many may listen at once.
+        listeners_max: how many may listen at once. The last quarter is for keys that have less than a quarter: so
+            nobody shuts all others out, and a key that all share has three quarters.
     """
 
     def __init__(self, loader: Loader, journal: Journal, *, listeners_max: int) -> None:
@@ -31,7 +35,7 @@ class Live:
         self._journal = journal
         self._listeners_max = listeners_max
         self._loop = asyncio.get_running_loop()
-        self._listening: set[asyncio.Event] = set()
+        self._listening: dict[asyncio.Event, str] = {}  # each with the id of its key
 
     @property
     def listener_count(self) -> int:
@@ -55,39 +59,53 @@ class Live:
         self._wake()
 
     @contextlib.contextmanager
-    def listener(self) -> Iterator[asyncio.Event]:
+    def listener(self, key_id: str) -> Iterator[asyncio.Event]:
         """An event that is set after each load; whoever waits for it clears it.
 
+        Args:
+            key_id: whose it is.
+
         Raises:
-            Unavailable: as many listen as may, or the server ends.
+            Unavailable: as many listen as may, or with this key; or the server ends.
         """
-        if self.ended.is_set():
-            raise Unavailable(Reason.NOT_READY, "server: ends. Ask again in some seconds.", retry_after_s=5)
-        if len(self._listening) >= self._listeners_max:
-            busy = "live: as many are listening as may (EMBEDSINK_LIVE_MAX). Close one, or ask again later."
-            raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
+        self._check_places(key_id)
         woken = asyncio.Event()
-        self._listening.add(woken)
+        self._listening[woken] = key_id
         try:
             yield woken
         finally:
-            self._listening.discard(woken)
+            del self._listening[woken]
 
-    async def catch_up(self, timeout_s: float) -> bool:
+    async def catch_up(self, timeout_s: float, *, key_id: str) -> bool:
         """Wait until everything is in the store that was acknowledged before this call; whether it is.
 
         Raises:
-            Unavailable: as many listen as may.
+            Unavailable: as many listen as may, or with this key.
         """
         acknowledged = self._journal.last_number
         if self.position >= acknowledged or timeout_s <= 0:
             return self.position >= acknowledged
-        with self.listener() as woken, contextlib.suppress(TimeoutError):
+        with self.listener(key_id) as woken, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self.position < acknowledged and not self.ended.is_set():
                     await woken.wait()
                     woken.clear()
         return self.position >= acknowledged
+
+    def _check_places(self, key_id: str) -> None:
+        if self.ended.is_set():
+            raise Unavailable(Reason.NOT_READY, "server: ends. Ask again in some seconds.", retry_after_s=5)
+        free = self._listeners_max - len(self._listening)
+        if free <= 0:
+            busy = "live: as many are listening as may (EMBEDSINK_LIVE_MAX). Close one, or ask again later."
+            raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=_RETRY_AFTER_S)
+        quarter, own = self._listeners_max // 4, list(self._listening.values()).count(key_id)
+        if free <= quarter <= own:
+            told = (
+                f"live: this key has {own} of the {self._listeners_max} places (EMBEDSINK_LIVE_MAX), and those left "
+                f"are for keys with less than {quarter}. Close a page or a stream of this key, or ask again later."
+            )
+            raise Unavailable(Reason.RATE_LIMITED, told, retry_after_s=_RETRY_AFTER_S)
 
     def _wake(self) -> None:
         for woken in self._listening:

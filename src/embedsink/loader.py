@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from embedsink import snapshot
+from embedsink.aside import Aside
 from embedsink.errors import EmbedsinkError
-from embedsink.folder import LOST, DataFolder
-from embedsink.segment import OPEN, SEALED, Segment, inspect, number_of, set_aside
+from embedsink.folder import DataFolder
+from embedsink.segment import SEALED, Segment, inspect, number_of
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused
 
 log = logging.getLogger(__name__)
@@ -49,12 +50,13 @@ class LoaderStatus:
     reopened_count: int = 0
     load_trouble: str | None = None
     snapshot_trouble: str | None = None
+    end_trouble: str | None = None
     damaged: list[str] = field(default_factory=list)
 
     @property
     def trouble(self) -> str | None:
         """What keeps it from loading or from publishing, in sentences; None when nothing does."""
-        return " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
+        return self.end_trouble or " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
 
     def count(self, ledger: Ledger) -> None:
         """Add what was loaded."""
@@ -73,6 +75,7 @@ class Loader:
         store: not yet open.
         snapshot_interval_s: least time between two snapshots.
         on_loaded: called in the loader's thread after each load.
+        on_removed: called there with the bytes of each segment that it takes out of the journal.
         closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
     """
 
@@ -83,25 +86,30 @@ class Loader:
         *,
         snapshot_interval_s: float = 10.0,
         on_loaded: Callable[[], None] = lambda: None,
+        on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
     ) -> None:
         self.status = LoaderStatus()
         self._folder = folder
         self._store = store
-        self._find_what_lies_aside()
+        self._aside = Aside(folder.aside, told=self.status.damaged)
+        self._aside.look()
         self._snapshot_interval_s = snapshot_interval_s
         self._on_loaded = on_loaded
+        self._on_removed = on_removed
         self._closing_s_max = closing_s_max
         self._snapshot_due_at = 0.0
         self._is_verified = False
         self._is_from_snapshot = False
         self._loaded: set[str] = set()  # of the segments that still lie in the journal
-        self.last_number = 0  # the highest that the store knows
+        self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
         self._is_dirty = False
+        self._waiting_since: float | None = None  # as of the last look
+        self._woken_at: float | None = None  # since that look
         self._wake = threading.Event()
         self._closing = False
         self._load_until = math.inf  # in monotonic seconds; bounded when closing
-        self._thread = threading.Thread(target=self._work_until_closed, name="loader", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="loader", daemon=True)
 
     def start(self) -> None:
         """Begin to load; call `open_store` first."""
@@ -109,6 +117,8 @@ class Loader:
 
     def wake(self) -> None:
         """Look for sealed segments now."""
+        if self._woken_at is None:
+            self._woken_at = time.time()
         self._wake.set()
 
     def close(self) -> None:
@@ -135,22 +145,22 @@ class Loader:
         except StoreBroken as error:
             self._begin_again(str(error))
             self._open_again()
-        self._look_for_a_gap()
+        self._aside.look_for_a_gap(self._folder.journal, after=self.last_number)
         # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
         self._is_dirty = True
 
     def waiting_since(self) -> float | None:
         """When the oldest sealed segment was written that is not in the store; epoch seconds, None when all are."""
-        waiting = [path for path in sorted(self._folder.journal.glob(f"*{SEALED}")) if path.name not in self._loaded]
-        with contextlib.suppress(FileNotFoundError):  # It was set aside meanwhile.
-            return waiting[0].stat().st_mtime if waiting else None
-        return None
+        return min((at for at in (self._waiting_since, self._woken_at) if at is not None), default=None)
 
     def load_waiting(self) -> Iterator[None]:
         """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
-        for some in self._waiting():
+        self._woken_at = None  # first, so that a segment that is not listed has set it again
+        for some in _together(self._waiting()):
+            self._waiting_since = some[0].stat().st_mtime
             self._load_some(some)
             yield
+        self._waiting_since = None
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -161,10 +171,9 @@ class Loader:
         self._store.checkpoint()
         covered = set(self._loaded)
         copying_s = snapshot.replace_by_copy(self._folder.snapshot, self._folder.store)
-        for segment in sorted(self._folder.journal.glob(f"*{SEALED}"))[:-1]:
-            if segment.name in covered:
-                segment.unlink()
-                self._loaded.discard(segment.name)
+        for name in sorted(self._sealed())[:-1]:
+            if name in covered:
+                self._delete(self._folder.journal / name)
         self._is_dirty = False
         # The share is of the disk. A small copy's child may wait long for a busy processor, and nobody waits for it.
         self._snapshot_due_at = time.monotonic() + max(self._snapshot_interval_s, copying_s / SNAPSHOT_SHARE_MAX)
@@ -172,8 +181,25 @@ class Loader:
         self.status.snapshot_duration_s += time.monotonic() - started_at
         self.status.snapshot_at = time.time()
 
+    def _delete(self, segment: Path) -> None:
+        byte_count = segment.stat().st_size
+        segment.unlink()
+        self._loaded.discard(segment.name)
+        self._on_removed(byte_count)
+
+    def _work(self) -> None:
+        try:
+            _give_way_to_ingest()
+            self._work_until_closed()
+        except BaseException as error:
+            # Whatever it was: a thread that ended unseen would look like one that has nothing to do.
+            log.error("bug", exc_info=error)
+            self.status.end_trouble = (
+                f"loader: has ended ({type(error).__name__}). It is a bug; see the log. Nothing is loaded until the "
+                "next start"
+            )
+
     def _work_until_closed(self) -> None:
-        _give_way_to_ingest()
         is_last = False
         while not is_last:
             self._wake.wait(self._seconds_to_snapshot())
@@ -206,6 +232,14 @@ class Loader:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
             if time.monotonic() >= self._load_until:
                 return
+        self._pass_what_lies_aside()
+
+    def _pass_what_lies_aside(self) -> None:
+        """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""
+        aside = max(map(number_of, self._folder.aside.iterdir()), default=0)
+        if aside > self.last_number:
+            self.last_number = aside
+            self._on_loaded()
 
     def _publish_what_is_new(self) -> None:
         # Opening looks at little of a store. What is damaged must not replace a snapshot that is sound.
@@ -223,28 +257,28 @@ class Loader:
         return True
 
     def _trouble_with(self, act: Callable[[], None]) -> str | None:
+        """What went wrong, in a sentence; None when nothing did. A store that broke is away then, or begun again."""
         try:
             act()
-        except StoreDamaged as error:
-            self._store.close()
-            self._begin_again(str(error))
-            return self._try_again_soon(f"store: {error}. It is being rebuilt")
-        except StoreBroken as error:
-            # Ingest goes on: the journal keeps everything until the store is back.
-            self.status.reopened_count += 1
-            self._store.close()
-            return self._try_again_soon(f"store: {error}. It is being reopened")
-        except (StoreRefused, OSError) as error:
-            return self._try_again_soon(f"store: {error}. Loading goes on when that has changed")
-        except EmbedsinkError as error:
-            return self._try_again_soon(str(error))
-        except Exception as error:
-            # A thread that ended unseen would look like one that has nothing to do.
-            log.error("bug", exc_info=error)
-            return self._try_again_soon(
-                f"loader: {type(error).__name__}. It is a bug; see the log. Loading is tried again"
-            )
-        return None
+            return None
+        except Exception as error:  # noqa: BLE001  told below
+            failure = error
+        try:
+            # Not in the `except` above: what recovers a store may meet a full disk, too.
+            self._recover_from(failure)
+        except Exception as error:  # noqa: BLE001  told below
+            failure = error
+        return self._try_again_soon(_sentence(failure))
+
+    def _recover_from(self, failure: Exception) -> None:
+        if not isinstance(failure, StoreBroken):
+            return
+        is_damaged = isinstance(failure, StoreDamaged)
+        self.status.reopened_count += not is_damaged
+        # Ingest goes on: the journal keeps everything until the store is back.
+        self._store.close()
+        if is_damaged:
+            self._begin_again(str(failure))
 
     def tell(self, trouble: str) -> None:
         """Say what keeps the store from being opened; it is tried again soon."""
@@ -258,9 +292,16 @@ class Loader:
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
 
-    def _waiting(self) -> Iterator[list[Path]]:
-        paths = sorted(self._folder.journal.glob(f"*{SEALED}"))
-        return _together([path for path in paths if path.name not in self._loaded and number_of(path)])
+    def _sealed(self) -> Iterator[str]:
+        """The names of the sealed segments. There may be 100,000, each wake: no path for each, and no look at it."""
+        with os.scandir(self._folder.journal) as entries:
+            for entry in entries:
+                if entry.name.endswith(SEALED):
+                    yield entry.name
+
+    def _waiting(self) -> list[Path]:
+        names = sorted(name for name in self._sealed() if name not in self._loaded)
+        return [path for name in names if number_of(path := self._folder.journal / name)]
 
     def _load_some(self, paths: list[Path]) -> None:
         self._load([segment for path in paths if (segment := self._inspected(path))])
@@ -270,7 +311,8 @@ class Loader:
         segment = inspect(path)
         if segment.damage is None:
             return segment
-        self._set_segment_aside(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
+        self._aside.keep_segment(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
+        self._on_removed(segment.byte_count)
         return None
 
     def _load(self, segments: list[Segment]) -> None:
@@ -293,22 +335,12 @@ class Loader:
     def _load_without_the_unfit(self, segments: list[Segment], error: SqlUnfit) -> None:
         """Halve them until it stands alone."""
         if len(segments) == 1:
-            self._set_segment_aside(segments[0].path, str(error))
+            self._aside.keep_segment(segments[0].path, str(error))
+            self._on_removed(segments[0].byte_count)
         else:
             half = len(segments) // 2
             self._load(segments[:half])
             self._load(segments[half:])
-
-    def _set_segment_aside(self, segment: Path, why: str) -> None:
-        set_aside(segment, aside=self._folder.aside)
-        self.status.damaged.append(f"journal {segment.name}: {why}. It is kept in aside/; everything else is loaded.")
-        log.error("segment_set_aside", extra={"detail": self.status.damaged[-1]})
-
-    def _find_what_lies_aside(self) -> None:
-        for path in sorted([*self._folder.aside.glob(f"*{SEALED}*"), *self._folder.aside.glob(f"*{OPEN}*")]):
-            self.status.damaged.append(f"aside/{path.name}: is damaged and not loaded. Mend it, or move it elsewhere.")
-        for path in sorted(self._folder.aside.glob(f"{LOST}*")):
-            self.status.damaged.append(f"aside/{path.name}: {path.read_text(encoding='utf-8').strip()}")
 
     def _look_what_is_loaded(self) -> None:
         # Not of all time: a busy server makes a segment a second, for years.
@@ -316,37 +348,17 @@ class Loader:
         self._loaded = set() if oldest is None else self._store.loaded_segments(from_number=oldest)
         self.last_number = self._store.last_segment_number()
 
-    def _look_for_a_gap(self) -> None:
-        """Whether segments lie in neither store nor journal: numbers follow each other, so they were lost."""
-        here = {number_of(path) for path in (*self._folder.journal.glob("*"), *self._folder.aside.glob("*"))} - {0}
-        missing = sorted(set(range(self.last_number + 1, max(here, default=0))) - here)
-        if missing:
-            self._declare_lost(f"journal: {_named(missing)} in neither the store nor the journal.")
-
-    def _declare_lost(self, what: str) -> None:
-        """Say it now, and at every start until a person has seen to it."""
-        path = self._folder.aside / f"{LOST}{time.time_ns()}.txt"
-        sentence = f"{what} Restore a backup, or accept the loss: then move this file elsewhere."
-        path.write_text(sentence + "\n", encoding="utf-8")
-        self.status.damaged.append(f"aside/{path.name}: {sentence}")
-        log.error("lost", extra={"detail": sentence})
-
-    def _set_store_aside(self, why: str, *, instead: str) -> None:
-        """Whatever is left of a store is kept; the snapshot takes its place, and the journal brings the rest."""
-        if self._folder.store.exists():
-            kept = f"store.duckdb: {why}. It is kept in aside/, and {instead}."
-            log.error("store_set_aside", extra={"detail": kept})
-            set_aside(self._folder.store, aside=self._folder.aside)
-
     def _begin_again(self, why: str) -> None:
         """Without the store as it is: from the snapshot; or, where that is what was damaged, from the journal alone."""
         if self._is_from_snapshot:
-            # What only the two of them held is in aside/: see _look_for_a_gap.
-            self._set_store_aside(why, instead="begun anew from the journal: the snapshot is damaged too")
-            set_aside(self._folder.snapshot, aside=self._folder.aside)
+            # What only the two of them held is in aside/, and the gap in the journal's numbers tells of it.
+            self._aside.keep_store(
+                self._folder.store, why, instead="begun anew from the journal: the snapshot is damaged too"
+            )
+            self._aside.keep_snapshot(self._folder.snapshot)
             self._is_from_snapshot = False
         else:
-            self._set_store_aside(why, instead="rebuilt from the snapshot and the journal")
+            self._aside.keep_store(self._folder.store, why, instead="rebuilt from the snapshot and the journal")
             self._begin_from_snapshot()
 
     def _begin_from_snapshot(self) -> None:
@@ -376,14 +388,18 @@ class Loader:
         return max(0.0, self._snapshot_due_at - time.monotonic())
 
 
-def _named(missing: list[int]) -> str:
-    """Segments by their numbers, with their verb."""
-    first, last = missing[0], missing[-1]
-    if first == last:
-        return f"segment {first:,} is"
-    if last - first + 1 == len(missing):
-        return f"the segments {first:,} to {last:,} are"
-    return f"{len(missing):,} of the segments {first:,} to {last:,} are"
+def _sentence(failure: Exception) -> str:
+    match failure:
+        case StoreDamaged():
+            return f"store: {failure}. It is being rebuilt"
+        case StoreBroken():
+            return f"store: {failure}. It is being reopened"
+        case StoreRefused() | OSError():
+            return f"store: {failure}. Loading goes on when that has changed"
+        case EmbedsinkError():
+            return str(failure)
+    log.error("bug", exc_info=failure)
+    return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is tried again"
 
 
 def _together(waiting: list[Path]) -> Iterator[list[Path]]:
@@ -404,4 +420,8 @@ def _together(waiting: list[Path]) -> Iterator[list[Path]]:
 def _give_way_to_ingest() -> None:
     """On Linux, priorities belong to threads: loading takes the time that answering senders leaves over."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        # Nobody but root may take back what `nice` or systemd gave away already. And where priorities may not be
+        # touched at all, loading only shares the time with ingest.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))

@@ -2,15 +2,15 @@
 
 import asyncio
 import base64
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
-from uuid_utils import uuid7
-
-from embedsink.envelope import Parsed, journal_lines, parse, replayed_line
+from embedsink.envelope import NewId, Parsed, journal_lines, parse, replayed_line
 from embedsink.errors import Refused, Unavailable
 from embedsink.journal import wait_for
 from embedsink.reasons import Reason
@@ -20,6 +20,7 @@ from embedsink.store import EVERYTHING, Reader
 LIST = "quarantine_in_scope"
 REPLAYABLE = "quarantine_replayable"
 UNTRIED = "quarantine_untried"
+STANDSTILL_S_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,21 @@ def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> li
 async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
     """Validate everything in quarantine again, or one input alone, and journal what is valid now, each input once.
 
+    It waits until everything is loaded that was acknowledged before, rejections and what another replay journaled.
+
     The envelope and the record that it was replayed are one append, so they become durable together. An input is
-    accepted under its own id, or under the quarantine's where it had none: replaying twice counts once.
+    accepted under its own id; where it had none, under one that depends on the quarantine's: replaying twice counts
+    once.
 
     Raises:
-        Unavailable: the journal can't write now, or another replay is running; what was replayed stays replayed.
+        Unavailable: the journal can't write now, loading stands still, or another replay is running; what was replayed
+            stays replayed.
     """
     if sink.replaying.locked():
         raise Unavailable(Reason.OVERLOADED, "quarantine: is being replayed. Wait for that.", retry_after_s=10)
     replayed = rejected = 0
     async with sink.replaying:
+        await _catch_up(sink)
         after: int | None = None
         # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
         while block := await asyncio.to_thread(_next_block, sink, after, quarantine_id):
@@ -62,6 +68,18 @@ async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
             after = block.last_arrival
         untried = await asyncio.to_thread(_untried_count, sink, quarantine_id)
     return Replay(replayed, rejected, untried)
+
+
+async def _catch_up(sink: Sink) -> None:
+    acknowledged, position, moved_at = sink.journal.last_number, 0, time.monotonic()
+    while sink.live.position < acknowledged:
+        if sink.live.position != position:
+            position, moved_at = sink.live.position, time.monotonic()
+        if time.monotonic() - moved_at > STANDSTILL_S_MAX:
+            why = sink.loader.status.trouble or "Loading stands still"
+            waits = f"quarantine: is not all loaded yet. {why}. Replay it when that has changed."
+            raise Unavailable(Reason.NOT_READY, waits, retry_after_s=10)
+        await asyncio.sleep(0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +132,11 @@ def _valid(row: Mapping[str, Any], sink: Sink) -> Parsed | None:
 
 
 def _lines_of(row: Mapping[str, Any], parsed: Parsed) -> bytes:
-    lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_of(row))
-    return lines + replayed_line(str(row["quarantine_id"]), received_at=now_ms())
+    name = str(row["quarantine_id"])
+    lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_from(UUID(name)), delivery_id=name)
+    return lines + replayed_line(name, received_at=now_ms())
 
 
-def _ids_of(row: Mapping[str, Any]) -> Any:
-    ids = iter([row["quarantine_id"]])
-    return lambda: next(ids, None) or uuid7()
+def _ids_from(quarantine_id: UUID) -> NewId:
+    """Ids for the envelopes of an input that have none, in their order: whenever it is replayed, they are the same."""
+    return chain([quarantine_id], (uuid5(quarantine_id, str(place)) for place in count(1))).__next__

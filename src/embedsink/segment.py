@@ -16,7 +16,8 @@ OPEN = ".open"
 SEALED = ".ndjson"
 _TRAILER_BEGINNING = b'{"group":{"bytes":'
 _TRAILER = re.compile(rb'\{"group":\{"bytes":(\d{1,12}),"crc32":"([0-9a-f]{8})"\}\}\n')
-_NAME = re.compile(r"^(\d{12})-[0-9a-f]{8}\.(?:open|ndjson)$")
+# With a further number where one of that name lies aside already.
+_NAME = re.compile(r"^(\d{12})-[0-9a-f]{8}\.(?:open|ndjson)(?:\.\d+)?$")
 
 
 @dataclass(slots=True)

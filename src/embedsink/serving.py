@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import resource
 import signal
@@ -24,6 +23,7 @@ from embedsink.http.access import Transport
 from embedsink.http.app import Demo, create_app
 from embedsink.http.connections import HEAD_TIMEOUT_S, bounded_connections
 from embedsink.keys import KeyFile
+from embedsink.loopback import is_loopback
 from embedsink.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -235,13 +235,3 @@ def _bound(family: int, address: Any, read_timeout_s: float) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

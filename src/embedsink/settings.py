@@ -56,7 +56,9 @@ class Settings(BaseSettings):
         32 * MIB, ge=MIB, description="Most bytes waiting for the journal's next write; beyond it senders get 503."
     )
     journal_bytes_max: int = Field(
-        4_096 * MIB, ge=MIB, description="Largest journal; when loading or snapshots fall this far behind, 503."
+        4_096 * MIB,
+        ge=MIB,
+        description="Journal that no snapshot covers yet; when loading or snapshots fall this far behind, 503.",
     )
     sync_bytes_max: int = Field(
         8 * MIB,
@@ -80,8 +82,12 @@ class Settings(BaseSettings):
 
     report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
     report_waiting_max: int = Field(64, ge=0, description="Reports that may wait; beyond it readers get 503.")
+    report_timeout_s: float = Field(300.0, gt=0, description="Longest work on one report; its reader then gets 503.")
     live_max: int = Field(
-        64, ge=0, description="Live streams, and inspections that wait, at once; beyond it readers get 503."
+        64,
+        ge=0,
+        description="Live streams, and inspections that wait, at once; beyond it readers get 503. "
+        "The last quarter is for keys that have less than a quarter.",
     )
     live_timeout_s: float = Field(3_600.0, gt=0, description="Longest live stream; its reader then connects again.")
     read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")

@@ -2,31 +2,45 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Making:
+    task: "asyncio.Task[Any]"
+    asker_count: int = 0
 
 
 class Shared:
     """The answers that are being made. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._making: dict[Hashable, asyncio.Task[Any]] = {}
+        self._making: dict[Hashable, _Making] = {}
 
     async def answer(self, question: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer to a question; it is made once for all who ask while it is being made.
+        """The answer to a question; it is made once for all who ask while it is being made, and until all have left.
 
         Raises:
             EmbedsinkError: what `make` raises, to all of them.
         """
-        making: asyncio.Task[T] | None = self._making.get(question)
+        making = self._making.get(question)
         if making is None:
-            making = self._making[question] = asyncio.create_task(make())
-            making.add_done_callback(lambda made: self._end(question, made))
-        # Who leaves must not take the answer from the others.
-        return await asyncio.shield(making)
+            making = self._making[question] = _Making(asyncio.create_task(make()))
+            making.task.add_done_callback(_hear)
+        making.asker_count += 1
+        try:
+            # Who leaves must not take the answer from the others.
+            return await asyncio.shield(making.task)
+        finally:
+            making.asker_count -= 1
+            if making.asker_count == 0:
+                making.task.cancel()  # It is done, or nobody waits for it.
+                del self._making[question]
 
-    def _end(self, question: Hashable, made: "asyncio.Task[Any]") -> None:
-        del self._making[question]
-        if not made.cancelled():
-            made.exception()  # Whoever still waits is told. When all have left, nobody wants to know.
+
+def _hear(made: "asyncio.Task[Any]") -> None:
+    if not made.cancelled():
+        made.exception()  # Whoever still waits is told. When all have left, nobody wants to know.

@@ -5,19 +5,20 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Self
 
 from uuid_utils import uuid7
 
-from embedsink.envelope import NewId, Parsed, Rejection, body_rejection_line, journal_lines
+from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
 from embedsink.live import Live
 from embedsink.loader import Loader
-from embedsink.reasons import Reason
 from embedsink.settings import Settings
+from embedsink.slots import Slots
 from embedsink.store import Store, StoreLimits, StoreRefused
 from embedsink.syncs import Syncs
 
@@ -40,40 +41,6 @@ SNAPSHOT_DOWNLOADS_MAX = 4
 def now_ms() -> int:
     """The server's clock, epoch milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-class Slots:
-    """So many at once, and so many who wait; whoever comes then is refused. An asynchronous context manager.
-
-    `what` is what they are and `limit` how many may be there, in the sentence that refuses.
-    """
-
-    def __init__(
-        self,
-        count: int,
-        *,
-        waiting_max: int,
-        what: str = "reports",
-        limit: str = "as many are waiting as may (EMBEDSINK_REPORT_WAITING_MAX)",
-    ) -> None:
-        self._semaphore = asyncio.Semaphore(count)
-        self._waiting_max = waiting_max
-        self._what = what
-        self._limit = limit
-        self._waiting = 0
-
-    async def __aenter__(self) -> None:
-        if self._semaphore.locked() and self._waiting >= self._waiting_max:
-            busy = f"{self._what}: {self._limit}. Ask again later."
-            raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=5)
-        self._waiting += 1
-        try:
-            await self._semaphore.acquire()
-        finally:
-            self._waiting -= 1
-
-    async def __aexit__(self, *_: object) -> None:
-        self._semaphore.release()
 
 
 class Sink:
@@ -114,24 +81,18 @@ class Sink:
 
     async def __aenter__(self) -> Self:
         self.folder.make()
-        self._lock.__enter__()
-        try:
-            self._open()
-        except BaseException:
-            self.store.close()
-            self._lock.__exit__(None, None, None)
-            raise
+        async with AsyncExitStack() as opened:
+            opened.enter_context(self._lock)
+            self._open(opened)
+            self._opened = opened.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Commit what is pending, load it, publish a last snapshot and unlock the folder."""
-        self._watching.cancel()
-        self.live.close()
-        await self.journal.close()
-        await asyncio.to_thread(self.loader.close)
-        self._lock.__exit__(None, None, None)
+        await self._opened.aclose()
 
-    def _open(self) -> None:
+    def _open(self, opened: AsyncExitStack) -> None:
+        """Open everything. What `opened` has by then is closed again, the last first, also where it fails half-way."""
         settings = self.settings
         self.store = Store(self.folder.store, _store_limits(settings))
         self.loader = Loader(
@@ -140,7 +101,9 @@ class Sink:
             snapshot_interval_s=settings.snapshot_interval_s,
             closing_s_max=self._closing_s_max,
             on_loaded=self._tell_of_load,
+            on_removed=lambda byte_count: self.journal.space.remove(byte_count),
         )
+        opened.push_async_callback(asyncio.to_thread, self.loader.close)
         try:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
@@ -165,10 +128,14 @@ class Sink:
             lookups=Slots(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
         )
         self.live = Live(self.loader, self.journal, listeners_max=settings.live_max)
-        self.loader.start()
-        self.loader.wake()
         self.journal.start()
-        self._watching = asyncio.create_task(self._watch_keys())
+        opened.push_async_callback(self.journal.close)
+        opened.callback(self.live.close)
+        watching = asyncio.create_task(self._watch_keys())
+        opened.callback(watching.cancel)
+        # Last: it opens the store again by itself, and may do so only under the lock.
+        self.loader.wake()
+        self.loader.start()
 
     def _tell_of_load(self) -> None:
         self.syncs.forget_loaded()
@@ -189,8 +156,6 @@ class Sink:
         settled: Settled,
         *,
         key_id: str,
-        new_id: NewId = uuid7,
-        delivery_id: str | None = None,
     ) -> None:
         """Journal a delivery: its accepted envelopes, its rejections and what the forwarder lost.
 
@@ -198,13 +163,11 @@ class Sink:
             parsed: the delivery.
             settled: told once it is durable, or why nothing of it is kept.
             key_id: who sent it.
-            new_id: makes an id for each envelope without one, then for each rejection.
-            delivery_id: what the delivery is called whenever it comes, where no envelope in it has an id.
 
         Raises:
             Unavailable: nothing of it is kept.
         """
-        lines = journal_lines(parsed, key_id=key_id, new_id=new_id, delivery_id=delivery_id)
+        lines = journal_lines(parsed, key_id=key_id, new_id=uuid7)
         self.submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
 
     def keep_body(
@@ -215,7 +178,6 @@ class Sink:
         *,
         received_at: int,
         key_id: str,
-        new_id: NewId = uuid7,
     ) -> None:
         """The same for a body that can't be read: it is quarantined, with the reason.
 
@@ -223,7 +185,7 @@ class Sink:
             Unavailable: it is not kept.
         """
         rejection = Rejection(None, refusal.reason, str(refusal), body)
-        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=new_id)
+        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7)
         self.submit(line, settled, accepted=0, quarantined=1)
 
     def submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:

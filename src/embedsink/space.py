@@ -6,15 +6,20 @@ import os
 import time
 from pathlib import Path
 
+from embedsink.segment import SEALED
+
 MEASURE_EVERY_S = 0.5
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class Space:
-    """Asked by one thread, which measures; `refusal` is read by any.
+    """Keeps count of the sealed segments, and asks for room. A busy server whose snapshots fail has 100,000 of them, so
+    their folder is read once.
+
+    `add` and `measure_when_due` belong to the thread that seals, `remove` to the one that deletes; any reads the rest.
 
     Args:
-        folder: the journal's.
+        folder: the journal's, as it was recovered.
         free_bytes_min: what has to stay free on its disk.
         journal_bytes_max: what its files may have together.
     """
@@ -25,40 +30,66 @@ class Space:
         self._free_bytes_min = free_bytes_min
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
+        sizes = _sizes_in(folder)
+        # Each with one writer, so that neither thread can lose the other's sum.
+        self._added_count, self._added_bytes = len(sizes), sum(sizes)
+        self._removed_count = self._removed_bytes = 0
+
+    @property
+    def segment_count(self) -> int:
+        """How many sealed segments there are."""
+        return self._added_count - self._removed_count
+
+    @property
+    def byte_count(self) -> int:
+        """How many bytes they have."""
+        return self._added_bytes - self._removed_bytes
+
+    def add(self, byte_count: int) -> None:
+        """A segment of so many bytes was sealed."""
+        self._added_count += 1
+        self._added_bytes += byte_count
+
+    def remove(self, byte_count: int) -> None:
+        """One was deleted, or set aside."""
+        self._removed_count += 1
+        self._removed_bytes += byte_count
 
     def refuse(self, why: str) -> None:
         """Take in nothing until the next measurement finds room."""
         self.refusal = why
         self._measured_at = time.monotonic()
 
-    def measure_when_due(self) -> None:
-        """Look again, when the last look is half a second ago.
+    def measure_when_due(self, *, open_bytes: int) -> None:
+        """Look again, when the last look is half a second ago; the open segment has `open_bytes`.
 
         Raises:
-            OSError: the folder can't be read; the journal then ends.
+            OSError: the disk can't be asked; the journal then ends.
         """
         now = time.monotonic()
         if now - self._measured_at >= MEASURE_EVERY_S:
             self._measured_at = now
             try:
-                self.refusal = self._what_is_low()
+                self.refusal = self._what_is_low(open_bytes)
             except OSError as error:
                 if error.errno not in NO_DESCRIPTOR:  # Then the last measurement holds.
                     raise
 
-    def _what_is_low(self) -> str | None:
+    def _what_is_low(self, open_bytes: int) -> str | None:
         free = os.statvfs(self._folder)
         if free.f_bavail * free.f_frsize < self._free_bytes_min:
             return "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to make room; then resend."
-        if _bytes_in(self._folder) > self._journal_bytes_max:
+        if self.byte_count + open_bytes > self._journal_bytes_max:
             return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
         return None
 
 
-def _bytes_in(folder: Path) -> int:
-    byte_count = 0
+def _sizes_in(folder: Path) -> list[int]:
+    sizes = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # the loader has just deleted it
-                byte_count += entry.stat().st_size
-    return byte_count
+            with contextlib.suppress(FileNotFoundError):  # somebody has just moved it away
+                byte_count = entry.stat().st_size
+                if entry.name.endswith(SEALED):
+                    sizes.append(byte_count)
+    return sizes

@@ -1,11 +1,12 @@
 """What the reader's clocks show, where periods begin and end by them, and where time itself does."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from embedsink.charts import span_of
+from embedsink.charts import period_of, span_of
 from embedsink.charts.clock import GAP_SHARE, Clock
 from embedsink.reports import Scope
 
@@ -78,6 +79,57 @@ def test_the_period_before_is_moved_onto_the_one_that_is_seen() -> None:
     assert week.shown(datetime(2026, 11, 14, 9), is_before=True) == ms(2026, 11, 21, 9)
     assert week.shown(date(2026, 11, 14), is_before=True) == ms(2026, 11, 21)
     assert week.shown(datetime(2026, 11, 14, 9)) == ms(2026, 11, 14, 9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "now", "length"),
+    [
+        ({"period": "7d"}, datetime(2026, 10, 28, 12, tzinfo=UTC), 7),
+        ({"period": "7d"}, datetime(2026, 3, 31, 12, tzinfo=UTC), 7),
+        ({"period": "30d"}, datetime(2026, 11, 10, 12, tzinfo=UTC), 30),
+        ({"since": "2026-10-01", "until": "2026-11-01"}, NOW, 31),
+        ({"since": "2026-11-01", "until": "2026-12-01"}, datetime(2026, 12, 1, tzinfo=UTC), 30),
+        ({"since": "2026-03-01", "until": "2026-04-01"}, NOW, 31),
+        ({"since": "2026-04-01", "until": "2026-05-01"}, NOW, 30),
+    ],
+)
+def test_days_stand_beside_those_before_also_where_the_clocks_change(
+    asked: dict[str, str], now: datetime, length: int
+) -> None:
+    period = period_of(asked | {"timezone": "Europe/Berlin"}, now=now)
+    assert period.before is not None
+    assert period.scope.since is not None
+    assert period.before.since is not None
+    berlin = Clock(period.scope, period.scope.since - period.before.since)
+    first = period.scope.local(period.before.since)
+    assert first.time() == time.min
+    for number in range(length):
+        day = first + timedelta(days=number)
+        there = ms(*(day + timedelta(days=length)).timetuple()[:3])
+        in_utc = day.replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC).replace(tzinfo=None)
+        assert berlin.shown(in_utc, is_before=True) == there
+        assert berlin.shown(day.date(), is_before=True) == there
+
+
+def test_hours_before_begin_where_those_begin_that_are_seen_also_where_the_clocks_change() -> None:
+    now = datetime(2026, 10, 25, 12, 30, tzinfo=UTC)
+    period = period_of({"period": "24h", "timezone": "Europe/Berlin"}, now=now)
+    assert period.before is not None
+    assert period.scope.since is not None
+    assert period.before.since is not None
+    berlin = Clock(period.scope, period.scope.since - period.before.since)
+    assert berlin.shown(period.before.since, is_before=True) == berlin.shown(period.scope.since)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize(("since", "until"), [("9990-01-01", "9995-01-01"), ("9999-12-30", "9999-12-31")])
+def test_the_period_before_ends_with_time(zone: str | None, since: str, until: str) -> None:
+    period = period_of({"since": since, "until": until, "timezone": zone}, now=NOW)
+    assert period.before is not None
+    assert period.scope.since is not None
+    assert period.before.since is not None
+    of = Clock(period.scope, datetime.max - period.scope.since)
+    assert of.places(of.shown(period.scope.since, is_before=True))
 
 
 @pytest.mark.parametrize(("interval", "is_day", "length"), [("week", False, 7), ("week", True, 1), ("day", False, 1)])

@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from embedsink.charts import Chart, Figure, Gauge, check_dashboards, dashboards_folder, dashboards_with, read_dashboards
+from embedsink.charts.sentences import TILES
 from embedsink.errors import Misconfigured
 from embedsink.reports import Report, all_reports
 from embedsink.store import EVERYTHING, Store
@@ -91,9 +92,12 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         (NUMBER | {"how": "only"}, "[0].how: `only` is for a report of one row, and views has many. Name totals."),
         (NUMBER | {"how": "only", "report": "totals", "column": "views"}, '[0].column: column "views" does not exist'),
         (NUMBER | {"parameters": {"interval": "year"}}, '[0].parameters: interval: "year" is not one of hour, day'),
-        (NUMBER | {"parameters": {"limit": "5"}}, "[0].parameters.limit"),
+        (
+            NUMBER | {"parameters": {"limit": "5"}},
+            "[0].parameters.limit: is no parameter that a dashboard has of its own. "
+            "There are interval, since, surface, tenant.",
+        ),
         (NUMBER | {"where": {"surfaces": "app"}}, '[0].where.surfaces: column "surfaces" does not exist'),
-        (NUMBER | {"colour": "red"}, "[0].colour: Extra inputs are not permitted. Correct the file."),
         (TABLE | {"columns": {"surfac": "S"}}, '[0].columns.surfac: column "surfac" does not exist in report views.'),
         (TABLE | {"sort": "-view"}, '[0].sort: column "view" does not exist in report views.'),
         (
@@ -113,7 +117,10 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             CHART | {"leading": {"column": "surface", "by": "view_count"}, "sort": "-view_count"},
             "[0].leading: stands beside group or sort, which choose rows, too. Remove one of them.",
         ),
-        (CHART | {"marks": MARKS | {"report": "sync"}}, '[0].marks.report: report "sync" does not exist. There are'),
+        (
+            CHART | {"marks": MARKS | {"report": "sync"}},
+            '[0].marks.report: report "sync" does not exist. Did you mean "sync_impact"?',
+        ),
         (
             CHART | {"marks": MARKS | {"at": "duration_ms"}},
             '[0].marks.at: column "duration_ms" of report sync_impact holds no times. There are completed_at.',
@@ -157,7 +164,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
         (
             {"id": "a", "kind": "server", "title": "A", "measure": "last_arrival_at"},
-            "[0].measure: Input should be 'loading_delay_s', ",
+            '[0].measure: "last_arrival_at" is not one of loading_delay_s, ',
         ),
     ],
 )
@@ -165,6 +172,156 @@ def test_what_no_report_has_is_told_with_file_and_place(
     tmp_path: Path, reports: list[Report], chart: dict[str, Any], told: str
 ) -> None:
     assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{told}")
+
+
+SERVER = {"id": "d", "kind": "server", "title": "D", "measure": "journal_bytes"}
+
+
+def without(tile: dict[str, Any], name: str) -> dict[str, Any]:
+    return {field: value for field, value in tile.items() if field != name}
+
+
+KINDS = "number, chart, table, server"
+HOWS = "sum, ratio, newest, count, distinct, only"
+FORMATS = "count, number, share, ms, s, bytes, time, text"
+# What is wrong, and the whole sentence that says so.
+WRONG_TILES: list[tuple[Any, str]] = [
+    (NUMBER | {"kind": "gauge"}, f'[0].kind: "gauge" is not one of {KINDS}. Write one of these.'),
+    (NUMBER | {"kind": "numbers"}, f'[0].kind: "numbers" is not one of {KINDS}. Did you mean "number"?'),
+    (NUMBER | {"kind": ["number"]}, f'[0].kind: ["number"] is not one of {KINDS}. Write one of these.'),
+    (without(NUMBER, "kind"), f"[0].kind: is missing. There are {KINDS}."),
+    (without(NUMBER, "how"), "[0].how: is missing; a number has to have it. Add it."),
+    (5, "[0]: 5 is not an object. Write an object."),
+    # A misspelt name comes before what is missing for that.
+    (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is no field of a number. Did you mean "title"?'),
+    (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is no field of a number. Did you mean "column"?'),
+    # What is there already was not meant.
+    (
+        SERVER | {"titel": "A"},
+        "[0].titel: is no field of a number of the server. "
+        "There are id, title, description, span, kind, measure, format.",
+    ),
+    (
+        NUMBER | {"sort": "surface"},
+        "[0].sort: is no field of a number, but of a chart and a table. Remove it, or change the kind.",
+    ),
+    (
+        SERVER | {"better": "up"},
+        "[0].better: is no field of a number of the server, but of a number. Remove it, or change the kind.",
+    ),
+    (NUMBER | {"how": "summ"}, f'[0].how: "summ" is not one of {HOWS}. Did you mean "sum"?'),
+    (NUMBER | {"how": "average"}, f'[0].how: "average" is not one of {HOWS}. Write one of these.'),
+    (NUMBER | {"how": None}, f"[0].how: null is not one of {HOWS}. Write one of these."),
+    (NUMBER | {"format": "shares"}, f'[0].format: "shares" is not one of {FORMATS}. Did you mean "share"?'),
+    (NUMBER | {"span": 5}, "[0].span: 5 is not one of 1, 2, 3, 4, 6. Write one of these."),
+    (NUMBER | {"span": "2"}, '[0].span: "2" is not one of 1, 2, 3, 4, 6. Write one of these.'),
+    (NUMBER | {"times": 1.5}, "[0].times: 1.5 is not an integer. Write an integer."),
+    (NUMBER | {"title": None}, "[0].title: null is not a string. Write a string."),
+    (NUMBER | {"title": ""}, "[0].title: is empty. Say something there."),
+    (NUMBER | {"title": "t" * 101}, f'[0].title: "{"t" * 61}…" is longer than 100 characters. Shorten it.'),
+    (NUMBER | {"title": "\ud800"}, r'[0].title: "\ud800" has a lone surrogate. Remove it.'),
+    (
+        NUMBER | {"id": "My Id"},
+        '[0].id: "My Id" is not an id: small letters, digits and hyphens, a letter first. Correct it.',
+    ),
+    (
+        NUMBER | {"column": "View Count"},
+        '[0].column: "View Count" is not the name of a column: small letters, digits and underscores, a letter first. '
+        "Correct it.",
+    ),
+    (NUMBER | {"of": ["+a"]}, '[0].of[0]: "+a" is not the name of a column, or a minus and one. Correct it.'),
+    (NUMBER | {"of": "view_count"}, '[0].of: "view_count" is not an array. Write an array.'),
+    (
+        NUMBER | {"parameters": {"intervall": "day"}},
+        '[0].parameters.intervall: is no parameter that a dashboard has of its own. Did you mean "interval"?',
+    ),
+    (NUMBER | {"parameters": {"since": 5}}, "[0].parameters.since: 5 is not a string. Write a string."),
+    (
+        NUMBER | {"where": {"tenant": None}},
+        "[0].where.tenant: null is not a string, an integer, or true or false. Write one of these.",
+    ),
+    (
+        NUMBER | {"where": {"A b": 1}},
+        '[0].where["A b"]: "A b" is not the name of a column: small letters, digits and underscores, a letter first. '
+        "Correct it.",
+    ),
+    (
+        SERVER | {"measure": "journal_byte"},
+        '[0].measure: "journal_byte" is not one of loading_delay_s, journal_segment_count, journal_bytes, '
+        'snapshot_age_s, damaged_count. Did you mean "journal_bytes"?',
+    ),
+    (CHART | {"spec": "bar"}, '[0].spec: "bar" is not an object. Write an object.'),
+    (CHART | {"rows": 0}, "[0].rows: 0 is below 1. Write at least 1."),
+    (CHART | {"rows": 9_999}, "[0].rows: 9999 is above 5,000. Write at most 5,000."),
+    (
+        CHART | {"select": "viewer"},
+        '[0].select: "viewer" is not one of surface, deployment, tenant, period_start. Write one of these.',
+    ),
+    (CHART | {"compare": {"x": "day"}}, "[0].compare.y: is missing; a comparison has to have it. Add it."),
+    (CHART | {"group": {"by": []}}, "[0].group.by: is empty. Name at least one."),
+    (CHART | {"group": {"by": ["a"], "sums": ["b"]}}, '[0].group.sums: is no field of a group. Did you mean "sum"?'),
+    (TABLE | {"columns": {}}, "[0].columns: is empty. Name at least one."),
+    (TABLE | {"columns": ["surface"]}, '[0].columns: ["surface"] is not an object. Write an object.'),
+]
+WRONG_FILES: list[tuple[dict[str, Any], str]] = [
+    ({"titles": "T"}, "titles: is no field of a dashboard. There are title, description, place, sections."),
+    ({"place": "1"}, 'place: "1" is not an integer. Write an integer.'),
+    ({"sections": []}, "sections: is empty. Name at least one."),
+    ({"sections": {}}, "sections: {} is not an array. Write an array."),
+    ({"sections": [1]}, "sections[0]: 1 is not an object. Write an object."),
+    (
+        {"sections": [{"id": "s", "title": "S", "chart": [NUMBER]}]},
+        'sections[0].chart: is no field of a section. Did you mean "charts"?',
+    ),
+    (
+        {"sections": [{"id": "s", "title": "S", "charts": [NUMBER] * 25}]},
+        "sections[0].charts: has 25 members; the limit is 24. Move some elsewhere.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tile", "told"), WRONG_TILES)
+def test_what_is_wrong_in_a_chart_is_told_in_a_sentence(tmp_path: Path, tile: Any, told: str) -> None:
+    assert refusal(written(tmp_path, tile), []) == f"dashboards/mine.json: sections[0].charts{told}"
+
+
+@pytest.mark.parametrize(("more", "told"), WRONG_FILES)
+def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: dict[str, Any], told: str) -> None:
+    assert refusal(written(tmp_path, NUMBER, **more), []) == f"dashboards/mine.json: {told}"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{", "is not JSON (line 1, column 2). Correct the file."),
+        (b'{\n  "title": "T"\n  "place": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
+        (b"", "is not JSON (line 1, column 1). Correct the file."),
+        (b'{"title": "\xff"}', "is not JSON (not UTF-8, too deep, or a number too long). Correct the file."),
+        (b"[" * 200_000, "is not JSON (not UTF-8, too deep, or a number too long). Correct the file."),
+        (b"[]", "file: [] is not an object. Write an object."),
+        (b"null", "file: null is not an object. Write an object."),
+        (b"{}", "title: is missing; a dashboard has to have it. Add it."),
+    ],
+    ids=["open", "comma", "empty", "latin", "deep", "array", "null", "nothing"],
+)
+def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "mine.json").write_bytes(content)
+    assert refusal(tmp_path, []) == f"dashboards/mine.json: {told}"
+
+
+def test_a_file_out_of_reach_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").mkdir()
+    told = "dashboards/mine.json: Is a directory. Make it readable for this user, or move it away."
+    assert refusal(tmp_path, []) == told
+
+
+def test_what_is_allowed_stands_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
+    assert list(rows) == list(TILES)
+    for kind, name in (("number", "how"), ("number", "format"), ("server", "measure")):
+        words = get_args(TILES[kind].model_fields[name].annotation)
+        assert [word for word in words if f"`{word}`" not in rows[kind]] == []
 
 
 def test_a_group_has_the_columns_that_it_makes(tmp_path: Path, reports: list[Report]) -> None:

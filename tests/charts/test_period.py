@@ -45,6 +45,34 @@ def test_before_a_chosen_period_comes_one_of_the_same_length() -> None:
 
 
 @pytest.mark.parametrize(
+    ("since", "until", "before"),
+    [
+        ("2026-10-01", "2026-11-01", at(2026, 8, 30, 22)),  # 31 days, one of them of 25 hours
+        ("2026-03-01", "2026-04-01", at(2026, 1, 28, 23)),
+        ("2026-10-26", "2026-10-28", at(2026, 10, 23, 22)),
+        ("2026-10-25", "2026-10-26", at(2026, 10, 23, 22)),
+    ],
+)
+def test_before_whole_days_come_as_many_by_the_readers_clocks(since: str, until: str, before: datetime) -> None:
+    seen = period(since=since, until=until, timezone="Europe/Berlin")
+    assert seen.before is not None
+    assert (seen.before.since, seen.before.until) == (before, seen.scope.since)
+
+
+def test_before_a_part_of_a_day_comes_as_long_a_time() -> None:
+    seen = period(since="2026-10-25T00:00", until="2026-10-25T12:00", timezone="Europe/Berlin")
+    assert seen.before is not None
+    assert seen.before.since == at(2026, 10, 24, 9)  # 13 hours of the 25th, since one came twice
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
+@pytest.mark.parametrize(("since", "until"), [("0001-01-02", "0001-01-03"), ("0001-01-03", "0001-01-05")])
+def test_before_the_first_days_is_what_there_is_or_nothing(zone: str, since: str, until: str) -> None:
+    seen = period(since=since, until=until, timezone=zone)
+    assert seen.before is None or seen.before.until == seen.scope.since
+
+
+@pytest.mark.parametrize(
     ("since", "interval"),
     [("2026-11-20", "hour"), ("2026-09-01", "day"), ("2026-01-01", "week"), ("2020-01-01", "month")],
 )

@@ -1,15 +1,19 @@
 """Sections: what their charts show, to whom, and how often the store is asked."""
 
+import html
 import json
 import time
 from collections.abc import Iterator
+from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import pytest
 
 import embedsink.charts.files
-from embedsink.charts import Measure
+import embedsink.http.dashboards
+import embedsink.http.freshness
+from embedsink.charts import Measure, dashboards_folder, read_dashboards
 from embedsink.errors import Misconfigured
 from embedsink.http.dashboards import _MEASURES, Dashboards
 from tests.envelope.sending import event_or_action, view
@@ -140,6 +144,30 @@ def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: py
     assert len(asked) - made <= 1
 
 
+@pytest.mark.parametrize(("kept_max", "bytes_max", "made_again"), [(2, 1 << 20, ["b"]), (9, 1, ["a", "a", "b"])])
+def test_only_the_latest_answers_are_kept(
+    told: Server, monkeypatch: pytest.MonkeyPatch, kept_max: int, bytes_max: int, made_again: list[str]
+) -> None:
+    class Standing(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls(2026, 11, 22, tzinfo=tz)
+
+    monkeypatch.setattr(embedsink.http.freshness, "datetime", Standing)  # so that no minute turns meanwhile
+    monkeypatch.setattr(embedsink.http.dashboards, "ANSWERS_KEPT_MAX", kept_max)
+    monkeypatch.setattr(embedsink.http.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
+    key, reader, made = told.key("read"), told.sink.store.reader, []
+
+    def noted(variables: Any) -> Any:
+        made.append(variables["tenant"][0])
+        return reader(variables)
+
+    monkeypatch.setattr(told.sink.store, "reader", noted)
+    for tenant in ("a", "b", "a", "c", "a", "b"):
+        assert told.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
+    assert sorted(made) == sorted(["a", "b", "c", *made_again])
+
+
 def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
     answer = told.get("/api/v1/dashboards/pipeline/sections/server", key=told.key("read"))
     assert answer.headers["cache-control"] == "no-store"
@@ -211,6 +239,61 @@ def test_an_operators_own_dashboard_is_listed_shown_and_answered(tmp_path: Path)
         assert 'href="/dashboards/mine"' in server.get("/dashboards/", headers={"cookie": cookie}).text
         assert server.get("/dashboards/mine", headers={"cookie": cookie}).status_code == 200
         assert charts(server, "/api/v1/dashboards/mine/sections/s", key)["a"]["value"] == 0
+
+
+def test_programs_learn_which_dashboards_there_are_and_what_one_says(told: Server) -> None:
+    key = told.key("read", deployments=[1])
+    listed = told.get("/api/v1/dashboards", key=key).json()
+    ours = read_dashboards()
+    assert [one["name"] for one in listed] == list(ours)
+    assert listed[0] == {"name": "overview", "title": "Overview", "description": ours["overview"].description}
+    for name in ours:
+        file = json.loads((dashboards_folder() / f"{name}.json").read_text())
+        assert told.get(f"/api/v1/dashboards/{name}", key=key).json() == file
+    unknown = told.get("/api/v1/dashboards/overvew", key=key)
+    assert (unknown.status_code, problem(unknown)) == (404, "not_found")
+    assert 'Did you mean "overview"?' in unknown.json()["detail"]
+    for path in ("/api/v1/dashboards", "/api/v1/dashboards/overview"):
+        assert told.get(path).status_code == 401
+        assert problem(told.get(path, key=told.key("ingest"))) == "wrong_kind"
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"title": 1}'], ids=["wrong column", "no JSON", "wrong type"])
+def test_a_wrong_file_of_an_operator_keeps_no_event_out_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
+) -> None:
+    own = tmp_path / "dashboards"
+    own.mkdir()
+    file = wrong(own) / "mine.json"
+    file.write_text(content or file.read_text())
+    with open_server(tmp_path) as server:
+        assert server.post(view(), key=server.key()).status_code == 202
+        assert server.get("/readyz").status_code == 200
+        key = server.key("read")
+        answer = server.get("/api/v1/dashboards/mine/sections/s", key=key)
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        sentence = answer.json()["detail"]
+        assert sentence.startswith("dashboards/mine.json: ")
+        assert sentence.endswith("Then start the server anew.")
+        assert server.get("/api/v1/dashboards/overview/sections/use", key=key).status_code == 200
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        cookie = server.ask("POST", "/login", content=f"key={key}", headers=form).headers["set-cookie"]
+        listed = html.unescape(server.get("/dashboards/", headers={"cookie": cookie}).text)
+        assert 'href="/dashboards/mine"' in listed
+        assert sentence in listed
+        page = server.get("/dashboards/mine", headers={"cookie": cookie, "accept": "text/html"})
+        assert (page.status_code, sentence in html.unescape(page.text)) == (503, True)
+    [told] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
+    assert told.__dict__["detail"] == sentence
+
+
+def test_a_wrong_file_named_like_one_of_ours_is_not_hidden_by_ours(tmp_path: Path) -> None:
+    (tmp_path / "dashboards").mkdir()
+    (tmp_path / "dashboards" / "overview.json").write_text("{")
+    with open_server(tmp_path) as server:
+        answer = server.get("/api/v1/dashboards/overview/sections/use", key=server.key("read"))
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        assert "dashboards/overview.json: is not JSON" in answer.json()["detail"]
 
 
 @pytest.fixture

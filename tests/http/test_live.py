@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 import embedsink.http.live
-from embedsink.arrivals import ENVELOPES_BYTES_MAX, ROWS_MAX, Span
-from embedsink.http.live import Asked
+from embedsink.arrivals import ENVELOPES_BYTES_MAX, ROWS_MAX
 from embedsink.keys import KeyFile
-from embedsink.sink import Sink
+from embedsink.store import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import WAIT_S_MAX, Server, open_server, problem
 from tests.listening import listener_count, listening
 from tests.servers import RunningServer, running_server, wait_until
 
 LIVE = "/api/v1/events/live"
+INSPECT = "/api/v1/inspect"
 WRONG = event_or_action("event:download", {"format": "doc"})
 
 
@@ -257,6 +257,45 @@ def test_beyond_as_many_streams_as_may_be_readers_get_503(running: RunningServer
         assert again.answer.status == 200
 
 
+def test_no_key_keeps_the_others_out(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_LIVE_MAX="8") as server, ExitStack() as streams:
+        greedy, also_greedy, modest = (server.key("read") for _ in range(3))
+
+        def open_one(key: str) -> None:
+            assert streams.enter_context(listening(server.url, key)).answer.status == 200
+
+        for _ in range(6):
+            open_one(greedy)
+        refused = server.get(LIVE, key=greedy)
+        assert (refused.status, refused.json()["reason"]) == (429, "rate_limited")
+        assert refused.json()["detail"] == (
+            "live: this key has 6 of the 8 places (EMBEDSINK_LIVE_MAX), and those left are for keys with less than 2. "
+            "Close a page or a stream of this key, or ask again later."
+        )
+        assert int(refused.headers["retry-after"]) >= 15
+        assert server.get(f"{INSPECT}?since=1h", key=greedy).status == 200  # it has nothing to wait for
+        for key in (also_greedy, modest):
+            open_one(key)
+        assert {server.get(LIVE, key=key).json()["reason"] for key in (greedy, also_greedy, modest)} == {"overloaded"}
+
+
+def test_who_leaves_gives_its_place_to_its_key(tmp_path: Path) -> None:
+    with open_server(tmp_path, live_max=4) as server, ExitStack() as streams:
+        reader, other = server.key("read"), server.key("read")
+
+        async def ignore(_: bytes) -> None:
+            pass
+
+        with server.streaming(LIVE, reader, ignore):
+            for key in (reader, other):
+                streams.enter_context(server.streaming(LIVE, key, ignore))
+            assert server.ask("HEAD", LIVE, key=reader).status_code == 429
+            assert server.ask("HEAD", LIVE, key=other).status_code == 429
+            assert server.ask("HEAD", LIVE, key=server.key("read")).status_code == 200
+        assert server.ask("HEAD", LIVE, key=reader).status_code == 200
+        assert server.ask("HEAD", LIVE, key=reader).status_code == 200  # It has taken no place.
+
+
 def test_it_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_KEYS_RELOAD_S="0.5") as server:
         key, token = server.key(), server.key("read")
@@ -295,12 +334,12 @@ def test_streams_that_began_at_different_moments_share_what_they_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedsink.http.live, "PAUSE_S", 0.3)
-    spans: list[Span] = []
+    spans: list[object] = []
     read = embedsink.http.live._read
 
-    def counted(sink: Sink, asked: Asked, span: Span) -> Any:
-        spans.append(span)
-        return read(sink, asked, span)
+    def counted(reader: Reader, *, wants_rows: bool) -> Any:
+        spans.append(reader.variable("after"))
+        return read(reader, wants_rows=wants_rows)
 
     monkeypatch.setattr(embedsink.http.live, "_read", counted)
     told: list[int] = []
@@ -326,12 +365,12 @@ def test_streams_that_began_at_different_moments_share_what_they_are_told(
 def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_looking, may_end = threading.Event(), threading.Event()
 
-    def search(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
+    def search(reader: Reader, *, limit: int) -> list[dict[str, Any]]:
         is_looking.set()
         assert may_end.wait(30)
         return []
 
-    monkeypatch.setattr(embedsink.http.live, "_read_rows", search)
+    monkeypatch.setattr(embedsink.http.live, "newest_arrivals", search)
     written: list[bytes] = []
 
     async def write(piece: bytes) -> None:

@@ -23,7 +23,7 @@ from embedsink import __version__
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.openapi import description
 from embedsink.settings import Settings
-from embedsink.sink import Slots
+from embedsink.slots import Slots
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server
 

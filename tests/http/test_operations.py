@@ -1,13 +1,16 @@
 """What the people who run a server look at."""
 
+import os
 import time
 from pathlib import Path
 
 import pytest
 
 import embedsink.journal
+from embedsink.loader import Loader
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
+from tests.servers import wait_until
 
 
 def metric(server: Server, name: str) -> float:
@@ -60,6 +63,24 @@ def test_readyz_says_when_the_disk_has_failed(tmp_path: Path, monkeypatch: pytes
             assert problem(server.get("/readyz")) == "not_ready"
 
 
+def test_readyz_says_when_the_loader_has_ended_and_ingest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(Loader, "work_once", end)
+    with open_server(tmp_path) as server:
+        wait_until(lambda: server.get("/readyz").status_code == 503, what="it is told")
+        [trouble] = server.get("/readyz").json()["troubles"]
+        assert trouble.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
+        assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["bug"]
+        assert server.post(view(), key=server.key()).status_code == 202
+    monkeypatch.undo()
+    with open_server(tmp_path) as server:
+        assert server.rows("/api/v1/reports/views", key=server.key("read"))[0]["view_count"] == 1
+
+
 def test_metrics_count_each_fate(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
         key = server.key()
@@ -70,6 +91,21 @@ def test_metrics_count_each_fate(tmp_path: Path) -> None:
         assert metric(server, 'embedsink_envelopes_total{fate="quarantined"}') == 2
         assert metric(server, 'embedsink_refused_requests_total{reason="bad_credential"}') == 1
         assert metric(server, 'embedsink_refused_requests_total{reason="not_json"}') == 1
+
+
+def test_metrics_look_at_no_file_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "journal").mkdir()
+    for number in (1, 2, 3):
+        (tmp_path / "journal" / f"{number:012d}-00000000.ndjson").touch()
+
+    def none(*_: object) -> None:
+        raise AssertionError("looks into a folder")
+
+    with open_server(tmp_path, snapshot_interval_s=3_600) as server, monkeypatch.context() as patch:
+        for look in ("glob", "iterdir", "stat"):
+            patch.setattr(Path, look, none)
+        patch.setattr(os, "scandir", none)
+        assert metric(server, "embedsink_journal_segments") > 0
 
 
 def test_metrics_say_nothing_of_what_events_hold(server: Server) -> None:

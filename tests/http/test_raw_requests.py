@@ -122,6 +122,27 @@ def test_huge_heads_do_not_hang(server: RunningServer, request_: bytes) -> None:
     assert status is None or status < 500
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "type_"),
+    [
+        (b"POST", b"/api/v1/events", b"application/json"),
+        (b"PUT", b"/api/v1/deployments/1/dbt-sync/nightly/result", b"application/json"),
+        (b"POST", b"/login", b"application/x-www-form-urlencoded"),
+    ],
+)
+def test_who_leaves_in_the_middle_of_a_body_is_no_bug(
+    server: RunningServer, key: bytes, method: bytes, path: bytes, type_: bytes
+) -> None:
+    address = urlsplit(server.url)
+    head = b"%b %b HTTP/1.1\r\nHost: x\r\nContent-Type: %b\r\n" % (method, path, type_)
+    with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:
+        connection.sendall(head + b"Authorization: Bearer %b\r\nContent-Length: 100\r\n\r\nkey=" % key)
+        time.sleep(BODY_TIMEOUT_S / 5)  # it is being read
+    time.sleep(BODY_TIMEOUT_S / 5)
+    assert b'embedsink_refused_requests_total{reason="internal_error"} 0.0' in server.get("/metrics").body
+    assert b'"bug"' not in server.log.read_bytes()
+
+
 def test_trailers_without_an_end_are_cut(server: RunningServer) -> None:
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any
 
 import httpx
@@ -15,9 +16,11 @@ import embedsink.http.freshness
 import embedsink.http.rows
 from embedsink.http.exports import EVENT_FORMATS
 from embedsink.http.rows import MEDIA_TYPES
-from embedsink.reports import REPORT_FORMATS, Format, is_timed, report_names
+from embedsink.reports import REPORT_FORMATS, Format, is_timed, report_names, write_rows
+from embedsink.segment import inspect
 from embedsink.store import Reader
 from tests.envelope.sending import event_or_action, view
+from tests.given import segment
 from tests.http.asking import Server, open_server, problem
 
 AI_STATUSES = ("submitted", "completed")
@@ -46,6 +49,23 @@ def send(server: Server, events: list[dict[str, Any]]) -> None:
 def get(server: Server, path: str, key: str | None = None, **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=named)
+
+
+def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_server(tmp_path / "data", segment_seal_s=0.01) as server:
+        send(server, [view(), view()])
+
+        def load_and_write(*asked: Any, **options: Any) -> None:
+            server.sink.store.load(inspect(segment(tmp_path, [{"type": "view"}] * 5, number=900)))
+            write_rows(*asked, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(embedsink.http.rows, "write_rows", load_and_write)
+            answer = get(server, "events.ndjson?limit=3")
+        assert (len(answer.text.splitlines()), answer.headers.get("link")) == (2, None)
+        assert len(get(server, "events.ndjson").text.splitlines()) == 7
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -21,14 +21,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(folder: Path, path: str, *, only_here: bool = False, host: str = "sink.example") -> httpx.Response:
+def ask(
+    folder: Path, path: str, *, only_here: bool = False, host: str = "sink.example", known: str = ""
+) -> httpx.Response:
     headers = page_headers(frames="https://embed.example", framed_by="'none'")
     routes = page_routes("/demo/", read_pages(folder), headers, only_here=only_here)
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
 
     async def get() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://sink.example") as client:
-            return await client.get(path, headers={"Host": host})
+            return await client.get(path, headers={"Host": host, "If-None-Match": known})
 
     return asyncio.run(get())
 
@@ -55,6 +57,18 @@ def test_a_page_has_its_type_and_the_policy(folder: Path, path: str, media_type:
     assert "unsafe" not in answer.headers["content-security-policy"]
 
 
+@pytest.mark.parametrize("path", ["/demo/", "/demo/main.js"])
+def test_whoever_has_it_gets_a_304(folder: Path, path: str) -> None:
+    first = ask(folder, path)
+    again = ask(folder, path, known=first.headers["etag"])
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["cache-control"] == "no-cache"
+    assert again.headers["content-security-policy"] == first.headers["content-security-policy"]
+    (folder / "main.js").write_text("another")
+    (folder / "index.html").write_text("another")
+    assert ask(folder, path, known=first.headers["etag"]).status_code == 200
+
+
 @pytest.mark.parametrize(
     "path",
     ["/demo/index.html", "/demo/notes.txt", "/demo/below/hidden.html", "/demo/hidden.html", "/demo/..%2fmain.js"],
@@ -76,7 +90,7 @@ def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
     assert server.get(path).status_code == 404
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
+@pytest.mark.parametrize("host", ["127.0.0.1:8322", "127.0.0.2:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
 def test_pages_for_this_machine_are_there_by_its_own_names(folder: Path, host: str) -> None:
     assert ask(folder, "/demo/main.js", only_here=True, host=host).status_code == 200
 

@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -172,6 +173,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"completedAt": "2026-11-02"}, "completedAt"),
     ({"completedAt": ""}, "completedAt"),
     ({"completedAt": "0001-01-01T00:00:00+14:00"}, "completedAt"),
+    ({"completedAt": "9999-12-01T09:30:00Z"}, "completedAt"),
     ({"novel": "x" * 16_384}, "body"),
     ({"novel": "\0"}, "novel"),
 ]
@@ -188,6 +190,16 @@ def test_a_body_that_breaks_the_spec_is_a_422_that_names_the_field(
     assert answer.json()["detail"].startswith(f"{named}: ")
     assert len(server.journaled()) == before
     assert server.get(address("wrong"), key=server.key("read")).status_code == 404
+
+
+def test_a_sync_may_have_finished_as_far_ahead_as_two_clocks_differ_and_no_further(server: Server) -> None:
+    now = datetime.now(UTC)
+    for ahead, status in ((timedelta(minutes=4), 200), (timedelta(minutes=6), 422)):
+        body = result("ahead", completedAt=(now + ahead).isoformat())
+        assert put(server, body, address("ahead", status), key=server.key()).status_code == status
+    # What was refused is in nobody's way.
+    right = result("ahead", completedAt=now.isoformat())
+    assert put(server, right, address("ahead", 422), key=server.key()).json() == right
 
 
 @pytest.mark.parametrize("field", RESULT)

@@ -190,6 +190,11 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
         headers={"Authorization": f"Bearer {looking.server.key('ingest')}"},
     )
     assert answer.status == 200, answer.text()
+    key = {"Authorization": f"Bearer {looking.server.key('read')}"}
+    loading = f"{looking.server.url}/api/v1/dashboards/reliability/sections/loading"
+    looking.wait(
+        lambda: page.request.get(loading, headers=key).json()["charts"]["load-course"]["marks"], "it is loaded"
+    )
     looking.open("reliability")
     tile = '[data-tile="load-course"]'
     page.click(f"{tile} summary")

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Route
 
 from embedsink.keys import KeyFile
 from tests.envelope.sending import event_or_action, view
+from tests.listening import listening
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
 from tests.pages.weeks import loaded_count
 from tests.pictures.reading import texts_of
@@ -26,6 +27,7 @@ def ingest(server: RunningServer) -> str:
     return server.key("ingest")
 
 
+@pytest.mark.alone
 def test_new_events_appear_within_two_seconds_and_nothing_jumps(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "calm")
     page, began = reader.page, time.monotonic()
@@ -259,6 +261,25 @@ def test_a_server_that_is_gone_is_told_and_what_was_shown_stays(browser: Browser
             assert reader.page.locator("canvas").count() > 0
         finally:
             context.close()
+
+
+def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_path: Path, bundle: Path) -> None:
+    shutil.copytree(bundle, tmp_path / "data" / "pages")
+    with (
+        running_server(tmp_path / "data", EMBEDSINK_LIVE_MAX="1") as server,
+        reader_at(browser, server, key=server.key("read")) as reader,
+    ):
+        with listening(server.url, server.key("read")):
+            reader.page.clock.install()
+            load(server, server.key("ingest"), "full")
+            reader.open("overview")
+            reader.wait(lambda: "No live place free · as of" in reader.page.inner_text("#live"), "it says so")
+            load(server, server.key("ingest"), "full")
+            reader.page.clock.run_for(31_000)
+            reader.wait(lambda: reader.number("views") == "2", "it asks now and then")
+        reader.page.clock.run_for(31_000)
+        reader.wait(lambda: "Live · " in reader.page.inner_text("#live"), "it has a place")
+        reader.troubles.clear()  # A browser notes each refusal.
 
 
 def choose_surface(reader: Reader, surface: str) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import ChartAnswer, Dashboard, answer_section, period_of, read_dashboards, span_of
+from embedsink.charts import Chart, ChartAnswer, Dashboard, answer_section, period_of, read_dashboards, span_of
+from embedsink.charts.theme import LIGHT
 from embedsink.pictures import SectionAnswer, Telling, render
+from embedsink.pictures.drawing import picture_of
+from embedsink.pictures.specs import whole_spec
 from embedsink.reports import all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Store
@@ -190,6 +193,30 @@ def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], t
     store.close()
     assert "stroke-dasharray" in compared
     assert "stroke-dasharray" not in alone
+
+
+def test_titles_of_any_length_are_cut_before_they_are_measured_and_stay_apart() -> None:
+    encoding = {"y": {"field": "title", "type": "nominal"}, "x": {"field": "view_count", "type": "quantitative"}}
+    chart = Chart.model_validate(
+        {"id": "one", "kind": "chart", "title": "One", "report": "dashboards"}
+        | {"spec": {"mark": "bar", "encoding": encoding}}
+    )
+    titles = [("مرحبا <b>W" * 4_000) + end for end in ("first", "second", "")]
+    answer = {"columns": ["title", "view_count"], "rows": [[one, 5] for one in titles], "before": []}
+    spec = whole_spec(chart, answer, LIGHT, width=500, height=200)
+    written = [row["title"] for row in spec["datasets"]["rows"]]
+    assert max(map(len, written)) < 300
+    svg = picture_of(spec, tile="one")
+    assert sum("مرحبا" in text for text in texts_of(svg)) == 3  # bars of one name would be one
+
+
+def test_a_newest_text_of_any_length_stays_in_its_tile() -> None:
+    tile = {"id": "one", "kind": "number", "title": "Last", "report": "errors", "how": "newest", "column": "name"}
+    section = {"id": "s", "title": "S", "charts": [tile]}
+    dashboard = Dashboard.model_validate({"title": "D", "description": "D.", "sections": [section]})
+    answer = SectionAnswer((0, 1), None, False, {"one": {"value": "W" * 60_000, "value_before": None}})
+    svg = render(dashboard, {"s": answer}, Telling(NOW), format="svg").decode()
+    assert max(map(len, texts_of(svg))) < 100
 
 
 def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:

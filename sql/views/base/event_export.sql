@@ -3,7 +3,7 @@
 create or replace view event_export as
 select
     '{"receivedAt":' || epoch_ms(received_at)
-    || coalesce(',"sentAt":' || (epoch_us(sent_at) / 1000)::varchar, '')
+    || coalesce(',"sentAt":' || milliseconds_of(sent_at)::varchar, '')
     || ',"context":' || context
     || ',"events":[' || envelope || ']}' as delivery
 from envelope_told;

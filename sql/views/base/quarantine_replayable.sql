@@ -27,7 +27,7 @@ select
     quarantine_id,
     arrival,
     epoch_ms(received_at) as received_at_ms,
-    epoch_ms(sent_at) as sent_at_ms,
+    milliseconds_of(sent_at) as sent_at_ms,
     key_id,
     deployment,
     session,

@@ -12,8 +12,7 @@ with exported as (
         target,
         viewer,
         count(*) as download_count,
-        sum(believed_row_count(row_count)) as exported_row_count,
-        count(believed_row_count(row_count)) as counted_download_count
+        sum(believed_row_count(row_count)) as exported_row_count
     from event_in_scope
     where type = 'download'
     group by all
@@ -26,7 +25,6 @@ select
     target,
     sum(download_count)::bigint as download_count,
     sum(exported_row_count)::bigint as exported_row_count,
-    sum(counted_download_count)::bigint as counted_download_count,
     count(viewer) as viewer_count
 from exported
 group by all
@@ -45,5 +43,4 @@ comment on column downloads.target is 'What was exported: a widget, or the whole
 comment on column downloads.download_count is 'Exports.';
 comment on column downloads.exported_row_count is
 'Rows exported, summed over the exports that told them; null when none did.';
-comment on column downloads.counted_download_count is 'Exports that told how many rows they have; images never do.';
 comment on column downloads.viewer_count is 'Distinct viewers who exported in the period.';

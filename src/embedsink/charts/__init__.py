@@ -5,10 +5,19 @@ number. Pages and pictures are made of the same files.
 """
 
 from embedsink.charts.answering import ChartAnswer, answer_section
-from embedsink.charts.checking import check_dashboards
+from embedsink.charts.checking import check_dashboards, find_mistakes
 from embedsink.charts.clock import span_of
 from embedsink.charts.completing import completed
-from embedsink.charts.files import INSPECTOR, dashboards_folder, dashboards_with, find_dashboard, read_dashboards
+from embedsink.charts.files import (
+    INSPECTOR,
+    dashboards_folder,
+    dashboards_with,
+    files_of,
+    find_dashboard,
+    is_address,
+    parse_dashboard,
+    read_dashboards,
+)
 from embedsink.charts.model import VEGA_LITE, Chart, Dashboard, Figure, Gauge, Measure, Section, Table, Tile
 from embedsink.charts.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.charts.period import PERIOD_DEFAULT, PERIODS, Period, period_of
@@ -39,7 +48,11 @@ __all__ = [
     "completed",
     "dashboards_folder",
     "dashboards_with",
+    "files_of",
     "find_dashboard",
+    "find_mistakes",
+    "is_address",
+    "parse_dashboard",
     "period_of",
     "read_dashboards",
     "span_of",

@@ -6,11 +6,10 @@ a tile ─┬─ what it reads ───────▶ columns of the report
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, nearest, quote
 from embedsink.reports import Report, parse_scope
 
 NUMBERS = ("integer", "number")
@@ -27,11 +26,22 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
             _check_tile(f"dashboards/{name}.json: {place}", tile, known)
 
 
+def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
+    """What `check_dashboards` says of each dashboard in which something is wrong, by its name."""
+    known, mistakes = list(reports), {}
+    for name, dashboard in dashboards.items():
+        try:
+            check_dashboards({name: dashboard}, known)
+        except Misconfigured as error:
+            mistakes[name] = error
+    return mistakes
+
+
 def instead_of(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or all of them."""
     names = sorted(known)
-    nearest = get_close_matches(name, names, n=1)
-    return f'Did you mean "{nearest[0]}"?' if nearest else f"There are {', '.join(names)}."
+    near = nearest(name, names)
+    return f'Did you mean "{near}"?' if near else f"There are {', '.join(names)}."
 
 
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:

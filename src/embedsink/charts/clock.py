@@ -19,6 +19,7 @@ TICKS_MAX = 400
 _EPOCH = datetime(1970, 1, 1)
 _MS = timedelta(milliseconds=1)
 _LEAST = datetime.resolution
+_LAST_MS = (datetime.max - _EPOCH) // _MS
 _LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
@@ -40,7 +41,8 @@ def span_of(scope: Scope, *, now: datetime) -> list[int]:
 class Clock:
     """What the reader's clocks show, in epoch milliseconds.
 
-    `shift` moves the period before onto the one that is seen.
+    `shift` is how much earlier the period before begins. On the clocks it may be an hour more or less, where these
+    change in between: what is seen and what was before are laid side by side by what the clocks show.
     """
 
     scope: Scope
@@ -49,11 +51,16 @@ class Clock:
     def shown(self, value: Any, *, is_before: bool = False) -> Any:
         """A value of a row as a chart has it."""
         if isinstance(value, datetime):
-            return _ms_of(self.scope.local(value + self.shift if is_before else value))
-        if isinstance(value, date):
-            moved = value + self.shift if is_before else value
-            return _ms_of(datetime(moved.year, moved.month, moved.day))
-        return value
+            shown = _ms_of(self.scope.local(value))
+        elif isinstance(value, date):
+            shown = _ms_of(datetime(value.year, value.month, value.day))
+        else:
+            return value
+        return min(shown + self._shift_ms(), _LAST_MS) if is_before else shown
+
+    def _shift_ms(self) -> int:
+        since = self.scope.since
+        return (self.shift if since is None else self.scope.local(since) - self.scope.local(since - self.shift)) // _MS
 
     def places(self, start_ms: int, *, is_day: bool = False) -> list[int]:
         """What is added to a row that is of a period: where it ends, its middle, and where its bar begins and ends."""

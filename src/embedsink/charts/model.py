@@ -4,10 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=64)]
+NAME = r"^[a-z][a-z0-9-]*$"
+COLUMN = r"^[a-z][a-z0-9_]*$"
+SIGNED_COLUMN = r"^-?[a-z][a-z0-9_]*$"
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
 Title = Annotated[str, Field(min_length=1, max_length=100)]
 Sentence = Annotated[str, Field(max_length=400)]
-Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Column = Annotated[str, Field(pattern=COLUMN)]
+SignedColumn = Annotated[str, Field(pattern=SIGNED_COLUMN)]
+OwnParameter = Literal["since", "interval", "surface", "tenant"]
 Scalar = str | int | bool
 Format = Literal["count", "number", "share", "ms", "s", "bytes", "time", "text"]
 # What specs are written in, of those that vl-convert carries.
@@ -44,7 +49,7 @@ class _Tile(_Part):
 class _OfReport(_Tile):
     report: str
     # Those of the report, where they are not the reader's choice.
-    parameters: dict[Literal["since", "interval", "surface", "tenant"], str] = Field(default_factory=dict)
+    parameters: dict[OwnParameter, str] = Field(default_factory=dict)
     # Only rows that have these values.
     where: dict[Column, Scalar] = Field(default_factory=dict)
     # Only rows in which this column is more than nothing.
@@ -62,7 +67,7 @@ class Figure(_OfReport):
     kind: Literal["number"]
     how: Literal["sum", "ratio", "newest", "count", "distinct", "only"]
     column: Column | None = None
-    of: list[Annotated[str, Field(pattern=r"^-?[a-z][a-z0-9_]*$")]] = Field(default_factory=list)
+    of: list[SignedColumn] = Field(default_factory=list)
     times: int = 1
     format: Format = "count"
     better: Literal["up", "down", "neither"] = "neither"
@@ -86,7 +91,7 @@ class Group(_Part):
 class _Rows(_OfReport):
     group: Group | None = None
     # A column; with a minus before it the greatest come first. Without, the report's own order.
-    sort: Annotated[str, Field(pattern=r"^-?[a-z][a-z0-9_]*$")] | None = None
+    sort: SignedColumn | None = None
     # What is said where there are none.
     empty: Sentence = ""
 

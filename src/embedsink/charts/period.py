@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from embedsink.errors import Refused, quote
@@ -13,6 +13,7 @@ from embedsink.reports import Scope, parse_scope
 PERIODS: dict[str, int] = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 PERIOD_DEFAULT = "7d"
 PARAMETERS = ("period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone")
+_FIRST_DAYS = datetime(1, 1, 3)
 _INTERVALS = ((timedelta(days=2), "hour"), (timedelta(days=100), "day"), (timedelta(days=400), "week"))
 
 
@@ -106,9 +107,19 @@ def _chosen(seen: Scope, now: datetime) -> tuple[str, str] | None:
     """The period before one that somebody chose: it ends where that begins."""
     start = seen.since or datetime.min
     try:
+        if seen.since and seen.until and (days := _whole_days(seen.local(seen.since), seen.local(seen.until))):
+            return days
         return f"{(start - _length(seen, now)).isoformat()}Z", f"{start.isoformat()}Z"
     except OverflowError:
         return None
+
+
+def _whole_days(first: datetime, end: datetime) -> tuple[str, str] | None:
+    """As many days before some whole ones, by the reader's clocks: not each of them has 24 hours."""
+    before = first - (end - first)
+    are_whole = first.time() == end.time() == time.min
+    # In the first days, other clocks may show times that UTC does not have.
+    return (before.isoformat(), first.isoformat()) if are_whole and before > _FIRST_DAYS else None
 
 
 def _length(scope: Scope, now: datetime) -> timedelta:

@@ -104,6 +104,7 @@ def import_file(
 
 async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
     from embedsink import transfer
+    from embedsink.deliveries import read_deliveries
     from embedsink.folder import DataFolder
     from embedsink.settings import read_settings
     from embedsink.sink import Sink
@@ -111,7 +112,7 @@ async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
     settings = read_settings()
     async with Sink(DataFolder(data), settings) as sink:
         with _reading(file, settings.body_bytes_max) as lines:
-            await transfer.import_here(sink, transfer.read_deliveries(lines, sink.rules, is_remote=False), sums)
+            await transfer.import_here(sink, read_deliveries(lines, sink.rules, is_remote=False), sums)
         say("Loading …")
     sums.repeated = sink.loader.status.duplicate_count
     if sink.loader.status.trouble:
@@ -120,11 +121,12 @@ async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
 
 def _import_there(file: Path, url: str, key: str | None, sums: "Sums") -> None:
     from embedsink import transfer
+    from embedsink.deliveries import read_deliveries
     from embedsink.settings import read_settings
 
     remote, settings = server_at(url, key), read_settings()
     with _reading(file, settings.body_bytes_max) as lines:
-        transfer.import_there(remote, transfer.read_deliveries(lines, settings.rules(), is_remote=True), sums)
+        transfer.import_there(remote, read_deliveries(lines, settings.rules(), is_remote=True), sums)
 
 
 def _tell(sums: "Sums", where: str) -> None:

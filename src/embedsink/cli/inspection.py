@@ -13,6 +13,7 @@ EXAMPLES = examples(
     "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://sink.example.com",
     "embedsink inspect --session s_9f2c --expect ready=1 --expect view=1 --url https://sink.example.com",
 )
+TOLD = ("isComplete", "acceptedCount", "quarantinedCount", "lostCount", "events", "actions", "rejected")
 REJECTED = ("reason", "path", "type", "detail")
 
 
@@ -49,7 +50,7 @@ def inspect(
     with wrong_use():
         expected = dict(map(_expected, expect or []))
     query = {"session": session, "since": since, "wait": wait}
-    told = json.loads(server_at(url, key).get("inspect", query=query))
+    told = server_at(url, key).get_object("inspect", members=TOLD, query=query)
     if as_json:
         typer.echo(inert(json.dumps(told, indent=2, ensure_ascii=False)))
     else:

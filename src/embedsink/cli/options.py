@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from embedsink.errors import Misconfigured
+from embedsink.folder import FolderTaken
 from embedsink.keys import parse_deployment
 
 if TYPE_CHECKING:
@@ -145,8 +146,5 @@ def or_through_a_server() -> Iterator[None]:
     """For commands that need the data folder for themselves, and can also ask the server that has it."""
     try:
         yield
-    except Misconfigured as error:
-        if not isinstance(error.__context__, BlockingIOError):
-            raise
-        taken = str(error).partition(". ")[0]
-        raise Misconfigured(f"{taken}. Ask that server with --url and a key, or stop it.") from None
+    except FolderTaken as error:
+        raise Misconfigured(f"{error.holder}. Ask that server with --url and a key, or stop it.") from None

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import typer
 
@@ -47,24 +47,51 @@ def written_whole(file: Path) -> Iterator[Path]:
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table: as wide as the terminal, and as wide as it needs where there is none."""
+    listed = list(rows)
+    numeric = [are_numbers([row[place] for row in listed]) for place in range(len(columns))]
+    cells = [[shown(value, column) for value, column in zip(row, columns, strict=True)] for row in listed]
+    printed(columns, cells, numeric, width=terminal_width() or COLUMNS_MAX)
+
+
+def terminal_width() -> int | None:
+    """How many characters stand side by side on the terminal; None where results go elsewhere."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
+def printed(
+    columns: Sequence[str],
+    cells: Iterable[Sequence[str]],
+    numeric: Sequence[bool],
+    *,
+    widths: Sequence[int] | None = None,
+    width: int,
+) -> None:
+    """Print texts as a table: numbers to the right, every column as wide as it is told or as it needs."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    listed = [[_cell(value) for value in row] for row in rows]
     for place, column in enumerate(columns):
-        are_numbers = all(isinstance(row[place], int | float) for row in listed if row[place] is not None)
-        table.add_column(Text(inert(column)), justify="right" if are_numbers and listed else "left", overflow="fold")
-    for row in listed:
-        table.add_row(*(Text(_shown(value, column)) for column, value in zip(columns, row, strict=True)))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=COLUMNS_MAX)
-    with console.capture() as printed:
+        justify: Literal["left", "right"] = "right" if numeric[place] else "left"
+        fixed = None if widths is None else widths[place]
+        table.add_column(Text(inert(column)), justify=justify, overflow="fold", width=fixed)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console = Console(width=width)
+    with console.capture() as drawn:
         console.print(table)
-    typer.echo("\n".join(line.rstrip() for line in printed.get().splitlines() if line.strip()))
+    typer.echo("\n".join(line.rstrip() for line in drawn.get().splitlines() if line.strip()))
+
+
+def are_numbers(values: Iterable[object]) -> bool:
+    """Whether a column is one of numbers, as far as anything stands in it."""
+    known = [value for value in map(_cell, values) if value is not None]
+    return bool(known) and all(isinstance(value, int | float) for value in known)
 
 
 def _cell(value: object) -> object:
@@ -72,11 +99,13 @@ def _cell(value: object) -> object:
     return None if value is None or value != value else value
 
 
-def _shown(value: object, column: str) -> str:
+def shown(value: object, column: str) -> str:
+    """A value as a cell of a table: one line of text, in which a sender's line feed is no line of its own."""
+    value = _cell(value)
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     if isinstance(value, int) and not isinstance(value, bool) and column not in _NAMES:
         return f"{value:,}"
-    return inert(value)
+    return inert(value).replace("\n", "\\n")

@@ -1,7 +1,5 @@
 """`embedsink render`: a dashboard as a picture or a document, without a browser."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +31,8 @@ EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
     "embedsink render reliability --period 24h --dark -o today.png --url https://sink.example.com",
 )
+# What a server tells of a section.
+TOLD = ("span", "interval", "compared", "charts")
 NARROWING = ("surface", "deployment", "tenant")
 Asked = dict[str, Any]
 
@@ -74,7 +74,7 @@ def render(
     asked |= {"timezone": timezone, "compare": "on" if compare else "off"}
     asked["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
-    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, data, url, key)
+    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
     snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
     telling = Telling(now, timezone or "UTC", narrowed, snapshot_at)
@@ -112,23 +112,30 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     }
 
 
-def _of_server(
-    name: str, asked: Asked, data: Path, url: str, key: str | None
-) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+    from embedsink.charts import parse_dashboard
     from embedsink.pictures import SectionAnswer
 
-    dashboard, remote = _find(name, data), server_at(url, key)
+    remote = server_at(url, key)
+    # The server's own file: it may have dashboards that nobody has here, or others of the same name.
+    said = remote.get_object("dashboards", name, members=("title", "sections"))
+    dashboard = parse_dashboard(said, f"dashboard {name} of {url}")
     answers = {}
     for section in dashboard.sections:
-        told: Mapping[str, Any] = json.loads(remote.get("dashboards", name, "sections", section.id, query=asked))
+        told = remote.get_object("dashboards", name, "sections", section.id, members=TOLD, query=asked)
         start, end = told["span"]
         answers[section.id] = SectionAnswer((start, end), told["interval"], told["compared"], told["charts"])
     return dashboard, answers
 
 
 def _find(name: str, data: Path) -> "Dashboard":
-    """The dashboard of this program or of this data folder; a server elsewhere may have others."""
+    """The dashboard of this program or of this data folder."""
     from embedsink.charts import dashboards_with, find_dashboard
+    from embedsink.errors import Misconfigured
     from embedsink.folder import DataFolder
 
-    return find_dashboard(dashboards_with(DataFolder(data).dashboards), name)
+    mistakes: dict[str, Misconfigured] = {}
+    dashboards = dashboards_with(DataFolder(data).dashboards, on_mistake=mistakes.__setitem__)
+    if name in mistakes:
+        raise mistakes[name]
+    return find_dashboard(dashboards, name)

@@ -96,32 +96,29 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
 def _rows(
     data: Path, url: str | None, key: str | None, limit: int, *, quarantine_id: str | None = None
 ) -> list[dict[str, Any]]:
-    content = _ask_here(data, limit, quarantine_id) if url is None else _ask_there(url, key, limit, quarantine_id)
-    rows: list[dict[str, Any]] = json.loads(content)
-    return rows
+    if url is not None:
+        return server_at(url, key).get_rows("quarantine", members=LISTED, query={"limit": limit, "id": quarantine_id})
+    return _rows_here(data, limit, quarantine_id)
 
 
-def _ask_there(url: str, key: str | None, limit: int, quarantine_id: str | None) -> bytes:
-    return server_at(url, key).get("quarantine", query={"limit": limit, "id": quarantine_id})
-
-
-def _ask_here(data: Path, limit: int, quarantine_id: str | None) -> bytes:
+def _rows_here(data: Path, limit: int, quarantine_id: str | None) -> list[dict[str, Any]]:
     from uuid import UUID
 
     import orjson
 
     from embedsink.folder import DataFolder
-    from embedsink.quarantine import rows
+    from embedsink.quarantine import rows as read
     from embedsink.store import EVERYTHING, open_snapshot
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
-        found = rows(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
+        found = read(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
     # As a server writes them.
-    return orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
+    rows: list[dict[str, Any]] = json.loads(orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z))
+    return rows
 
 
 def _replay_there(url: str, key: str | None) -> tuple[int, int, int]:
-    answer = json.loads(server_at(url, key).post("quarantine", "replay"))
+    answer = server_at(url, key).post("quarantine", "replay", members=("replayed", "rejected", "untried"))
     return answer["replayed"], answer["rejected"], answer["untried"]
 
 
@@ -133,4 +130,6 @@ async def _replay_here(data: Path) -> tuple[int, int, int]:
 
     async with Sink(DataFolder(data), read_settings()) as sink:
         done = await try_again(sink)
+    if sink.loader.status.trouble:
+        fail(f"{sink.loader.status.trouble}. What was replayed is in the journal; `embedsink serve` loads it.")
     return done.replayed, done.rejected, done.untried

@@ -24,8 +24,9 @@ from embedsink.cli.options import (
     examples,
     same_place,
 )
-from embedsink.cli.output import fail, inert, say, show_table, written_whole
+from embedsink.cli.output import fail, inert, say, show_table, terminal_width, written_whole
 from embedsink.cli.sources import ROWS, Asked, Folder, Server, Source
+from embedsink.cli.terminal import show_rows
 from embedsink.row_format import REPORT_FORMATS, Format
 
 EXAMPLES = examples(
@@ -82,8 +83,9 @@ def report(
     """Show a report, or which reports there are, or write all of them.
 
     From a data folder it shows the last snapshot, be a server running or not. Times are UTC, but for dates and times
-    that you give with --timezone. In csv, text that a spreadsheet would take for a formula gets an apostrophe. On a
-    terminal control characters are shown escaped; files and pipes get them as they are.
+    that you give with --timezone. In csv, text that a spreadsheet would take for a formula gets an apostrophe. A
+    terminal gets as many columns as it has room for, long texts cut and control characters escaped; files and pipes
+    get everything.
     """
     asked: Asked = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
     asked |= {"tenant": tenant, "interval": interval, "timezone": timezone}
@@ -182,8 +184,10 @@ def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:
 
 
 def _show(source: Source, name: str, asked: Asked, *, data: Path, url: str | None) -> None:
-    rows = json.loads(b"".join(source.chunks(name, asked, Format.JSON)))
-    if rows:
+    rows = source.rows(name, asked)
+    if rows and (width := terminal_width()):
+        show_rows(list(rows[0]), [list(row.values()) for row in rows], width=width)
+    elif rows:
         show_table(list(rows[0]), [list(row.values()) for row in rows])
     else:
         say(_nothing(name, asked, data, url))

@@ -29,6 +29,9 @@ class Source(Protocol):
     def described(self, name: str) -> dict[str, Any]:
         """One report with its columns, as `/api/v1/reports/{name}/schema` describes it."""
 
+    def rows(self, name: str, asked: Asked) -> list[dict[str, Any]]:
+        """The rows of a report, as in its `.json`."""
+
     def chunks(self, name: str, asked: Asked, format: Format) -> Iterable[bytes]:
         """The bytes of a report."""
 
@@ -58,6 +61,10 @@ class Folder:
         known_name(name)
         with open_snapshot(self._snapshot, EVERYTHING) as reader:
             return describe(reader, name)
+
+    def rows(self, name: str, asked: Asked) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(b"".join(self.chunks(name, asked, Format.JSON)))
+        return rows
 
     def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
         from embedsink import reports
@@ -90,12 +97,13 @@ class Server:
         self._remote = server_at(url, key)
 
     def listed(self) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = json.loads(self._remote.get("reports"))
-        return listed
+        return self._remote.get_rows("reports", members=("name", "title", "question", "grain"))
 
     def described(self, name: str) -> dict[str, Any]:
-        described: dict[str, Any] = json.loads(self._remote.get("reports", name, "schema"))
-        return described
+        return self._remote.get_object("reports", name, "schema", members=("name", "question", "grain", "columns"))
+
+    def rows(self, name: str, asked: Asked) -> list[dict[str, Any]]:
+        return self._remote.get_rows("reports", f"{name}.{Format.JSON}", query=asked)
 
     def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
         return self._remote.chunks("reports", f"{name}.{format}", query=asked)

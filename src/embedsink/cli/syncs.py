@@ -1,21 +1,17 @@
 """`embedsink sync-result`: the result of a dbt sync, from a pipeline to a server."""
 
 import json
-import random
 import sys
-import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from embedsink.cli.options import KeyOption, checked, examples, server_at
 from embedsink.cli.output import fail, inert, say
-from embedsink.errors import Unavailable, quote
+from embedsink.errors import quote
 from embedsink.keys import parse_deployment
-
-if TYPE_CHECKING:
-    from embedsink.remote import Remote
 
 EXAMPLES = examples(
     "EMBEDSINK_KEY=es_ingest_… embedsink sync-result result.json --deployment 12 --url https://sink.example.com",
@@ -23,6 +19,7 @@ EXAMPLES = examples(
 )
 # How long a server that is away or overloaded is waited for: a deployment restarts it.
 PATIENCE_S = 60.0
+PAUSE_S_MAX = 10.0
 
 
 def sync_result(
@@ -41,10 +38,15 @@ def sync_result(
     """
     if job == "":
         raise typer.BadParameter("--job: is empty, perhaps an unset variable. Name the job, or leave it out.")
+    from embedsink.remote import patiently
+
     remote = server_at(url, key)
     body = _read(file)
     job_id = job or _job_of(body, file)
-    _put_patiently(remote, ("deployments", str(deployment), "dbt-sync", job_id, "result"), body)
+    path = ("deployments", str(deployment), "dbt-sync", job_id, "result")
+    # It is recorded once, however often it arrives.
+    put = partial(remote.put, *path, members=("syncJobId",), body=body)
+    patiently(put, patience_s=PATIENCE_S, pause_s_max=PAUSE_S_MAX)
     say(f"{inert(job_id)}: recorded for deployment {deployment}.")
 
 
@@ -66,22 +68,3 @@ def _job_of(body: bytes, file: str) -> str:
     if not job_id:
         fail(f"{file}: has no syncJobId. Write the result as it came from the platform.")
     return job_id
-
-
-def _put_patiently(remote: "Remote", path: tuple[str, ...], body: bytes) -> None:
-    """Put until there is an answer that counts: it is recorded once, however often it arrives."""
-    from embedsink.remote import Unreachable
-
-    end, pause_s = time.monotonic() + PATIENCE_S, 0.5
-    while True:
-        try:
-            remote.put(*path, body=body)
-        except (Unavailable, Unreachable) as error:
-            wait_s = max(pause_s, error.retry_after_s) if isinstance(error, Unavailable) else pause_s
-            if time.monotonic() + wait_s > end:
-                raise
-            # Jittered, so that many senders don't come back at once.
-            time.sleep(wait_s * random.uniform(1.0, 1.5))  # noqa: S311
-            pause_s = min(2 * pause_s, 10.0)
-        else:
-            return

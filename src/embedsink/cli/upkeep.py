@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from embedsink.cli.options import DATA, Data, examples, existing
 from embedsink.cli.output import fail, say, show_table
-from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder, FolderLock
+from embedsink.folder import DataFolder, FolderLock, FolderTaken
 
 if TYPE_CHECKING:
     from embedsink.loader import LoaderStatus
@@ -24,9 +23,9 @@ def snapshot(data: Data = DATA) -> None:
     try:
         with FolderLock(folder):
             pass
-    except Misconfigured as error:
+    except FolderTaken as error:
         interval_s = read_settings().snapshot_interval_s
-        say(f"{str(error).partition('. ')[0]}. That server publishes snapshots by itself, every {interval_s:g} s.")
+        say(f"{error.holder}. That server publishes snapshots by itself, every {interval_s:g} s.")
         return
     status = asyncio.run(_open_and_close(folder))
     say(f"{folder.snapshot}: is published ({folder.snapshot.stat().st_size:,} bytes).")
@@ -54,7 +53,7 @@ def rebuild(data: Data = DATA) -> None:
 
 
 def doctor(data: Data = DATA) -> None:
-    """Check a data folder: versions, room, snapshot, rows and journal. Exit code 1 when something is wrong.
+    """Check a data folder: versions, room, snapshot, rows, dashboards, journal, keys. Exit code 1 when one is wrong.
 
     It only reads, so it may run beside a server.
     """

@@ -6,7 +6,8 @@ from typing import Any
 
 from embedsink.errors import quote, without_keys
 
-_KINDS = {
+# The types of JSON, by pydantic's words for a value that is of another.
+TYPES = {
     "string_type": "a string",
     "int_type": "an integer",
     "int_from_float": "an integer",
@@ -40,14 +41,14 @@ def sentence(error: Mapping[str, Any]) -> str:
         return "is missing; the protocol requires it. Send it."
     if kind == "extra_forbidden":
         return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
-    if kind in _KINDS:
-        return f"{seen} is not {_KINDS[kind]}. Types are strict: send {_KINDS[kind]}."
+    if kind in TYPES:
+        return f"{seen} is not {TYPES[kind]}. Types are strict: send {TYPES[kind]}."
     if kind == "not_an_instant":
         return f"{seen} is not an ISO 8601 timestamp of the years 1 to 9999. Write it like 2026-11-21T09:30:00Z."
     if kind == "none_required":
         return f"{seen} is not null. Leave it out."
     if kind == "literal_error":
-        return f"{seen} is not one of {_alternatives(error['ctx']['expected'])}."
+        return f"{seen} is not one of {', '.join(alternatives(error['ctx']['expected']))}."
     if kind == "string_pattern_mismatch":
         return f"{seen} is not {_PATTERNS[str(error['loc'][-1])]}."
     if kind == "greater_than_equal":
@@ -63,5 +64,6 @@ def sentence(error: Mapping[str, Any]) -> str:
     return f"{seen} is not what the protocol allows here. Compare it with docs/wire.md."
 
 
-def _alternatives(expected: str) -> str:
-    return ", ".join(re.findall(r"'([^']*)'", expected))
+def alternatives(expected: str) -> list[str]:
+    """What pydantic expected of a literal: `'csv', 'xlsx' or 'png'`."""
+    return [one.strip("'") for one in re.split(", | or ", expected)]

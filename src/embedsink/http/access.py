@@ -11,14 +11,13 @@ from starlette.types import Scope
 
 from embedsink.errors import Refused, quote
 from embedsink.keys import Key, KeyKind
+from embedsink.loopback import is_loopback
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
 
 if TYPE_CHECKING:
     from embedsink.http.logins import Logins
 
-# The names of this machine that lead nowhere else.
-_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 _KEY_IN_URL = re.compile(r"es_(?:ingest|read|admin)_|(?:^|[&;])access_token=")
 # One sentence for every key that does not hold, so that nobody learns why.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
@@ -134,7 +133,7 @@ def is_asked_here(request: Request) -> bool:
 
     A page elsewhere may give its own host our address (DNS rebinding), and would then read what we answer.
     """
-    return request.url.hostname in _LOOPBACK_NAMES
+    return is_loopback(request.url.hostname or "")
 
 
 def is_https(request: Request) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import EmbedsinkError
@@ -37,7 +38,7 @@ from embedsink.http.pages.files import show_file
 from embedsink.http.pages.login import LoginPage
 from embedsink.http.pages.trouble import for_people
 from embedsink.http.pages.vega import Vega
-from embedsink.http.problems import answer_bug, answer_http, answer_known, explain_problem
+from embedsink.http.problems import answer_bug, answer_http, answer_known, answer_nobody, explain_problem
 from embedsink.http.rates import RateLimiter
 from embedsink.settings import Settings
 from embedsink.sink import Sink
@@ -74,6 +75,7 @@ CLOSING_S_MAX = 3.0
 HANDLERS: Mapping[Any, Any] = {
     EmbedsinkError: for_people(answer_known),
     HTTPException: for_people(answer_http),
+    ClientDisconnect: answer_nobody,
     Exception: for_people(answer_bug),
 }
 
@@ -96,7 +98,7 @@ def create_app(
         demo: what only a demo has.
 
     Raises:
-        Misconfigured: a dashboard that is none.
+        Misconfigured: a dashboard that embedsink brings along is none.
     """
     events = Events(settings)
     logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
@@ -161,6 +163,8 @@ def _routes_of_reports(boards: Dashboards) -> list[BaseRoute]:
         Route("/api/v1/events.{suffix}", exports.show_events),
         Route("/api/v1/analytics.duckdb", exports.show_snapshot),
         Route("/api/v1/deployments", deployments.list_deployments),
+        Route(dashboards.PATH, boards.list_dashboards),
+        Route(dashboards.DASHBOARD_ROUTE, boards.show_dashboard),
         Route(dashboards.ROUTE, boards.show_section),
     ]
 

@@ -1,14 +1,14 @@
-"""`GET /api/v1/dashboards/{name}/sections/{section}`: what all charts of a section show, in one answer.
+"""`/api/v1/dashboards`: which there are, what one says, and what all charts of a section show, in one answer.
 
 Pages that show the same ask at the same time, since each load is told to all of them: they share one answer.
 """
 
-import contextlib
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ from embedsink.charts import (
     answer_section,
     check_dashboards,
     dashboards_with,
+    files_of,
     find_dashboard,
+    find_mistakes,
     period_of,
     span_of,
 )
@@ -36,32 +38,43 @@ from embedsink.http.access import require_key
 from embedsink.http.download import HEADERS
 from embedsink.http.freshness import Freshness
 from embedsink.http.parameters import check_parameters
+from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.reports import Report, all_reports
 from embedsink.sharing import Shared
 from embedsink.sink import Sink
-from embedsink.store import EVERYTHING
+from embedsink.store import EVERYTHING, Reader
 
 log = logging.getLogger(__name__)
 
-ROUTE = "/api/v1/dashboards/{name}/sections/{section}"
+PATH = "/api/v1/dashboards"
+DASHBOARD_ROUTE = f"{PATH}/{{name}}"
+ROUTE = f"{DASHBOARD_ROUTE}/sections/{{section}}"
+# No settings, since nobody would gain: an answer is of use until something is loaded, for a minute at most, and only to
+# pages that show the same. For 32 different sections within that time there is room; a further one is read once more.
 ANSWERS_KEPT_MAX = 32
 ANSWERS_KEPT_BYTES_MAX = 4 * 1_048_576
+_LISTED = {"title", "description"}
 
 
 class Dashboards:
     """The dashboards, and what their sections show.
 
+    An operator's file may be wrong: it is a picture, and for its sake no event is lost. It is logged, and told to
+    whoever opens it.
+
     Args:
         own: the operator's folder of them; it need not be there.
 
     Raises:
-        Misconfigured: a file is no dashboard.
+        Misconfigured: a file that embedsink brings along is no dashboard.
     """
 
     def __init__(self, own: Path) -> None:
-        self.by_name = dashboards_with(own)
+        self.mistakes: dict[str, str] = {}
+        self.by_name = dashboards_with(own, on_mistake=self._tell)
+        self._own = {path.stem for path in files_of(own)}
         self._answers = _Answers()
         self._reports: dict[str, Report] = {}
 
@@ -69,17 +82,27 @@ class Dashboards:
         """Hold the files against the reports, once these are known.
 
         Raises:
-            Misconfigured: a file names what no report has.
+            Misconfigured: a file that embedsink brings along names what no report has.
             Unavailable: `not_ready` while the store, which describes the reports, is away.
         """
         if not self._reports:
             with sink.store.reader(EVERYTHING) as reader:
                 reports = {report.name: report for report in all_reports(reader)}
-            check_dashboards(self.by_name, reports.values())
+            own = {name: one for name, one in self.by_name.items() if name in self._own}
+            check_dashboards({name: one for name, one in self.by_name.items() if name not in own}, reports.values())
+            mistakes = find_mistakes(own, reports.values())
+            for name, error in mistakes.items():
+                self._tell(name, error)
+            self.by_name = {name: one for name, one in self.by_name.items() if name not in mistakes}
             self._reports = reports
 
-    def reports(self, sink: Sink) -> dict[str, Report]:
-        """Every report by its name.
+    def _tell(self, name: str, error: Misconfigured) -> None:
+        told = f"{error} Then start the server anew."
+        log.error("dashboard_wrong", extra={"detail": told})
+        self.mistakes[name] = told
+
+    def reports(self, sink: Sink, name: str) -> dict[str, Report]:
+        """Every report by its name, for a dashboard that is right.
 
         Raises:
             Unavailable: `not_ready` while the store is away; and where it was away at the start, and a file is wrong.
@@ -89,6 +112,7 @@ class Dashboards:
         except Misconfigured as error:
             log.error("dashboard_wrong", extra={"detail": str(error)})
             raise Unavailable(Reason.NOT_READY, f"{error} Then start the server anew.", retry_after_s=60) from error
+        self.find(name)
         return self._reports
 
     def find(self, name: str) -> Dashboard:
@@ -96,8 +120,26 @@ class Dashboards:
 
         Raises:
             Refused: `not_found`.
+            Unavailable: `not_ready` for one whose file is wrong.
         """
+        if name in self.mistakes:
+            raise Unavailable(Reason.NOT_READY, self.mistakes[name], retry_after_s=60)
         return find_dashboard(self.by_name, name)
+
+    async def list_dashboards(self, request: Request) -> Response:
+        """Which there are, but for those whose file is wrong."""
+        require_key(request, KeyKind.READ)
+        check_parameters(request.query_params, ())
+        listed = [{"name": name} | one.model_dump(include=_LISTED) for name, one in self.by_name.items()]
+        return Response(orjson.dumps(listed), media_type="application/json", headers=HEADERS)
+
+    async def show_dashboard(self, request: Request) -> Response:
+        """What a dashboard says, as in its file: whoever draws it elsewhere needs to know."""
+        require_key(request, KeyKind.READ)
+        check_parameters(request.query_params, ())
+        dashboard = self.find(request.path_params["name"])
+        said = dashboard.model_dump_json(exclude_unset=True)
+        return Response(said, media_type="application/json", headers=HEADERS)
 
     async def show_section(self, request: Request) -> Response:
         """What the charts of a section show, in the reader's scope; 304 where the reader has it."""
@@ -116,22 +158,22 @@ class Dashboards:
         sink: Sink = request.state.sink
         if all(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
-            told = await run_in_threadpool(self._answer, sink, section, period)
+            told = await run_in_threadpool(self._answer, None, sink, section, period, name)
             return Response(told, media_type="application/json", headers=HEADERS | {"Cache-Control": "no-store"})
 
-        async def answer() -> bytes:
-            async with sink.report_slots:
-                return await run_in_threadpool(self._answer, sink, section, period)
+        def answer() -> Coroutine[Any, Any, bytes]:
+            ask = partial(self._answer, sink=sink, section=section, period=period, name=name)
+            return ask_store(sink, sink.report_slots, period.scope.variables(), ask)
 
-        body = await self._answers.answer(freshness.tag, answer)
+        body = await while_awaited(request, self._answers.answer(freshness.tag, answer))
         return Response(body, media_type="application/json", headers=HEADERS | freshness.headers())
 
-    def _answer(self, sink: Sink, section: Section, period: Period) -> bytes:
+    def _answer(self, reader: Reader | None, sink: Sink, section: Section, period: Period, name: str) -> bytes:
+        """The answer, in a thread; a section of gauges alone needs no reader."""
         now = datetime.now(UTC)
         charts: dict[str, Any] = {}
-        if not all(isinstance(tile, Gauge) for tile in section.charts):
-            with sink.store.reader(period.scope.variables()) as reader:
-                charts = dict(answer_section(reader, section, period, reports=self.reports(sink), now=now))
+        if reader is not None:
+            charts |= answer_section(reader, section, period, reports=self.reports(sink, name), now=now)
         charts |= {
             tile.id: {"value": _MEASURES[tile.measure](sink)} for tile in section.charts if isinstance(tile, Gauge)
         }
@@ -192,18 +234,10 @@ def _snapshot_age_s(sink: Sink) -> float | None:
     return None if published_at is None else max(0.0, time.time() - published_at)
 
 
-def _journal_bytes(sink: Sink) -> int:
-    sizes = 0
-    for segment in sink.journal.segments():
-        with contextlib.suppress(FileNotFoundError):  # A snapshot covers it by now.
-            sizes += segment.stat().st_size
-    return sizes
-
-
 _MEASURES: dict[Measure, Callable[[Sink], Any]] = {
     "loading_delay_s": _loading_delay_s,
-    "journal_segment_count": lambda sink: len(sink.journal.segments()),
-    "journal_bytes": _journal_bytes,
+    "journal_segment_count": lambda sink: sink.journal.space.segment_count,
+    "journal_bytes": lambda sink: sink.journal.space.byte_count,
     "snapshot_age_s": _snapshot_age_s,
     "damaged_count": lambda sink: len(sink.loader.status.damaged),
 }

@@ -3,16 +3,17 @@
 from typing import Any
 
 import orjson
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.http.access import require_key
 from embedsink.http.parameters import check_parameters, limit_of
+from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import KeyKind, parse_deployment
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
+from embedsink.store import Reader
 
 PARAMETERS = ("limit", "cursor")
 LIMIT_DEFAULT = 100
@@ -35,8 +36,7 @@ async def list_deployments(request: Request) -> Response:
         "after": _place_of(query.get("cursor")),
         "row_limit": limit + 1,  # The one beyond says whether there is another page.
     }
-    async with sink.report_slots:
-        rows = await run_in_threadpool(_read, sink, variables)
+    rows = await while_awaited(request, ask_store(sink, sink.report_slots, variables, _read))
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
     headers = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
@@ -44,9 +44,8 @@ async def list_deployments(request: Request) -> Response:
     return Response(body, media_type="application/json", headers=headers)
 
 
-def _read(sink: Sink, variables: dict[str, object]) -> list[tuple[Any, ...]]:
-    with sink.store.reader(variables) as reader:
-        return [row for rows in reader.rows(VIEW) for row in rows]
+def _read(reader: Reader) -> list[tuple[Any, ...]]:
+    return [row for rows in reader.rows(VIEW) for row in rows]
 
 
 def _place_of(cursor: str | None) -> int | None:

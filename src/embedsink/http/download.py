@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.errors import Unavailable
 from embedsink.http.freshness import Freshness
+from embedsink.http.reading import ended, within_its_time
 from embedsink.keys import Key
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
@@ -42,9 +43,9 @@ async def spooled(
     take the room that the journal needs.
 
     Raises:
-        Unavailable: too many wait already, the store is away, or the disk is as good as full.
+        Unavailable: too many wait already, the store is away, the disk is as good as full, or it takes too long.
     """
-    async with sink.report_slots:
+    async with sink.report_slots, within_its_time(sink):
         spool = _Spool(sink, variables)
         writing = asyncio.ensure_future(run_in_threadpool(spool.fill, write))
         try:
@@ -52,7 +53,8 @@ async def spooled(
                 if spool.is_short_of_room():
                     spool.stop()
         except asyncio.CancelledError:
-            await _ended(spool, writing)
+            await ended(writing, spool.stop)
+            spool.file.close()
             raise
         written = await writing
         # To the end: what the engine writes itself moves no position.
@@ -60,17 +62,6 @@ async def spooled(
             spool.file.close()
             raise _no_room(_ALMOST_FULL)
         return spool.file, written
-
-
-async def _ended(spool: "_Spool", writing: asyncio.Future[Any]) -> None:
-    """Stop it, and wait until its thread has ended: until then it works, and the place for a report is its."""
-    while not writing.done():
-        spool.stop()
-        with contextlib.suppress(asyncio.CancelledError):  # It is heard already.
-            await asyncio.wait({writing}, timeout=LOOK_EVERY_S)
-    if not writing.cancelled():
-        writing.exception()  # Nobody is there to be told.
-    spool.file.close()
 
 
 class _Spool:

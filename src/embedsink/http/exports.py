@@ -16,6 +16,7 @@ from embedsink.http.freshness import Freshness, is_known
 from embedsink.http.parameters import STYLE, check_parameters, scope_of, style_of
 from embedsink.http.problems import unsatisfiable_range
 from embedsink.http.ranges import Unsatisfiable, is_part_asked
+from embedsink.http.reading import while_awaited
 from embedsink.http.rows import Question, answer_rows, file_stem
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
@@ -51,7 +52,7 @@ async def show_summary(request: Request) -> Response:
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, style=style)
 
-    file, _ = await spooled(request.state.sink, scope.variables(), write)
+    file, _ = await while_awaited(request, spooled(request.state.sink, scope.variables(), write))
     name = f"{file_stem('summary', scope)}.zip"
     return download(request, key, file, freshness, media_type="application/zip", file_name=name)
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -10,9 +9,11 @@ from embedsink.arrivals import Counts, count_arrivals, rejected_arrivals
 from embedsink.errors import Refused
 from embedsink.http.access import require_key
 from embedsink.http.parameters import ARRIVALS, arrivals_of, check_parameters, limit_of
+from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
+from embedsink.store import Reader
 
 PARAMETERS = ("since", "until", *ARRIVALS, "wait")
 WAIT_S_DEFAULT = 5
@@ -32,15 +33,14 @@ async def inspect(request: Request) -> Response:
     variables = arrivals_of(query, key)
     wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
     sink: Sink = request.state.sink
-    is_complete = await sink.live.catch_up(wait_s)
+    is_complete = await while_awaited(request, sink.live.catch_up(wait_s, key_id=key.key_id))
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
-    async with sink.report_slots:
-        counts, rejected = await run_in_threadpool(_read, sink, variables)
+    counts, rejected = await while_awaited(request, ask_store(sink, sink.report_slots, variables, _read))
     return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=HEADERS)
 
 
-def _read(sink: Sink, variables: dict[str, object]) -> tuple[Counts, list[dict[str, Any]]]:
-    with sink.store.reader(variables) as reader, reader.consistent():
+def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
+    with reader.consistent():
         return count_arrivals(reader), rejected_arrivals(reader)
 
 

@@ -10,7 +10,6 @@ from hashlib import blake2s
 from typing import Any
 
 import orjson
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,9 +19,11 @@ from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import require_key
 from embedsink.http.download import Download
 from embedsink.http.parameters import ARRIVALS, arrivals_of, check_parameters, is_on, limit_of
+from embedsink.http.reading import ask_store
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
+from embedsink.store import Reader
 
 PARAMETERS = (*ARRIVALS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"
@@ -80,10 +81,10 @@ async def show_live(request: Request) -> Response:
     had = _position_had(request, sink.live.position)
     if not sink.store.is_open:
         raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
-    if request.method == "HEAD":
-        return Response(media_type=MEDIA_TYPE, headers=HEADERS)
     with ExitStack() as stack:
-        woken = stack.enter_context(sink.live.listener())
+        woken = stack.enter_context(sink.live.listener(key.key_id))
+        if request.method == "HEAD":
+            return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = _Stream(sink, asked, had, woken)
         may_go_on = partial(sink.keys.is_live, key)
         return Download(stream.messages(), may_go_on, held=stack.pop_all(), media_type=MEDIA_TYPE, headers=HEADERS)
@@ -168,8 +169,8 @@ def revision_of(sink: Sink) -> str:
 async def _ask(sink: Sink, asked: Asked, span: Span) -> dict[str, Any] | None:
     """What a load brought; None where it is nothing of the reader's. Others' loads are none of its business."""
     revision = revision_of(sink)
-    async with sink.live_slots:
-        counts, rows = await run_in_threadpool(_read, sink, asked, span)
+    read = partial(_read, wants_rows=asked.wants_rows)
+    counts, rows = await ask_store(sink, sink.live_slots, asked.variables | span.variables(), read)
     if asked.is_narrowed and not counts.fates.total():
         return None
     told = {
@@ -185,18 +186,13 @@ async def _ask(sink: Sink, asked: Asked, span: Span) -> dict[str, Any] | None:
 
 async def _ask_rows(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
     # Among the reports: in a long journal what is rare takes as long as one, and no stream must wait for it.
-    async with sink.report_slots:
-        return await run_in_threadpool(_read_rows, sink, asked, span)
+    read = partial(newest_arrivals, limit=asked.recent)
+    return await ask_store(sink, sink.report_slots, asked.variables | span.variables(), read)
 
 
-def _read(sink: Sink, asked: Asked, span: Span) -> tuple[Counts, list[dict[str, Any]]]:
-    with sink.store.reader(asked.variables | span.variables()) as reader, reader.consistent():
-        return count_arrivals(reader), newest_arrivals(reader) if asked.wants_rows else []
-
-
-def _read_rows(sink: Sink, asked: Asked, span: Span) -> list[dict[str, Any]]:
-    with sink.store.reader(asked.variables | span.variables()) as reader:
-        return newest_arrivals(reader, limit=asked.recent)
+def _read(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
+    with reader.consistent():
+        return count_arrivals(reader), newest_arrivals(reader) if wants_rows else []
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:

@@ -47,7 +47,7 @@ class _Counters:
             "embedsink_journal_sync_seconds", "Time spent in fdatasync.", journal.counters.sync_duration_s
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_segments", "Sealed segments that no snapshot covers yet.", len(journal.segments())
+            "embedsink_journal_segments", "Sealed segments that no snapshot covers yet.", journal.space.segment_count
         )
 
     def _live(self) -> Iterator[Metric]:

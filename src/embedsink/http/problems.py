@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote, without_keys
@@ -91,6 +91,10 @@ async def answer_http(request: Request, error: HTTPException) -> Response:
     reason = _BY_STATUS.get(error.status_code, Reason.BAD_PARAMETER)
     detail = f"{request.method} {quote(request.url.path)}: {reason.sentence}"
     return _problem(request, reason, detail, headers=dict(error.headers or {}))
+
+
+async def answer_nobody(request: Request, error: ClientDisconnect) -> None:
+    """Nothing: whoever asked has left."""
 
 
 async def answer_bug(request: Request, error: Exception) -> Response:

@@ -1,22 +1,24 @@
 """`/api/v1/quarantine`: kept rejections, and trying them again."""
 
 from dataclasses import asdict
+from functools import partial
 from uuid import UUID
 
 import orjson
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import require_key
 from embedsink.http.parameters import check_parameters, limit_of
+from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import KeyKind
 from embedsink.quarantine import replay as try_again
 from embedsink.quarantine import rows
 from embedsink.reasons import Reason
 from embedsink.reports import parse_scope
 from embedsink.sink import Sink
+from embedsink.store import Reader
 
 PARAMETERS = ("since", "until", "deployment", "tenant", "limit", "id")
 LIMIT_DEFAULT = 100
@@ -36,8 +38,8 @@ async def list_quarantine(request: Request) -> Response:
     limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     quarantine_id = _id_of(query.get("id"))
     sink: Sink = request.state.sink
-    async with sink.report_slots:
-        body = await run_in_threadpool(_read, sink, scope.variables(), limit, quarantine_id)
+    read = partial(_read, limit=limit, quarantine_id=quarantine_id)
+    body = await while_awaited(request, ask_store(sink, sink.report_slots, scope.variables(), read))
     headers = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
     return Response(body, media_type="application/json", headers=headers)
 
@@ -52,10 +54,9 @@ async def replay(request: Request) -> Response:
     return JSONResponse(asdict(await try_again(request.state.sink, quarantine_id)))
 
 
-def _read(sink: Sink, variables: dict[str, object], limit: int, quarantine_id: UUID | None) -> bytes:
+def _read(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
     """The answer, in a thread: a thousand rejections may be tens of megabytes of JSON."""
-    with sink.store.reader(variables) as reader:
-        found = rows(reader, limit=limit, quarantine_id=quarantine_id)
+    found = rows(reader, limit=limit, quarantine_id=quarantine_id)
     return orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from embedsink.http.download import HEADERS, download, spooled
 from embedsink.http.freshness import Freshness
 from embedsink.http.parameters import ROWS, STYLE, check_parameters, rows_of, scope_of, style_of
+from embedsink.http.reading import while_awaited
 from embedsink.keys import Key
 from embedsink.reports import PARAMETERS, Cursor, Format, RowsAsked, Scope, write_rows
 from embedsink.sink import Sink
@@ -52,7 +53,7 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
         write_rows(reader, selection, file, question.format, style=style, folder=sink.folder.path)
         return following
 
-    file, following = await spooled(sink, scope.variables(), write)
+    file, following = await while_awaited(request, spooled(sink, scope.variables(), write))
     return download(
         request,
         key,

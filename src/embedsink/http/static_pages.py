@@ -13,6 +13,8 @@ from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import Refused, quote
 from embedsink.http.access import is_asked_here
+from embedsink.http.files import ASKED_ABOUT, TaggedFile
+from embedsink.http.freshness import tag_of
 from embedsink.reasons import Reason
 
 _MEDIA_TYPES = {
@@ -63,7 +65,7 @@ def page_headers(*, frames: str, framed_by: str) -> dict[str, str]:
     )
     return {
         "Content-Security-Policy": "; ".join(rules),
-        "Cache-Control": "no-cache",
+        "Cache-Control": ASKED_ABOUT,
         "X-Content-Type-Options": "nosniff",
         # The embed learns from it which page to talk to: the origin, and nothing else of the address.
         "Referrer-Policy": "strict-origin",
@@ -89,10 +91,12 @@ def page_routes(
 
 
 def _route(path: str, page: Page, headers: Mapping[str, str], *, only_here: bool) -> BaseRoute:
+    file = TaggedFile(page.media_type, tag_of(page.content), page.content)
+
     async def show(request: Request) -> Response:
         if only_here:
             _check_host(request)
-        return Response(page.content, media_type=page.media_type, headers=headers)
+        return await file.answer(request, headers)
 
     return Route(path, show)
 

@@ -10,7 +10,7 @@ from embedsink.charts import NOTHING, Chart, Dashboard, Figure, Gauge, Section, 
 from embedsink.charts.theme import Palette
 from embedsink.pictures.drawing import picture_of
 from embedsink.pictures.specs import whole_spec
-from embedsink.pictures.svg import FONT, card, cut, group, line, placed, width_of, wrapped
+from embedsink.pictures.svg import FONT, TEXT_CHARACTERS_MAX, card, cut, group, line, placed, width_of, wrapped
 from embedsink.pictures.words import NONE, change, day, named, write
 
 if TYPE_CHECKING:
@@ -165,9 +165,10 @@ def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, pla
     titles = wrapped(tile.title, 13, place.room, lines_max=2)
     for number, text in enumerate(titles):
         yield line(text, place.left, place.y + 30 + 16 * number, size=13, colour=palette.quiet)
-    text, size = write(told.get("value"), tile.format), 28.0
+    text, size = write(told.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
     while size > 13 and width_of(text, size, is_bold=True) > place.room:
         size -= 1
+    text = cut(text, size, place.room, is_bold=True)
     yield line(text, place.left, place.y + 80, size=size, colour=palette.ink, is_bold=True)
     direction, by = change(changed := told.get("change"), told.get("value_before"), tile.format)
     is_good = changed["is_good"] if isinstance(changed, Mapping) else None
@@ -236,7 +237,7 @@ def _cell(name: str, value: Any) -> str:
 def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], room: float) -> list[float]:
     """As wide as the columns want to be; the widest give way."""
     columns = zip(titles, *cells, strict=True)
-    wanted = [min(340.0, max(width_of(text[:200], 13) for text in column) + 18) for column in columns]
+    wanted = [min(340.0, max(width_of(text[:TEXT_CHARACTERS_MAX], 13) for text in column) + 18) for column in columns]
     while sum(wanted) > room:
         widest = wanted.index(max(wanted))
         wanted[widest] -= min(8.0, sum(wanted) - room)

@@ -1,11 +1,12 @@
 """A chart's Vega-Lite spec with its rows, its size and its colours; static/dashboards/tiles.js does the same."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedsink.charts import Chart, completed
 from embedsink.charts.theme import Palette, vega_config
-from embedsink.pictures.svg import FONT, seen
+from embedsink.pictures.svg import FONT, TEXT_CHARACTERS_MAX, seen
 from embedsink.pictures.words import named
 
 _DATE_FORMATS = {"hour": "%H:%M", "month": "%b %Y"}
@@ -23,7 +24,8 @@ def whole_spec(
         width, height: of the picture.
     """
     spec = completed(chart)
-    rows, before = (_objects(answer["columns"], answer[name]) for name in ("rows", "before"))
+    texts = _Texts()
+    rows, before = (_objects(answer["columns"], answer[name], texts) for name in ("rows", "before"))
     parameters = {
         "span": answer.get("span"),
         "ticks": answer.get("ticks"),
@@ -38,7 +40,24 @@ def whole_spec(
     }
 
 
-def _objects(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    # What measures text ends the whole process where XML can't hold a character.
-    values = ([seen(named(value)) if isinstance(value, str) else value for value in row] for row in rows)
+class _Texts:
+    """Texts as they are drawn, as long as a label may be. What differs stays different, or two bars would be one."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def drawn(self, text: str) -> str:
+        # What measures text ends the whole process where XML can't hold a character.
+        if len(text) <= TEXT_CHARACTERS_MAX:
+            return seen(named(text))
+        if text not in self._drawn:
+            start = seen(named(text[:TEXT_CHARACTERS_MAX]))
+            self._counts[start] += 1
+            self._drawn[text] = f"{start}… {self._counts[start]}"
+        return self._drawn[text]
+
+
+def _objects(names: Sequence[str], rows: Sequence[Sequence[Any]], texts: _Texts) -> list[dict[str, Any]]:
+    values = ([texts.drawn(value) if isinstance(value, str) else value for value in row] for row in rows)
     return [dict(zip(names, row, strict=False)) for row in values]

@@ -6,6 +6,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 # It has the widths of Arial and Helvetica, and vl-convert brings it: what is measured here fits everywhere.
 FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
+# More than any label has room for. What draws charts measures longer ones for minutes, and then cuts them.
+TEXT_CHARACTERS_MAX = 200
 # Shares of the size of the font; of most others it is `_WIDTH`.
 _WIDTHS = dict.fromkeys("ijl'|,.:;!I ", 0.28) | dict.fromkeys('frt()[]/-"*', 0.34) | dict.fromkeys("mwMW%@", 0.86)
 _WIDTH, _WIDTH_UPPER, _WIDTH_WIDE, _WIDTH_BOLD = 0.556, 0.68, 1.0, 1.07

@@ -17,7 +17,7 @@ from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
-from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, lacks_memory, translated
+from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
 from embedsink.store.reader import Reader, View, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
 
@@ -132,7 +132,11 @@ class Store:
         self._revision = (secrets.token_hex(8), 0)
 
     def close(self) -> None:
-        """Close the database; readers are told that it is away."""
+        """Close the database; readers are told that it is away.
+
+        Raises:
+            StoreRefused: reports still read it. It ends with the last of them.
+        """
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is None:
@@ -144,10 +148,10 @@ class Store:
             try:
                 connection.close()
                 return
-            except duckdb.Error:
+            except duckdb.Error as error:
                 # DuckDB 2 refuses while a report still ends.
                 if time.monotonic() > until:
-                    raise
+                    raise StoreRefused(first_line(error)) from error
                 time.sleep(0.01)
 
     @property
@@ -212,11 +216,7 @@ class Store:
             "dedup_days": self._limits.dedup_days,
         }
         try:
-            ledger = self._load(variables)
-        except StoreTooSmall:
-            with translated(), self._memory.more(self._loading()):
-                # What failed may have been the commit, after all was done.
-                ledger = self._ledger() if self._has(segments[0]) else self._load(variables)
+            ledger = self._load_with_room(segments[0], variables)
         except (StoreRefused, StoreBroken):
             self._move_revision()  # The commit may have taken effect all the same.
             raise
@@ -226,6 +226,14 @@ class Store:
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:
             self._has_wide_rows = True
         return ledger
+
+    def _load_with_room(self, first: Segment, variables: Mapping[str, object]) -> Ledger:
+        try:
+            return self._load(variables)
+        except StoreTooSmall:
+            with translated(), self._memory.more(self._loading()):
+                # What failed may have been the commit, after all was done.
+                return self._ledger() if self._has(first) else self._load(variables)
 
     def _move_revision(self) -> None:
         opening, load_count = self._revision

@@ -5,11 +5,11 @@ from functools import cache, lru_cache
 
 import duckdb
 
-# The engine takes the later one of two; clocks are set back by no other steps than these.
+# The engine takes the later one of two; since 2011 clocks were set back by no other steps than these (a test looks).
 _UTC_OF = """
 with later as (select timezone($1, $2) as instant),
 earlier as (
-    select instant - unnest([interval 2 hours, interval 1 hour, interval 30 minutes]) as instant
+    select instant - unnest([interval 3 hours, interval 2 hours, interval 1 hour, interval 30 minutes]) as instant
     from later
 )
 select make_timestamp(epoch_us(coalesce(min(earlier.instant), any_value(later.instant))))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from embedsink.charts import PERIODS
 from embedsink.http import dashboards
-from embedsink.http.openapi.failures import ANY_REQUEST, SCOPED
+from embedsink.http.openapi.failures import ACCESS, ANY_REQUEST, SCOPED
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import SWITCH, arrival_parameters, known_tag, parameter, scope_parameters
 from embedsink.http.openapi.parts import Schema, array, object_of
@@ -34,6 +34,8 @@ def operations() -> Sequence[Operation]:
         _page("/dashboards/", "showDashboards", "Which dashboards there are"),
         _page("/dashboards/inspector", "showInspector", "What arrives, as it arrives", parameters=_ARRIVALS),
         _page("/dashboards/{name}", "showDashboard", "A dashboard", parameters=[_NAME, *_period()]),
+        _list(),
+        _dashboard(),
         _section(),
         _login_form(),
         _login(),
@@ -45,6 +47,33 @@ def _page(path: str, id: str, summary: str, parameters: Sequence[Schema] = ()) -
     reasons = (*_OF_A_PAGE, *((Reason.NOT_FOUND,) if _NAME in parameters else ()))
     return Operation(
         "get", path, id, summary, (200, "The page.", _PAGE), reasons, parameters=parameters, others=_NO_LOGIN
+    )
+
+
+def _list() -> Operation:
+    listed = array(object_of({"name": _TEXT, "title": _TEXT, "description": _TEXT}))
+    return Operation(
+        "get",
+        dashboards.PATH,
+        "readDashboards",
+        "Every dashboard with its title",
+        (200, "The dashboards.", {"application/json": listed}),
+        (*ACCESS, Reason.BAD_PARAMETER),
+        (KeyKind.READ, KeyKind.ADMIN),
+    )
+
+
+def _dashboard() -> Operation:
+    said = {"type": "object", "required": ["title", "description", "sections"]}
+    return Operation(
+        "get",
+        dashboards.DASHBOARD_ROUTE,
+        "readDashboard",
+        "What a dashboard says, as in its file: sections of charts, each with its report",
+        (200, "The dashboard.", {"application/json": said}),
+        (*ACCESS, Reason.BAD_PARAMETER, Reason.NOT_FOUND),
+        (KeyKind.READ, KeyKind.ADMIN),
+        parameters=[_NAME],
     )
 
 

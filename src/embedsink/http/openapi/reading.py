@@ -113,7 +113,7 @@ def _follow_events() -> Operation:
         "followEvents",
         "What was just loaded or quarantined, as server-sent events; a stream that goes on",
         (200, "Messages; `data` is JSON.", {live.MEDIA_TYPE: ref("LiveMessage")}),
-        (*SCOPED, Reason.OVERLOADED, Reason.NOT_READY),
+        (*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED, Reason.NOT_READY),
         _KEYS,
         parameters=[
             parameter("rows", SWITCH, "Whether each message has the rows that were loaded. Default: off."),
@@ -135,7 +135,7 @@ def _inspect() -> Operation:
         "inspect",
         "What arrived of one session or since a time, by type, and what was rejected; for tests of a host page",
         (200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
-        (*SCOPED, Reason.OVERLOADED),
+        (*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED),
         _KEYS,
         parameters=[
             *scope_parameters(),

@@ -22,6 +22,7 @@ from embedsink.charts import (
     Table,
     Tile,
     completed,
+    is_address,
     vega_config,
 )
 from embedsink.envelope.catalog import catalog_for
@@ -77,7 +78,7 @@ class DashboardPages:
             return other
         name = request.path_params["name"]
         dashboard = self._dashboards.find(name)
-        reports = await run_in_threadpool(self._dashboards.reports, request.state.sink)
+        reports = await run_in_threadpool(self._dashboards.reports, request.state.sink, name)
         self._vega.prepare()
         return await self._page(
             request,
@@ -130,7 +131,8 @@ class DashboardPages:
 
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
-        return [*links, INSPECTOR]
+        wrong = [Link(name, name, told) for name, told in sorted(self._dashboards.mistakes.items()) if is_address(name)]
+        return [*links, *wrong, INSPECTOR]
 
 
 def _told(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from embedsink.charts import VEGA_LITE
 from embedsink.errors import Refused, Unavailable
 from embedsink.folder import DataFolder
+from embedsink.http.files import IMMUTABLE, TaggedFile
 from embedsink.http.freshness import is_known
 from embedsink.reasons import Reason
 
@@ -61,20 +62,11 @@ class Vega:
         """
         if request.path_params["version"] != self._version:
             raise Refused(Reason.NOT_FOUND, f"this version does not exist here. There is {self.path}.")
-        headers = {
-            "Cache-Control": "public, max-age=31536000, immutable",
-            "ETag": f'W/"{self._version}"',
-            "Vary": "Accept-Encoding",
-            "X-Content-Type-Options": "nosniff",
-        }
-        if is_known(request, headers["ETag"]):
-            return Response(status_code=304, headers=headers)
-        content = await asyncio.shield(await self._begun())
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(content, headers=headers | {"Content-Encoding": "gzip"}, media_type="text/javascript")
-        return Response(
-            await run_in_threadpool(gzip.decompress, content), headers=headers, media_type="text/javascript"
-        )
+        tag = f'W/"{self._version}"'
+        # Whoever has it needs none to be there.
+        compressed = b"" if is_known(request, tag) else await asyncio.shield(await self._begun())
+        file = TaggedFile("text/javascript", tag, compressed=compressed)
+        return await file.answer(request, {"Cache-Control": IMMUTABLE})
 
     async def _begun(self) -> "asyncio.Task[bytes]":
         # Whoever asks here needs no login. So it is made for those who have one, and only read for everybody.
@@ -111,10 +103,13 @@ async def _make() -> bytes:
     )
     try:
         content, _ = await asyncio.wait_for(child.communicate(), MAKING_S_MAX)
-    except (TimeoutError, asyncio.CancelledError):
-        child.kill()
-        await child.wait()
-        raise
+    except TimeoutError:
+        late = f"{PACKAGE}: took more than {MAKING_S_MAX:g} s. Open a dashboard again when this machine has less to do."
+        raise Unavailable(Reason.NOT_READY, late, retry_after_s=10) from None
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
     if child.returncode != 0:
         raise Unavailable(
             Reason.NOT_READY, f"{PACKAGE}: ended with {child.returncode}. Is there memory for it?", retry_after_s=10

@@ -49,9 +49,7 @@ export class Choices {
     at("chips").replaceChildren(...set.map(([name, value]) => make("li", {},
       make("button", { type: "button", "aria-label": `Remove filter ${FILTERS[name]} ${value}`, onclick: () => this.set({ [name]: null }) },
         make("bdi", {}, `${FILTERS[name]}: ${value}`), make("span", { "aria-hidden": "true" }, "✕")))));
-    const count = at("count");
-    count.hidden = !set.length;
-    count.textContent = set.length;
+    Object.assign(at("count"), { hidden: !set.length, textContent: set.length });
   }
 
   choose(target) {
@@ -85,14 +83,14 @@ export class Choices {
     return Object.keys(FILTERS).some((name) => this.query.has(name));
   }
 
-  // What is used most, to choose from, when somebody first looks; anything else can be typed.
+  // What is used most, when somebody first looks; all else can be typed.
   async offer() {
     at("timezones").append(...Intl.supportedValuesOf("timeZone").map((name) => new Option(name)));
     for (const [report, name] of [["views", "deployment"], ["tenants", "tenant"]]) {
       const rows = await fetch(`/api/v1/reports/${report}?columns=${name},view_count&since=30d&interval=month`)
         .then((answer) => (answer.ok ? answer.json() : []), () => []);
-      const names = new Set(rows.sort((a, b) => b.view_count - a.view_count).map((row) => row[name]));
-      at(`${name}s`).append(...[...names].filter((one) => one !== null).slice(0, 200).map((one) => new Option(one)));
+      const names = new Set(rows.sort((a, b) => b.view_count - a.view_count).map((row) => row[name] ?? ""));
+      at(`${name}s`).append(...[...names].filter(String).slice(0, 200).map((one) => new Option(one)));
     }
   }
 }

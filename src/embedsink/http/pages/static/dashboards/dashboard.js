@@ -126,7 +126,7 @@ function tell(now = state) {
   const shown = state === "live" && (refusal || !isWhole) ? "old" : state;
   const asOf = shownAt && ` · as of ${shownAt}`;
   const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting",
-    stale: `Disconnected${asOf}`, old: refusal ? "Nothing is shown" : `Not up to date${asOf}` }[shown];
+    stale: `Disconnected${asOf}`, full: `No live place free${asOf}`, old: refusal ? "Nothing is shown" : `Not up to date${asOf}` }[shown];
   at("live").dataset.state = shown;
   at("live-text").textContent = text;
   // Told once, and not with each new time.

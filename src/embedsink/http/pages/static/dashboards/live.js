@@ -1,7 +1,10 @@
 // Tells when something was loaded, and whether the page is still told of it. It listens only while somebody looks:
 // a browser has six connections to a server, for all its tabs together.
 
+const STREAM = "/api/v1/events/live";
 const STALE_MS = 4000;
+const AGAIN_MS = 3000;
+const FULL_MS = 30000;
 
 export function listen({ onLoaded, onState }) {
   let revision = null;
@@ -21,13 +24,21 @@ export function listen({ onLoaded, onState }) {
     revision = now;
   };
   const open = () => {
-    const mine = (source = new EventSource("/api/v1/events/live"));
+    const mine = (source = new EventSource(STREAM));
     mine.addEventListener("connected", told);
     mine.addEventListener("loaded", told);
-    mine.addEventListener("error", () => {
+    mine.addEventListener("error", async () => {
       lost();
-      // A refusal ends it for good; the next request finds out whether there is still a login.
-      if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === source) { onLoaded(); open(); } }, 3000);
+      if (mine.readyState !== EventSource.CLOSED) return;
+      // A refusal ends it for good, and doesn't say why: as many may listen as do, or there is no login any more.
+      const { status } = await fetch(STREAM, { method: "HEAD" }).catch(() => ({}));
+      if (mine !== source) return;
+      const isFull = [429, 503].includes(status);
+      if (isFull) {
+        lostFor = clearTimeout(lostFor);
+        onState("full");
+      }
+      setTimeout(() => { if (mine === source) { onLoaded(); open(); } }, isFull ? FULL_MS : AGAIN_MS);
     });
   };
   const look = () => {

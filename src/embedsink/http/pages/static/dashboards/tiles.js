@@ -32,9 +32,8 @@ class Tile {
       const place = answer.columns.indexOf(this.told.compare);
       // One period before has a place, and no line.
       const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
-      const { is_cut, row_count, rows } = answer;
-      this.note.hidden = !isDashed && !is_cut;
-      this.note.textContent = isDashed ? "Dashed: the period before." : `${exact(rows.length)} of ${exact(row_count)} rows are shown.`;
+      this.note.hidden = !isDashed && !answer.is_cut;
+      this.note.textContent = isDashed ? "Dashed: the period before." : `${exact(answer.rows.length)} of ${exact(answer.row_count)} rows are shown.`;
     }
     this.draw();
   }
@@ -158,29 +157,28 @@ class Chart extends Tile {
   }
 
   async drawOnce() {
-    const { columns, rows, before, span } = this.answer;
+    const { columns, rows, before, marks, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
     this.meant = new Map();
-    const values = this.objects(columns, rows);
-    const earlier = this.objects(columns, before);
-    const kind = `${scheme()} ${span} ${earlier.length > 0} ${this.body.clientHeight}`;
+    const sets = { rows: this.objects(columns, rows), before: this.objects(columns, before), marks: (marks ?? []).map((at) => ({ at })) };
+    const names = Object.keys(sets).filter((name) => sets[name].length);
+    const kind = `${scheme()} ${span} ${names} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
-      this.view.data("rows", values);
-      if (earlier.length) this.view.data("before", earlier);
+      for (const name of names) this.view.data(name, sets[name]);
       await this.view.runAsync();
-      return this.describe(values);
+      return this.describe();
     }
     this.kind = kind;
     await this.page.vega();
     const plot = make("div", { className: "plot", role: "img" });
     this.replace(plot);
-    const drawn = await this.embed(plot, this.spec(values, earlier));
+    const drawn = await this.embed(plot, this.spec(sets));
     if (!plot.isConnected) return drawn.finalize(); // Trouble came first.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
     if (this.told.select) this.view.addEventListener("click", (_, item) => this.pick(item?.datum));
-    this.describe(values);
+    this.describe();
   }
 
   // Vega has what people read, and a click on it means what it stands for.
@@ -194,22 +192,18 @@ class Chart extends Tile {
     return rows.map((row) => Object.fromEntries(names.map((name, i) => [name, seen(row[i])])));
   }
 
-  marks() {
-    return this.answer.marks?.map((at) => ({ at })) ?? [];
-  }
-
-  describe(values) {
-    this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${values.length} rows. Its menu has them as a table.`);
+  describe() {
+    this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${this.answer.rows.length} rows. Its menu has them as a table.`);
   }
 
   // The spec with its rows and its time, as the reader's locale writes it.
-  spec(values, earlier) {
+  spec(datasets) {
     const { spec } = this.told;
     const { interval, span, ticks } = this.answer;
     const parameters = Object.entries({ span, ticks, date_format: axisFormat(interval) });
     // Of no rows Vega finds no extent.
-    const layer = spec.layer?.filter(({ data }) => earlier.length || data?.name !== "before");
-    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets: { rows: values, before: earlier, marks: this.marks() },
+    const layer = spec.layer?.filter(({ data }) => datasets[data?.name]?.length !== 0);
+    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets,
       params: [...(spec.params ?? []), ...parameters.map(([name, value]) => ({ name, value }))] };
   }
 

@@ -1,0 +1,69 @@
+"""The charts' program: made once, compressed for those who take it, and its lack is told."""
+
+import asyncio
+import gzip
+from pathlib import Path
+
+import pytest
+
+import embedsink.http.pages.vega
+from tests.http.asking import Server, open_server, problem
+
+PROGRAM = b"// charts"
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def path_of(server: Server) -> str:
+    """Where it is, as everybody is told."""
+    told: str = server.get("/pages/vega/other.js").json()["detail"]
+    return told.rpartition(" ")[2].rstrip(".")
+
+
+def open_dashboard(server: Server) -> None:
+    """It is made for whoever has a login, and for nobody else."""
+    login = server.ask("POST", "/login", content=f"key={server.key('read')}", headers=FORM)
+    cookie = login.headers["set-cookie"].partition(";")[0]
+    assert server.get("/dashboards/overview", headers={"cookie": cookie}).status_code == 200
+
+
+def keep_program(server: Server) -> None:
+    """As an earlier start has left it."""
+    file = server.folder.pages / f"vega-{Path(path_of(server)).stem}.js.gz"
+    file.parent.mkdir()
+    file.write_bytes(gzip.compress(PROGRAM))
+
+
+def test_one_that_took_too_long_is_a_503_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.http.pages.vega, "MAKING_S_MAX", 0.05)
+    with open_server(tmp_path / "data") as server:
+        open_dashboard(server)
+        server._runner.run(asyncio.sleep(0.2))
+        answer = server.get(path_of(server))
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+        assert "took more than 0.05 s" in answer.json()["detail"]
+        assert server.sink.counters["refused.internal_error"] == 0
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_compressed"),
+    [("gzip", True), ("br, gzip;q=0.5", True), ("gzip;q=0, identity", False), ("br", False), ("notgzip", False)],
+)
+def test_it_is_compressed_for_those_who_take_it(tmp_path: Path, accepted: str, is_compressed: bool) -> None:
+    with open_server(tmp_path / "data") as server:
+        keep_program(server)
+        answer = server.get(path_of(server), headers={"accept-encoding": accepted})
+    assert answer.status_code == 200
+    assert (answer.headers.get("content-encoding") == "gzip") == is_compressed
+    assert answer.content == PROGRAM
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+
+
+def test_whoever_has_it_gets_a_304_before_it_is_made_again(tmp_path: Path) -> None:
+    with open_server(tmp_path / "data") as server:
+        path = path_of(server)
+        assert problem(server.get(path)) == "not_ready"
+        tag = f'W/"{Path(path).stem}"'
+        answer = server.get(path, headers={"if-none-match": tag})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
+        assert answer.headers["vary"] == "Accept-Encoding"

@@ -1,0 +1,52 @@
+"""What the server tells of itself on the pipeline's page is what is on the disk."""
+
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink.segment import Segment
+from embedsink.store import Ledger, Store
+from tests.envelope.sending import view
+from tests.http.asking import WAIT_S_MAX, open_server
+
+
+def test_the_server_tells_how_far_behind_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_load = threading.Event()
+    load = Store.load
+
+    def load_when_it_may(store: Store, *segments: Segment) -> Ledger:
+        assert may_load.wait(WAIT_S_MAX)
+        return load(store, *segments)
+
+    monkeypatch.setattr(Store, "load", load_when_it_may)
+    with open_server(tmp_path, segment_seal_s=0.01, snapshot_interval_s=0.01) as server, ExitStack() as ended:
+        ended.callback(may_load.set)  # before the server closes, which waits for the loader
+        key, reader = server.key(), server.key("read")
+
+        def told() -> dict[str, Any]:
+            shown = server.get("/api/v1/dashboards/pipeline/sections/server", key=reader).json()["charts"]
+            return {name: one["value"] for name, one in shown.items()}
+
+        for _ in range(3):
+            assert server.post(view(), key=key).status_code == 202
+            time.sleep(0.1)  # so that each lies in a segment of its own
+        time.sleep(1.0)
+        behind = told()
+        sizes = [path.stat().st_size for path in server.folder.journal.glob("*.ndjson")]
+        assert 1.0 <= behind["delay"] < WAIT_S_MAX
+        assert len(sizes) == 3
+        assert (behind["segments"], behind["bytes"]) == (3, sum(sizes))
+        may_load.set()
+        server.rows("/api/v1/reports/views", key=reader)
+        end = time.monotonic() + WAIT_S_MAX
+        while (caught_up := told())["snapshot"] is None or caught_up["delay"] or caught_up["segments"] > 1:
+            assert time.monotonic() < end, caught_up
+            time.sleep(0.02)
+        time.sleep(0.3)
+        published_at = server.folder.snapshot.stat().st_mtime
+        assert told()["snapshot"] == pytest.approx(time.time() - published_at, abs=0.25)
+        assert told()["snapshot"] >= 0.3

@@ -1,0 +1,159 @@
+"""Whoever leaves is worked for no longer, and keeps no place."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
+
+from embedsink.http.reading import while_awaited
+from embedsink.store import Reader
+from tests.http.asking import Server, open_server, problem
+
+# Longer than anybody here waits, and not for ever: a test that fails has to end.
+LONG = "select count(*) from range(1_000_000) one, range(2_000) other where hash(one.range, other.range) = 1"
+ENDED_S_MAX = 5.0
+
+
+every_reading = pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        ("/api/v1/reports/views", "rows.write_rows"),
+        ("/api/v1/summary.zip", "exports.write_summary"),
+        ("/api/v1/dashboards/overview/sections/use", "dashboards.answer_section"),
+        ("/api/v1/quarantine", "quarantine.rows"),
+        ("/api/v1/deployments", "deployments._read"),
+        ("/api/v1/inspect?session=s", "inspection.count_arrivals"),
+    ],
+)
+
+
+@pytest.fixture
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a place for one report, and for nobody who waits."""
+    limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
+    with open_server(tmp_path_factory.mktemp("data"), **limits) as server:
+        yield server
+
+
+@every_reading
+def test_the_place_of_a_reader_that_has_left_is_free(
+    narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
+) -> None:
+    begun = threading.Event()
+    told: list[bytes] = []
+
+    def read_long(reader: Reader, *_: Any, **__: Any) -> None:
+        begun.set()
+        reader.run(LONG)
+
+    async def write(body: bytes) -> None:
+        told.append(body)
+
+    async def wait() -> None:
+        assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
+
+    async def take_the_place() -> None:
+        async with asyncio.timeout(ENDED_S_MAX), narrow.sink.report_slots._semaphore:
+            pass
+
+    key = narrow.key("read")
+    with monkeypatch.context() as patched:
+        patched.setattr(f"embedsink.http.{read}", read_long)
+        with narrow.streaming(path, key, write):
+            narrow._runner.run(wait())
+            assert narrow.get("/api/v1/reports/views", key=key).status_code == 503
+            left_at = time.monotonic()
+        assert time.monotonic() - left_at < ENDED_S_MAX
+        narrow._runner.run(take_the_place())
+    assert narrow.get("/api/v1/reports/views", key=key).status_code == 200
+    assert told == []
+    assert narrow.sink.counters["refused.internal_error"] == 0
+
+
+@every_reading
+def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, read: str
+) -> None:
+    def read_long(reader: Reader, *_: Any, **__: Any) -> None:
+        reader.run(LONG)
+
+    with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0, report_timeout_s=1) as server:
+        key = server.key("read")
+        with monkeypatch.context() as patched:
+            patched.setattr(f"embedsink.http.{read}", read_long)
+            answer = server.get(path, key=key)
+        assert (answer.status_code, problem(answer)) == (503, "overloaded")
+        told = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Ask for a shorter period."
+        assert answer.json()["detail"] == told
+        assert "retry-after" in answer.headers
+        assert server.get("/api/v1/reports/views", key=key).status_code == 200
+
+
+def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    bodies: list[list[bytes]] = [[], []]
+    is_told = asyncio.Event()
+
+    def read(reader: Reader, *_: Any, **__: Any) -> dict[str, Any]:
+        begun.set()
+        assert may_end.wait(ENDED_S_MAX)
+        return {}
+
+    def writing(number: int) -> Any:
+        async def write(body: bytes) -> None:
+            bodies[number].append(body)
+            is_told.set()
+
+        return write
+
+    async def wait() -> None:
+        assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
+        await asyncio.sleep(0.1)
+
+    monkeypatch.setattr("embedsink.http.dashboards.answer_section", read)
+    path, key = "/api/v1/dashboards/overview/sections/use", narrow.key("read")
+    with narrow.streaming(path, key, writing(0)):
+        with narrow.streaming(path, key, writing(1)):
+            narrow._runner.run(wait())
+        may_end.set()
+        narrow._runner.run(asyncio.wait_for(is_told.wait(), ENDED_S_MAX))
+        narrow._runner.run(asyncio.sleep(0.05))  # the head is told first, then the body
+    assert b'"charts"' in b"".join(bodies[0])
+    assert bodies[1] == []
+
+
+def test_a_bug_is_still_told_as_one_and_not_as_a_reader_that_has_left() -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    async def receive() -> Message:
+        await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ValueError, match="no"):
+        asyncio.run(while_awaited(Request({"type": "http"}, receive), fail()))
+
+
+def test_what_a_reader_still_sends_is_no_leaving() -> None:
+    parts: list[Message] = [{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}]
+    ended: list[bool] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(parts == [])
+
+    async def receive() -> Message:
+        await asyncio.sleep(0)
+        return parts.pop(0)
+
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(while_awaited(Request({"type": "http"}, receive), wait()))
+    assert ended == [True]

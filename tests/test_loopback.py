@@ -1,0 +1,39 @@
+"""This machine itself: one answer for where a server listens, where a key may go, and who may see the demo's page."""
+
+import pytest
+
+from embedsink.errors import Misconfigured
+from embedsink.loopback import is_loopback
+from embedsink.remote import Remote
+from embedsink.serving import Listening
+
+
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.0.0.2", True),
+        ("127.255.255.254", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.0.1", False),
+        ("sink.localhost", False),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+        ("127.1", False),
+    ],
+)
+def test_a_host_is_this_machine_for_all_or_for_none(host: str, is_here: bool) -> None:
+    assert is_loopback(host) == is_here
+    told: list[str] = []
+    for ask in (
+        lambda: Listening(host=host).check(),
+        lambda: Remote(f"http://[{host}]" if ":" in host else f"http://{host}", None),
+    ):
+        try:
+            ask()
+        except Misconfigured as error:
+            told.append(str(error))
+    assert sum("unencrypted" in why for why in told) == (0 if is_here else 2), told
