@@ -157,11 +157,11 @@ class Chart extends Tile {
   }
 
   async drawOnce() {
-    const { columns, rows, before, marks, span } = this.answer;
+    const { columns, rows, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
     this.meant = new Map();
-    const sets = { rows: this.objects(columns, rows), before: this.objects(columns, before), marks: (marks ?? []).map((at) => ({ at })) };
+    const sets = this.sets();
     const names = Object.keys(sets).filter((name) => sets[name].length);
     const kind = `${scheme()} ${span} ${names} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
@@ -179,6 +179,11 @@ class Chart extends Tile {
     this.finalize = drawn.finalize;
     if (this.told.select) this.view.addEventListener("click", (_, item) => this.pick(item?.datum));
     this.describe();
+  }
+
+  sets() {
+    const { columns, rows, before, marks } = this.answer;
+    return { rows: this.objects(columns, rows), before: this.objects(columns, before), marks: (marks ?? []).map((at) => ({ at })) };
   }
 
   // Vega has what people read, and a click on it means what it stands for.
@@ -227,10 +232,9 @@ class Chart extends Tile {
   // A picture goes elsewhere: it says what it is of.
   async save(format) {
     if (!this.view) return;
-    const { columns, rows, before, span } = this.answer;
-    const { name, grounds } = this.page.told;
+    const { answer: { span }, page: { told: { name, grounds } } } = this;
     const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen()].join(" · ");
-    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.objects(columns, rows), this.objects(columns, before)),
+    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.sets()),
       width: this.body.clientWidth, height: this.body.clientHeight + 40, background: grounds[scheme()], title: { text: this.told.title, subtitle }, padding: 16 });
     const url = await view.toImageURL(format, format === "png" ? 2 : 1);
     finalize();
