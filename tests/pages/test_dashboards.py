@@ -4,6 +4,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +124,83 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
     looking.open("tenants", "?since=2026-11-20")
     page, until = looking.page, looking.page.locator('input[name="until"]')
     until.fill("2026-11-18")
-    assert until.evaluate("field => field.validationMessage") == "This has to be after the first day."
+    assert until.evaluate("field => field.validationMessage") == "This can't be before the first day."
     assert "until=" not in page.url
-    until.fill("2026-11-21")
+    until.fill("2026-11-20")
     assert until.evaluate("field => field.validationMessage") == ""
+    # That day alone: the address ends where it does.
     assert "until=2026-11-21" in page.url
+    assert until.input_value() == "2026-11-20"
+    page.reload()
+    assert until.input_value() == "2026-11-20"
+
+
+def test_a_last_day_without_a_first_is_told(looking: Reader) -> None:
+    looking.open("tenants")
+    page = looking.page
+    page.click('label:has(input[value="custom"])')
+    page.fill('input[name="until"]', "2026-11-20")
+    since = page.locator('input[name="since"]')
+    assert since.evaluate("field => field.validationMessage") == "Choose the first day, too."
+    assert "until=" not in page.url
+    since.fill("2026-11-19")
+    assert "since=2026-11-19&until=2026-11-21" in page.url
+
+
+def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(looking: Reader) -> None:
+    looking.open("tenants")
+    page = looking.page
+    page.click("#more > summary")
+    looking.wait(lambda: page.locator("#deployments option").count() > 2, "they are offered")
+    offered = [option.text_content() for option in page.locator("#deployments option").all()]
+    key = {"Authorization": f"Bearer {looking.server.key('read')}"}
+    rows = page.request.get(f"{looking.server.url}/api/v1/reports/views?since=30d&interval=month", headers=key).json()
+    most = max(rows, key=lambda row: row["view_count"] if row["deployment"] is not None else 0)
+    assert (offered[0], len(set(offered))) == (str(most["deployment"]), len(offered))
+    page.fill('input[name="deployment"]', "4711")
+    page.press('input[name="deployment"]', "Enter")
+    looking.wait(lambda: "deployment=4711" in page.url, "it is chosen")
+    looking.wait(lambda: looking.number("active") == "0", "nothing is there")
+
+
+def test_a_table_that_is_cut_says_how_many_rows_there_are(looking: Reader) -> None:
+    looking.open("exports")
+    note = looking.page.inner_text('[data-tile="by-viewer"] [data-note]')
+    told = re.fullmatch(r"12 of (\d+) rows are shown\.", note)
+    assert told, note
+    assert int(told[1]) > 12
+    link = looking.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
+    assert link.text_content() == "All rows of the report as CSV"
+
+
+def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
+    page = looking.page
+    completed_at = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    result = {
+        "syncJobId": "marked",
+        "generatedFiles": [],
+        "manifestStats": {"models": 1, "sources": 2, "macros": 3},
+        "svcCount": 4,
+        "completedAt": completed_at.isoformat().replace("+00:00", "Z"),
+        "durationMs": 5,
+    }
+    answer = page.request.put(
+        f"{looking.server.url}/api/v1/deployments/12/dbt-sync/marked/result",
+        data=result,
+        headers={"Authorization": f"Bearer {looking.server.key('ingest')}"},
+    )
+    assert answer.status == 200, answer.text()
+    key = {"Authorization": f"Bearer {looking.server.key('read')}"}
+    loading = f"{looking.server.url}/api/v1/dashboards/reliability/sections/loading"
+    looking.wait(
+        lambda: page.request.get(loading, headers=key).json()["charts"]["load-course"]["marks"], "it is loaded"
+    )
+    looking.open("reliability")
+    tile = '[data-tile="load-course"]'
+    page.click(f"{tile} summary")
+    with page.expect_download() as saved:
+        page.click(f'{tile} [data-do="svg"]')
+    assert "dbt sync completed: " in Path(saved.value.path()).read_text()
 
 
 @pytest.mark.parametrize(

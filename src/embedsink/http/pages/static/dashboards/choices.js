@@ -4,6 +4,8 @@ import { named } from "/pages/words.js";
 
 const NAMES = ["period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone"];
 const FILTERS = { surface: "Surface", deployment: "Deployment", tenant: "Tenant" };
+// A day is chosen with its end; the address has the day after.
+const days = (day, by) => new Date(Date.parse(day) + by * 864e5).toISOString().slice(0, 10);
 const home = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 export class Choices {
@@ -31,14 +33,12 @@ export class Choices {
     at("dates").hidden = !custom;
     for (const name of ["since", "until"]) {
       const time = (query.get(name) ?? "").slice(0, 16);
-      Object.assign(fields[name], { type: time.includes("T") ? "datetime-local" : "date", value: time });
+      const isLast = name === "until" && /^\d{4}-\d\d-\d\d$/.test(time);
+      Object.assign(fields[name], { type: time.includes("T") ? "datetime-local" : "date", value: isLast ? days(time, -1) : time });
+      fields[name].setCustomValidity("");
     }
-    fields.until.setCustomValidity("");
     fields.compare.checked = query.get("compare") !== "off";
-    for (const name of ["surface", "tenant", "timezone"]) fields[name].value = query.get(name) ?? "";
-    const deployment = query.get("deployment") ?? "";
-    if (deployment && ![...fields.deployment.options].some(({ value }) => value === deployment)) fields.deployment.add(new Option(deployment));
-    fields.deployment.value = deployment;
+    for (const name of ["surface", "deployment", "tenant", "timezone"]) fields[name].value = query.get(name) ?? "";
     history.replaceState(null, "", `?${query}`);
     for (const link of document.querySelectorAll("[data-keeps-search]")) link.search = query;
     this.chip();
@@ -49,9 +49,7 @@ export class Choices {
     at("chips").replaceChildren(...set.map(([name, value]) => make("li", {},
       make("button", { type: "button", "aria-label": `Remove filter ${FILTERS[name]} ${value}`, onclick: () => this.set({ [name]: null }) },
         make("bdi", {}, `${FILTERS[name]}: ${value}`), make("span", { "aria-hidden": "true" }, "✕")))));
-    const count = at("count");
-    count.hidden = !set.length;
-    count.textContent = set.length;
+    Object.assign(at("count"), { hidden: !set.length, textContent: set.length });
   }
 
   choose(target) {
@@ -63,11 +61,10 @@ export class Choices {
     if (name === "period") return this.set({ period: value, since: null, until: null });
     if (name === "since" || name === "until") {
       const { since, until } = this.fields;
-      if (since.value && until.value && until.value <= since.value) {
-        until.setCustomValidity("This has to be after the first day.");
-        return until.reportValidity();
-      }
-      return since.value && this.set({ period: null, since: since.value, until: until.value || null });
+      const end = until.value && until.type === "date" ? days(until.value, 1) : until.value;
+      since.setCustomValidity(since.value ? "" : "Choose the first day, too.");
+      until.setCustomValidity(since.value && end && end <= since.value ? "This can't be before the first day." : "");
+      return since.reportValidity() && until.reportValidity() && this.set({ period: null, since: since.value, until: end || null });
     }
     return this.set({ [name]: name === "compare" ? (target.checked ? null : "off") : value || null });
   }
@@ -86,16 +83,14 @@ export class Choices {
     return Object.keys(FILTERS).some((name) => this.query.has(name));
   }
 
-  // What there is to choose from, when somebody first looks.
+  // What is used most, when somebody first looks; all else can be typed.
   async offer() {
     at("timezones").append(...Intl.supportedValuesOf("timeZone").map((name) => new Option(name)));
-    const [deployments, tenants] = await Promise.all(
-      ["/api/v1/deployments?limit=200", "/api/v1/reports/tenants?columns=tenant&limit=200&since=30d"].map(
-        (path) => fetch(path).then((answer) => (answer.ok ? answer.json() : null), () => null)));
-    const known = new Set([...this.fields.deployment.options].map(({ value }) => value));
-    for (const { deploymentId } of deployments?.deployments ?? []) {
-      if (!known.has(String(deploymentId))) this.fields.deployment.add(new Option(deploymentId));
+    for (const [report, name] of [["views", "deployment"], ["tenants", "tenant"]]) {
+      const rows = await fetch(`/api/v1/reports/${report}?columns=${name},view_count&since=30d&interval=month`)
+        .then((answer) => (answer.ok ? answer.json() : []), () => []);
+      const names = new Set(rows.sort((a, b) => b.view_count - a.view_count).map((row) => row[name] ?? ""));
+      at(`${name}s`).append(...[...names].filter(String).slice(0, 200).map((one) => new Option(one)));
     }
-    at("tenants").append(...(tenants ?? []).filter(({ tenant }) => tenant).map(({ tenant }) => new Option(tenant)));
   }
 }

@@ -32,8 +32,8 @@ class Tile {
       const place = answer.columns.indexOf(this.told.compare);
       // One period before has a place, and no line.
       const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
-      this.note.hidden = !isDashed && (!answer.is_cut || this.told.kind === "table");
-      this.note.textContent = isDashed ? "Dashed: the period before." : "Not all rows are drawn. The CSV has them.";
+      this.note.hidden = !isDashed && !answer.is_cut;
+      this.note.textContent = isDashed ? "Dashed: the period before." : `${exact(answer.rows.length)} of ${exact(answer.row_count)} rows are shown.`;
     }
     this.draw();
   }
@@ -157,29 +157,33 @@ class Chart extends Tile {
   }
 
   async drawOnce() {
-    const { columns, rows, before, span } = this.answer;
+    const { columns, rows, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
     this.meant = new Map();
-    const values = this.objects(columns, rows);
-    const earlier = this.objects(columns, before);
-    const kind = `${scheme()} ${span} ${earlier.length > 0} ${this.body.clientHeight}`;
+    const sets = this.sets();
+    const names = Object.keys(sets).filter((name) => sets[name].length);
+    const kind = `${scheme()} ${span} ${names} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
-      this.view.data("rows", values);
-      if (earlier.length) this.view.data("before", earlier);
+      for (const name of names) this.view.data(name, sets[name]);
       await this.view.runAsync();
-      return this.describe(values);
+      return this.describe();
     }
     this.kind = kind;
     await this.page.vega();
     const plot = make("div", { className: "plot", role: "img" });
     this.replace(plot);
-    const drawn = await this.embed(plot, this.spec(values, earlier));
+    const drawn = await this.embed(plot, this.spec(sets));
     if (!plot.isConnected) return drawn.finalize(); // Trouble came first.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
     if (this.told.select) this.view.addEventListener("click", (_, item) => this.pick(item?.datum));
-    this.describe(values);
+    this.describe();
+  }
+
+  sets() {
+    const { columns, rows, before, marks } = this.answer;
+    return { rows: this.objects(columns, rows), before: this.objects(columns, before), marks: (marks ?? []).map((at) => ({ at })) };
   }
 
   // Vega has what people read, and a click on it means what it stands for.
@@ -193,23 +197,23 @@ class Chart extends Tile {
     return rows.map((row) => Object.fromEntries(names.map((name, i) => [name, seen(row[i])])));
   }
 
-  describe(values) {
-    this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${values.length} rows. Its menu has them as a table.`);
+  describe() {
+    this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${this.answer.rows.length} rows. Its menu has them as a table.`);
   }
 
   // The spec with its rows and its time, as the reader's locale writes it.
-  spec(values, earlier) {
+  spec(datasets) {
     const { spec } = this.told;
     const { interval, span, ticks } = this.answer;
     const parameters = Object.entries({ span, ticks, date_format: axisFormat(interval) });
     // Of no rows Vega finds no extent.
-    const layer = spec.layer?.filter(({ data }) => earlier.length || data?.name !== "before");
-    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets: { rows: values, before: earlier },
+    const layer = spec.layer?.filter(({ data }) => datasets[data?.name]?.length !== 0);
+    return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets,
       params: [...(spec.params ?? []), ...parameters.map(([name, value]) => ({ name, value }))] };
   }
 
   tip(value) {
-    return Object.entries(value).map(([title, text]) => [title, this.told.times.includes(title) ? writePeriod(Number(text), this.answer.interval) : String(text)]);
+    return Object.entries(value).map(([title, text]) => [title, this.told.times.includes(title) ? writePeriod(Number(text), this.answer.interval) : text === "null" ? "(none)" : String(text)]);
   }
 
   pick(datum) {
@@ -228,10 +232,9 @@ class Chart extends Tile {
   // A picture goes elsewhere: it says what it is of.
   async save(format) {
     if (!this.view) return;
-    const { columns, rows, before, span } = this.answer;
-    const { name, grounds } = this.page.told;
+    const { answer: { span }, page: { told: { name, grounds } } } = this;
     const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen()].join(" · ");
-    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.objects(columns, rows), this.objects(columns, before)),
+    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.sets()),
       width: this.body.clientWidth, height: this.body.clientHeight + 40, background: grounds[scheme()], title: { text: this.told.title, subtitle }, padding: 16 });
     const url = await view.toImageURL(format, format === "png" ? 2 : 1);
     finalize();
