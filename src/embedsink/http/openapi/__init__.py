@@ -17,7 +17,7 @@ from embedsink.http.openapi.schemas import schemas, security_schemes
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 
-__all__ = ["Schema", "describe", "description"]
+__all__ = ["Schema", "describe", "description", "groups_of"]
 
 
 async def describe(request: Request) -> Response:
@@ -36,7 +36,7 @@ def _written(settings: Settings) -> bytes:
 def description(settings: Settings) -> Schema:
     """The OpenAPI document."""
     paths: dict[str, Schema] = {}
-    groups = _groups(settings)
+    groups = groups_of(settings)
     for group in groups:
         for operation in group.operations:
             paths.setdefault(operation.path, {})[operation.method] = operation.described() | {"tags": [group.name]}
@@ -54,7 +54,8 @@ def description(settings: Settings) -> Schema:
     }
 
 
-def _groups(settings: Settings) -> list[Group]:
+def groups_of(settings: Settings) -> list[Group]:
+    """Every operation, by what it belongs to."""
     return [
         Group("Sending", "What pages and pipelines send: events.", ingestion.operations(settings)),
         Group("Reading", "What readers take away, in the scope of their key.", reading.operations()),

@@ -19,6 +19,32 @@ _HEADERS: dict[int, dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """One status of an operation: what it means, and of a failure its reasons.
+
+    `contents` are schemas by media type, `headers` what each means.
+    """
+
+    status: int
+    meaning: str
+    contents: dict[str, Schema]
+    headers: dict[str, str] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+    def described(self) -> Schema:
+        """It as a Response Object (OpenAPI 3.1.0, section 4.8.17)."""
+        described: Schema = {
+            "description": f"{', '.join(self.reasons)}. {self.meaning}" if self.reasons else self.meaning
+        }
+        if self.contents:
+            described["content"] = content(self.contents)
+        headers = {"X-Request-Id": {"schema": {"type": "string"}}} if self.reasons else {}
+        if headers := headers | headers_of(self.headers):
+            described["headers"] = headers
+        return described
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One method of one path. `success` is its status with its content by media type; `reasons` why it may fail.
 
@@ -45,31 +71,22 @@ class Operation:
             "summary": self.summary,
             "parameters": list(self.parameters),
             "security": [{f"{kind}Key": []} for kind in self.kinds] + [{}] * self.is_key_optional,
-            "responses": self._successes() | self._failures(),
+            "responses": {str(outcome.status): outcome.described() for outcome in self.outcomes()},
         }
         if self.body:
             described["requestBody"] = {"required": True, "content": content(self.body)}
         return described
 
-    def _successes(self) -> Schema:
-        status, meaning, schemas = self.success
-        first: Schema = {"description": meaning}
-        if schemas:
-            first["content"] = content(schemas)
-        if self.headers:
-            first["headers"] = headers_of(self.headers)
-        responses = {str(status): first}
-        for other, meaning in self.others.items():
-            part = {"content": content(schemas)} if other == 206 else {}
-            responses[str(other)] = {"description": meaning} | part
-        return responses
-
-    def _failures(self) -> Schema:
-        statuses = sorted({reason.status for reason in self.reasons if reason.status})
-        return {
-            str(status): _problem_response(status, [reason for reason in self.reasons if reason.status == status])
-            for status in statuses
-        }
+    def outcomes(self) -> list[Outcome]:
+        """Every status that it may answer with: the success first, then what is no failure, then the failures."""
+        status, meaning, contents = self.success
+        others = [Outcome(other, said, contents if other == 206 else {}) for other, said in self.others.items()]
+        failures = sorted({reason.status for reason in self.reasons if reason.status})
+        return [
+            Outcome(status, meaning, contents, self.headers),
+            *others,
+            *(_failure(one, [reason for reason in self.reasons if reason.status == one]) for one in failures),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +98,10 @@ class Group:
     operations: Sequence[Operation]
 
 
-def _problem_response(status: int, reasons: Sequence[Reason]) -> Schema:
-    names = sorted(str(reason) for reason in reasons)
-    of_this_status = {"properties": {"status": {"const": status}, "reason": {"enum": names}}}
+def _failure(status: int, reasons: Sequence[Reason]) -> Outcome:
+    names = tuple(sorted(str(reason) for reason in reasons))
+    of_this_status = {"properties": {"status": {"const": status}, "reason": {"enum": list(names)}}}
     base = next((_PROBLEMS[reason] for reason in reasons if reason in _PROBLEMS), "Problem")
     advice = " ".join(dict.fromkeys(problems.advice_on(reason) for reason in reasons))
-    return {
-        "description": f"{', '.join(names)}. {advice}",
-        "headers": {"X-Request-Id": {"schema": {"type": "string"}}} | headers_of(_HEADERS.get(status, {})),
-        "content": {problems.MEDIA_TYPE: {"schema": {"allOf": [ref(base), of_this_status]}}},
-    }
+    contents = {problems.MEDIA_TYPE: {"allOf": [ref(base), of_this_status]}}
+    return Outcome(status, advice, contents, _HEADERS.get(status, {}), names)

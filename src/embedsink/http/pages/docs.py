@@ -11,12 +11,13 @@ from embedsink import __version__
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.freshness import is_known, tag_of
 from embedsink.http.headers import ASKED_ABOUT
-from embedsink.http.openapi import description
+from embedsink.http.openapi import description, groups_of
 from embedsink.http.pages.address import address_of
-from embedsink.http.pages.description import groups_of, messages_of, shown_reasons
+from embedsink.http.pages.description import messages_of, shown_reasons
 from embedsink.http.pages.files import page_files
 from embedsink.http.pages.sending import examples
 from embedsink.http.pages.templating import HEADERS, render
+from embedsink.http.pages.words import type_in_words
 from embedsink.keys import KeyKind
 from embedsink.reports import REPORT_FORMATS, Report, all_reports
 from embedsink.settings import Settings
@@ -62,19 +63,19 @@ class Docs:
 
 def docs_page(settings: Settings, reports: list[Report], *, address: str) -> str:
     """The page of a server with these settings and reports, reached at this address."""
-    described = description(settings)
     return render(
         "docs.html",
         address=address,
         ingest_path=INGEST_PATH,
         examples=examples(settings.service_name),
         formats=[str(format) for format in REPORT_FORMATS],
-        groups=groups_of(described),
+        groups=groups_of(settings),
         mark=page_files()["mark.svg"].content.decode(),  # in the page, which loads no picture
         key_kinds=[str(kind) for kind in KeyKind],
-        messages=messages_of(described),
+        messages=messages_of(description(settings)["components"]["schemas"]),
         reasons=shown_reasons(),
         reports=reports,
         settings=settings,
+        type_in_words=type_in_words,
         version=__version__,
     )
