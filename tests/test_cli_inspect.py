@@ -87,6 +87,8 @@ def test_as_json_it_is_the_answer_itself(server: RunningServer, reader: str) -> 
         (("--session", ""), "--session: is empty, perhaps an unset variable."),
         (("--session", "s", "--expect", "view"), "is no type with a count"),
         (("--session", "s", "--expect", "=1"), "is no type with a count"),
+        (("--session", "s", "--expect", "veiw=1"), '--expect: type "veiw" does not exist. Did you mean "view"?'),
+        (("--session", "s", "--expect", "refresh=1"), "There are ai-query, dashboard-loaded, download,"),
         (("--session", "s", "--wait", "31"), "--wait"),
         (("--since", "yesterday"), "since"),
     ],

@@ -336,7 +336,7 @@ def test_a_key_may_name_exactly_the_deployments_that_an_event_may(file: KeyFile)
             parse_deployment(str(deployment))
 
 
-@pytest.mark.parametrize("text", ["", "1_2", "１２", "+12", " 12", "12.0", "0x12", "twelve", "9" * 5_000])
+@pytest.mark.parametrize("text", ["", "1_2", "１２", "+12", " 12", "12.0", "012", "-0", "0x12", "twelve", "9" * 5_000])
 def test_a_deployment_is_typed_in_plain_digits(text: str) -> None:
     with pytest.raises(Misconfigured, match=r"^deployment: .+ is not an integer from .+ Write it in plain digits\.$"):
         parse_deployment(text)

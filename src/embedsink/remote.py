@@ -71,7 +71,7 @@ class Remote:
     def __init__(self, url: str, key: str | None) -> None:
         self.url = _checked_url(url)
         if not key:
-            raise Misconfigured("key: is missing. Set EMBEDSINK_KEY, or give one with the URL.")
+            raise Misconfigured("key: is missing. Set EMBEDSINK_KEY, or give it beside the URL: --key, or key=.")
         if not looks_like_key(key):
             raise Misconfigured("key: is not an embedsink key, or lost a character. Copy it again.")
         self._authorization = f"Bearer {key}"

@@ -7,7 +7,7 @@ import typer
 
 from embedsink.cli.options import KeyOption, examples, server_at, wrong_use
 from embedsink.cli.output import fail, inert, show_table
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, nearest, quote
 
 EXAMPLES = examples(
     "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://sink.example.com",
@@ -21,6 +21,13 @@ def _expected(text: str) -> tuple[str, int]:
     name, _, count = text.rpartition("=")
     if not name or not (count.isascii() and count.isdigit()):
         raise Misconfigured(f"--expect: {quote(text)} is no type with a count. Write it like view=1.")
+    from embedsink.envelope.catalog import EVENTS
+
+    if name not in EVENTS:
+        near = nearest(name, EVENTS)
+        instead = f'Did you mean "{near}"?' if near else f"There are {', '.join(sorted(EVENTS))}."
+        # A page that is right would fail its test for the test's own slip.
+        raise Misconfigured(f"--expect: type {quote(name)} does not exist. {instead}")
     return name, int(count)
 
 

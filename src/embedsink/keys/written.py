@@ -36,13 +36,13 @@ def parse_duration(text: str) -> int:
 
 
 def parse_deployment(text: str) -> int:
-    """A deployment as it is typed: digits of ASCII, and no more than the wire allows.
+    """A deployment as it is typed: digits of ASCII, no zeros in front, and no more than the wire allows.
 
     Raises:
         Misconfigured: it can be no deployment.
     """
     number = int(text) if _DEPLOYMENT.fullmatch(text) else None
-    if number is None or not is_deployment(number):
+    if number is None or not is_deployment(number) or str(number) != text:
         raise Misconfigured(
             f"deployment: {quote(text)} is not an integer from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}. "
             "Write it in plain digits."
