@@ -114,7 +114,7 @@ class OpenedSink:
         return self._rows(EVENTS, asked)
 
     def reports(self) -> pandas.DataFrame:
-        """Which reports there are, what each answers, and lists of their columns; `columns` says what each means."""
+        """Which reports there are, what each answers, and the names of its columns; `columns` says what each means."""
         with self._read(Scope()) as reader:
             return _listed([asdict(report) for report in all_reports(reader)])
 
@@ -182,7 +182,7 @@ class ConnectedSink:
         return self._rows(asked, "events.parquet")
 
     def reports(self) -> pandas.DataFrame:
-        """Which reports there are, what each answers, and lists of their columns; `columns` says what each means."""
+        """Which reports there are, what each answers, and the names of its columns; `columns` says what each means."""
         return _listed(self._remote.get_rows("reports", members=_LISTED))
 
     def columns(self, name: str) -> pandas.DataFrame:
@@ -292,7 +292,7 @@ def _deployment(one: Any) -> int:
 
 
 def _listed(reports: list[dict[str, Any]]) -> pandas.DataFrame:
-    rows = [report | {"columns": [column["name"] for column in report["columns"]]} for report in reports]
+    rows = [report | {"columns": ", ".join(column["name"] for column in report["columns"])} for report in reports]
     return pandas.DataFrame(rows, columns=_LISTED)
 
 
