@@ -233,6 +233,7 @@ def demo(begin: Begin) -> Demo:
     return demo
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 class TestRun:
@@ -299,6 +300,7 @@ class TestRun:
         assert not is_listening(embed_port)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("words", ["data folder", "ready after", "sent  "])
@@ -310,6 +312,7 @@ def test_sigterm_ends_it_at_any_moment(begin: Begin, words: str) -> None:
     assert_ended_cleanly(demo, folder)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_server_that_dies_is_told_and_cleared_away(begin: Begin) -> None:
@@ -323,6 +326,7 @@ def test_a_server_that_dies_is_told_and_cleared_away(begin: Begin) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_taken_port_is_named(begin: Begin) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
