@@ -656,3 +656,23 @@ def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
         [*read_sql("views/base").values(), *read_sql("views/reports").values(), *read_sql("macros").values()]
     )
     assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == set(VARIABLES)
+
+
+def test_a_reader_waits_for_room_where_a_load_has_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "store.duckdb")
+    store.open()
+    set_, refusals = database._Raised._set, iter([True] * 6)
+
+    def set_where_there_is_room(raised: Any, connection: duckdb.DuckDBPyConnection) -> None:
+        if next(refusals, False):
+            raise duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate data of size 2.0 KiB")
+        set_(raised, connection)
+
+    with contextlib.closing(store):
+        monkeypatch.setattr(database._Raised, "_set", set_where_there_is_room)
+        with store.reader(EVERYTHING) as reader:
+            assert list(reader.rows("views")) == []
+        monkeypatch.setattr(database, "_ROOM_WAIT_S_MAX", 0.1)
+        refusals = iter([True] * 1_000)
+        with pytest.raises(Unavailable, match="failed to allocate"):
+            store.reader(EVERYTHING)

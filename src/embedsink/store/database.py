@@ -26,6 +26,8 @@ WIDE_ROW_BYTES = 2_048
 _BLOCK_BYTES = 65_536
 _ROWS_VERIFIED_AT_ONCE = 500_000
 _CLOSE_TIMEOUT_S = 5.0
+_ROOM_WAIT_S_MAX = 10.0
+_ROOM_PAUSE_S = 0.02
 # A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
 # in memory for the next, and no bytes an event are lost (docs/decisions/0007).
 _ROW_GROUP_ROWS = 32_768
@@ -171,10 +173,22 @@ class Store:
         Raises:
             Unavailable: `not_ready` while the store is closed or broken.
         """
+        end = time.monotonic() + _ROOM_WAIT_S_MAX
+        with away_is_unavailable():
+            while True:
+                try:
+                    return self._reader(scope)
+                except StoreTooSmall:
+                    # A load has all the usual memory just now, and even to ask for more takes some.
+                    if time.monotonic() >= end:
+                        raise
+                time.sleep(_ROOM_PAUSE_S)
+
+    def _reader(self, scope: Mapping[str, object]) -> Reader:
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
-            with away_is_unavailable(), contextlib.ExitStack() as stack:
+            with translated(), contextlib.ExitStack() as stack:
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
