@@ -118,9 +118,15 @@ def vega_config(palette: Palette) -> dict[str, Any]:
             "outcome": [palette.series[0], palette.series[5], *reversed(palette.warm)],
             "usual": [palette.accent, palette.warm[0]],
         },
-        "style": {
-            "moment": {"color": palette.quiet, "strokeWidth": 1.5, "strokeDash": [1, 3], "strokeCap": "round"},
-            "before": {"color": palette.quiet, "strokeWidth": 1.5, "strokeDash": [3, 4]},
-            "round": {"cornerRadiusEnd": 3},
-        },
+        "style": _styles(palette),
+    }
+
+
+def _styles(palette: Palette) -> dict[str, Any]:
+    """What the files of dashboards name in `style`, and the period before."""
+    quiet = {"color": palette.quiet, "strokeWidth": 1.5}
+    return {
+        "moment": quiet | {"strokeDash": [1, 3], "strokeCap": "round"},
+        "before": quiet | {"strokeDash": [3, 4]},
+        "round": {"cornerRadiusEnd": 3},
     }

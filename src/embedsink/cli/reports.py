@@ -83,9 +83,8 @@ def report(
     """Show a report, or which reports there are, or write all of them.
 
     From a data folder it shows the last snapshot, be a server running or not. Times are UTC, but for dates and times
-    that you give with --timezone. In csv, text that a spreadsheet would take for a formula gets an apostrophe. A
-    terminal gets as many columns as it has room for, long texts cut and control characters escaped; files and pipes
-    get everything.
+    that you give with --timezone. In csv, text that a spreadsheet would take for a formula gets an apostrophe. On a
+    terminal, what has no room is left out, and control characters are escaped; files and pipes get everything.
     """
     asked: Asked = {"since": since, "until": until, "surface": surface, "deployment": deployment or []}
     asked |= {"tenant": tenant, "interval": interval, "timezone": timezone}
