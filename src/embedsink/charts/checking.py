@@ -37,11 +37,6 @@ def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]
     return mistakes
 
 
-def instead_of(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, or all of them."""
-    return instead(name, sorted(known))
-
-
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
     for number, section in enumerate(dashboard.sections):
         for place, tile in enumerate(section.charts):
@@ -54,7 +49,7 @@ def _check_tile(place: str, tile: Tile, reports: Mapping[str, Report]) -> None:
     report = reports.get(tile.report)
     if report is None:
         raise Misconfigured(
-            f"{place}.report: report {quote(tile.report)} does not exist. {instead_of(tile.report, reports)}"
+            f"{place}.report: report {quote(tile.report)} does not exist. {instead(tile.report, sorted(reports))}"
         )
     try:
         parse_scope({str(name): value for name, value in tile.parameters.items()})
@@ -71,12 +66,13 @@ def _check_marks(place: str, chart: Chart, reports: Mapping[str, Report]) -> Non
         return
     name = chart.marks.report
     if name not in reports:
-        raise Misconfigured(f"{place}.marks.report: report {quote(name)} does not exist. {instead_of(name, reports)}")
+        listed = instead(name, sorted(reports))
+        raise Misconfigured(f"{place}.marks.report: report {quote(name)} does not exist. {listed}")
     moments = {column.name for column in reports[name].columns if column.type == "timestamp"}
     if chart.marks.at not in moments:
         raise Misconfigured(
             f"{place}.marks.at: column {quote(chart.marks.at)} of report {name} holds no times. "
-            f"{instead_of(chart.marks.at, moments)}"
+            f"{instead(chart.marks.at, sorted(moments))}"
         )
 
 
@@ -89,7 +85,8 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
     for where, column in _added_by(tile):
         if read[column] not in NUMBERS:
             adds = sorted(name for name, type_ in read.items() if type_ in NUMBERS)
-            raise Misconfigured(f"{place}.{where}: column {quote(column)} holds no numbers. {instead_of(column, adds)}")
+            listed = instead(column, sorted(adds))
+            raise Misconfigured(f"{place}.{where}: column {quote(column)} holds no numbers. {listed}")
     if isinstance(tile, Figure):
         return
     _check_group(place, tile)
@@ -105,7 +102,8 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
 
 def _check_column(place: str, column: str, known: Collection[str], whose: str) -> None:
     if column not in known:
-        raise Misconfigured(f"{place}: column {quote(column)} does not exist in {whose}. {instead_of(column, known)}")
+        listed = instead(column, sorted(known))
+        raise Misconfigured(f"{place}: column {quote(column)} does not exist in {whose}. {listed}")
 
 
 def _check_group(place: str, tile: Chart | Table) -> None:

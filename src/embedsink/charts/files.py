@@ -9,10 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from embedsink.charts.checking import instead_of
 from embedsink.charts.model import Dashboard
 from embedsink.charts.sentences import first_mistake
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, instead, quote
 from embedsink.reasons import Reason
 
 # The page at this address is no file.
@@ -95,7 +94,8 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     """
     dashboard = dashboards.get(name)
     if dashboard is None:
-        raise Refused(Reason.NOT_FOUND, f"dashboard {quote(name)} does not exist. {instead_of(name, dashboards)}")
+        listed = instead(name, sorted(dashboards))
+        raise Refused(Reason.NOT_FOUND, f"dashboard {quote(name)} does not exist. {listed}")
     return dashboard
 
 

@@ -5,7 +5,6 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from embedsink.charts.checking import instead_of
 from embedsink.charts.model import (
     COLUMN,
     NAME,
@@ -21,7 +20,7 @@ from embedsink.charts.model import (
     Table,
 )
 from embedsink.envelope.sentences import TYPES, alternatives, place
-from embedsink.errors import nearest, quote
+from embedsink.errors import instead, nearest, quote
 
 Location = tuple[int | str, ...]
 Limits = Mapping[str, Any]
@@ -77,7 +76,7 @@ def first_mistake(error: ValidationError, content: Any) -> str:
         case _, "union_tag_not_found":
             return f"{_where(location)}.kind: is missing. There are {', '.join(TILES)}."
         case (*_, "parameters", name, "[key]"), _:
-            told = instead_of(str(name), get_args(OwnParameter))
+            told = instead(str(name), sorted(get_args(OwnParameter)))
             return f"{_where(location)}: is no parameter that a dashboard has of its own. {told}"
         case (*_, "where", _, "str"), _:  # Of a union each member says that it is not this.
             return f"{_where(location[:-1])}: {quote(value)} is not {_SCALAR}. Write one of these."
