@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from embedsink.store import Store
 from tests.rows import views_over_nothing
+from tests.stores import open_store
 
 # No deadline: the tests share their machine with others. `pytest --hypothesis-profile ci` looks longer.
 settings.register_profile("fast", max_examples=100, deadline=None)
@@ -30,8 +31,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store for all tests of a module: opening takes 80 ms, and the cases are many."""
-    store = Store(tmp_path_factory.mktemp("store") / "store.duckdb")
-    store.open()
+    """A store for all tests of a module: opening takes a while, and the cases are many."""
+    store = open_store(tmp_path_factory.mktemp("store") / "store.duckdb")
     yield store
     store.close()

@@ -9,6 +9,7 @@ from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql
 from embedsink.store import Store
 from tests.given import segment
+from tests.stores import open_store
 
 CHECKS = read_sql("checks")
 FAULTS = {
@@ -64,8 +65,7 @@ OTHER_FAULTS = [
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     view = {"type": "view", "id": 1}
     store.load(inspect(segment(folder, [view, {"type": "download"}, view])))
     # The id again, with other content: quarantined.
@@ -95,8 +95,7 @@ def test_a_healthy_store_has_no_offending_rows(store: Store) -> None:
 
 
 def test_an_empty_store_has_no_offending_rows(tmp_path: Path) -> None:
-    store = Store(tmp_path / "empty.duckdb")
-    store.open()
+    store = open_store(tmp_path / "empty.duckdb")
     assert {check: found(store, check) for check in CHECKS} == dict.fromkeys(CHECKS, 0)
     store.close()
 

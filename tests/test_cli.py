@@ -350,6 +350,32 @@ def test_all_reports_go_to_one_file_or_folder(data: Path, tmp_path: Path, called
     assert manifest["scope"]["since"] == "2025-11-01T00:00:00Z"
 
 
+def test_all_reports_in_a_folder_that_is_there_replace_what_has_their_names_and_say_so(
+    data: Path, tmp_path: Path, called: Call
+) -> None:
+    folder = tmp_path / "summary"
+    folder.mkdir()
+    for name in ("views.csv", "notes.txt"):
+        (folder / name).write_text("mine")
+    done = called("report", "--all", "--data", data, "-o", folder)
+    assert (done.returncode, done.stderr) == (0, f"{folder}: 1 file was there before, and replaced.\n")
+    assert (folder / "views.csv").read_text().startswith("period_start,")
+    assert (folder / "notes.txt").read_text() == "mine"
+    count = len(list(folder.iterdir())) - 1
+    done = called("report", "--all", "--data", data, "-o", folder)
+    assert done.stderr == f"{folder}: {count} files were there before, and replaced.\n"
+    assert len(list(folder.iterdir())) == count + 1, "and no draft is left"
+
+
+def test_all_reports_replace_nothing_where_one_cannot_be(data: Path, tmp_path: Path, called: Call) -> None:
+    folder = tmp_path / "summary"
+    (folder / "views.csv").mkdir(parents=True)
+    assert_failed(
+        called("report", "--all", "--data", data, "-o", folder), "views.csv: is a folder. Choose another place."
+    )
+    assert [path.name for path in folder.iterdir()] == ["views.csv"]
+
+
 def test_a_folder_for_all_reports_is_no_file_by_its_name(data: Path, tmp_path: Path, called: Call) -> None:
     file, folder = tmp_path / "sum.csv", tmp_path / "reports.2026.10"
     assert_failed(called("report", "--all", "--data", data, "-o", file), f"-o {tmp_path}/sum.zip.", code=2)

@@ -16,6 +16,7 @@ from embedsink.reports import EVENTS, Format, all_reports, report_names, visible
 from embedsink.segment import inspect
 from embedsink.store import Reader, Selection, Store
 from tests.given import REQUIRED, segment
+from tests.stores import open_store
 from tests.test_formats import arrow_rows, parquet, written
 
 # Some hours before and after UTC on these days, and the clocks' own seconds from before there were zones.
@@ -47,8 +48,7 @@ def given() -> Iterator[dict[str, object]]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, given())))
     yield store
     store.close()

@@ -21,6 +21,7 @@ from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Selection, Store
 from embedsink.store.reader import ROWS_OF_BATCH
 from tests.given import segment
+from tests.stores import open_store
 
 GIVEN: list[dict[str, object]] = [
     {"type": "ready", "at": "09:59", "embedTenant": "acme", "deploymentId": 1},
@@ -49,8 +50,7 @@ READ: dict[str, Callable[[str], Any]] = {
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, GIVEN)))
     yield store
     store.close()

@@ -35,15 +35,14 @@ from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import event_or_action, view
 from tests.given import segment
 from tests.servers import fetch, wait_until
+from tests.stores import make_folder
 
 VIEW = {"type": "view"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    folder = DataFolder(tmp_path / "data")
-    folder.make()
-    return folder
+    return make_folder(tmp_path / "data")
 
 
 @contextlib.contextmanager

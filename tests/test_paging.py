@@ -31,6 +31,7 @@ from embedsink.reports.catalog import is_windowed
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
 from tests.given import segment
+from tests.stores import open_store
 
 # One of each that makes a row somewhere, for one session and several viewers.
 EVERY_TYPE: list[dict[str, object]] = [
@@ -45,8 +46,7 @@ EVERY_TYPE: list[dict[str, object]] = [
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     yield store
     store.close()
 

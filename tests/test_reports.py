@@ -11,8 +11,9 @@ import pytest
 
 from embedsink.reports import csv_chunks
 from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Selection, Store
+from embedsink.store import EVERYTHING, Selection
 from tests.given import segment
+from tests.stores import open_store
 
 
 def members_in_csv(folder: Path, member: str, *, guard: bool) -> list[str]:
@@ -30,8 +31,7 @@ def written_csv(folder: Path, member: str, *, guard: bool) -> str:
 
 def csv_of(folder: Path, given: list[dict[str, Any]], *, guard: bool) -> str:
     folder.mkdir(exist_ok=True)
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, given)))
     with store.reader(EVERYTHING) as reader:
         written = b"".join(csv_chunks(reader, "drilldowns", guard=guard)).decode()
@@ -91,8 +91,7 @@ def test_text_stays_one_cell_whatever_separates_cells(tmp_path: Path, separator:
 
 
 def test_a_row_of_nothing_is_a_row(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     store.load(inspect(segment(tmp_path, [{"type": "download"}])))
     with store.reader(EVERYTHING) as reader:
         assert b"".join(csv_chunks(reader, Selection("download_audit", ("title",)))) == b'title\r\n""\r\n'

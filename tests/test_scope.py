@@ -42,7 +42,7 @@ FACES = [
 ]
 NO_REPORTS = ("/schema", "quarantine", "deployments")
 # What can be asked beside the scope must not lead out of it.
-QUERIES = ["", "?interval=month&timezone=Asia/Tokyo&bom=on&guard=off", "?limit=1000"]
+QUERIES = ["", "?interval=month&timezone=Asia/Tokyo&bom=on&guard=off&limit=1000"]
 
 
 def canary(deployment: int | None) -> str:

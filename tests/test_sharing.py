@@ -56,6 +56,25 @@ def test_what_is_asked_later_is_made_anew() -> None:
     asyncio.run(ask())
 
 
+def test_who_asks_after_it_has_begun_is_answered_anew() -> None:
+    async def ask() -> None:
+        shared, making = Shared(), Making()
+        asking = await asked(shared, making, "a", "a")
+        assert "a" in shared
+        shared.begin("a")
+        assert "a" not in shared
+        later = await asked(shared, making, "a")
+        [leaving] = await asked(shared, making, "a")
+        asking[0].cancel()  # The first one's leaving must not close the door to what came after it.
+        leaving.cancel()
+        await asyncio.sleep(0)
+        assert "a" in shared
+        making.may_end.set()
+        assert await asyncio.gather(asking[1], *later) == [1, 2]
+
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_who_leaves_takes_it_from_nobody(place: int) -> None:
     async def ask() -> None:

@@ -29,10 +29,21 @@ from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import inspect, trailer
 from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Ledger, SqlUnfit, Store, StoreBroken, StoreRefused, database, schema
+from embedsink.store import (
+    EVERYTHING,
+    Ledger,
+    SqlUnfit,
+    Store,
+    StoreBroken,
+    StoreLimits,
+    StoreRefused,
+    database,
+    schema,
+)
 from embedsink.store.reader import VARIABLES, Reader
 from embedsink.store.schema import transaction
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
+from tests.stores import open_store
 
 DAY_MS = 86_400_000
 OTHER_ID = ID[:-1] + "f"
@@ -43,8 +54,7 @@ class Loading:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store = Store(folder / "store.duckdb")
-        self.store.open()
+        self.store = open_store(folder / "store.duckdb")
         self.count = 0
 
     def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
@@ -547,6 +557,14 @@ def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loa
     assert thread_count() == 1
 
 
+def test_what_is_brief_begins_no_second_thread(loading: Loading) -> None:
+    with loading.store.reader(EVERYTHING, is_brief=True):
+        assert loading.ask("select current_setting('threads')") == [(1,)]
+        with loading.store.reader(EVERYTHING):
+            assert loading.ask("select current_setting('threads')") == [(2,)]
+        assert loading.ask("select current_setting('threads')") == [(1,)]
+
+
 @pytest.mark.parametrize("failures", [["No space left on device"], ["Out of Memory Error", "No space left on device"]])
 def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
     loading: Loading, monkeypatch: pytest.MonkeyPatch, failures: list[str]
@@ -641,6 +659,26 @@ def test_memory_that_can_not_be_raised_is_the_stores_trouble_and_is_not_counted(
                 act()
     loading.store.checkpoint()
     assert memory_limit() == usual
+
+
+def test_of_the_memory_for_reports_the_engine_counts_half_and_gives_it_back(tmp_path: Path) -> None:
+    store = Store(
+        tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=500 * 1_048_576)
+    )
+    store.open()
+    told = "select current_setting('memory_limit') as told"
+    with store.reader(EVERYTHING) as reader:
+        assert reader.first_row(told) == ({"told": "250.0 MiB"}, 1)
+    assert store._loading().execute(told).fetchone() == ("100.0 MiB",)
+    store.close()
+
+
+def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=64 * 1_048_576))
+    store.open()
+    with store.reader(EVERYTHING) as reader:
+        assert reader.first_row("select current_setting('memory_limit') as told")[0]["told"] == "100.0 MiB"
+    store.close()
 
 
 @pytest.mark.parametrize("misspelt", ["tennant", "Tenant", "deployment"])

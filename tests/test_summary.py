@@ -14,6 +14,7 @@ from embedsink.reports import Style, csv_chunks, parse_scope, report_names, writ
 from embedsink.segment import inspect
 from embedsink.store import Reader, Store
 from tests.given import segment
+from tests.stores import open_store
 
 GIVEN: list[dict[str, object]] = [
     {"type": "view"},
@@ -25,8 +26,7 @@ SCOPE = parse_scope({"since": "2026-11-01", "timezone": "Europe/Berlin", "interv
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     store.load(inspect(segment(tmp_path, GIVEN)))
     yield store
     store.close()

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from contextlib import ExitStack
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from importlib.resources import files
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -15,7 +16,7 @@ from embedsink.reports import Scope, parse_scope
 from embedsink.reports.scope import TIME_FORMS, timezones
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Reader, utc_of
-from tests.rows import views_over_nothing
+from tests.rows import replace_events, views_over_nothing
 
 # Half hours, days on either side of the date line, clocks that jump by thirty minutes, by two hours and at midnight,
 # and rules that were changed lately.
@@ -266,6 +267,51 @@ def test_every_change_of_every_clock_since_2011_is_one_that_is_looked_for() -> N
                 assert utc_of(again, zone) == first, (zone, again)
     listed = re.findall(r"'([A-Z]\w+(?:/\w+)?)'", read_sql("macros")["period_of"])
     assert sorted(odd) == sorted(listed)
+
+
+@pytest.mark.parametrize("zone", [*ZONES, "Africa/Monrovia", "Antarctica/Casey", "Asia/Gaza"])
+def test_what_the_quarter_of_an_hour_tells_is_the_period_of_each_event(zone: str) -> None:
+    # Of all years, around changes of the clocks, at a minute past midnight too, and when some were 44.5 minutes off.
+    years = [datetime(year, 7, 1, 23, 59, 59, 999_999) for year in (1, 1890, 1970, 1972, 2011, 2012, 2026, 9999)]
+    days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
+    hours = [day + timedelta(minutes=7 * step) for day in days for step in range(400)]
+    with views_over_nothing() as connection:
+        replace_events(connection, [{"occurred_at": instant} for instant in years + hours])
+        for interval in (None, "hour", "week", "month"):
+            Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, held=ExitStack())
+            compared = "select count(*), count(*) filter (period_start = period_of(occurred_at)) from event_in_period"
+            assert connection.execute(compared).fetchone() == (len(years + hours),) * 2, interval
+
+
+@pytest.mark.slow
+def test_from_2012_on_no_clock_changes_within_a_quarter_of_an_hour() -> None:
+    """As sql/views/base/event_in_period.sql relies on: neither by a part of one, nor at a time within one.
+
+    But for three in one, which went from a minute past midnight to a minute past three: no period begins there.
+    """
+    begin = datetime(2012, 1, 1, tzinfo=UTC)
+    seconds = range(7 * 24 * 3_600 + 1)
+    change_count = 0
+    odd: set[str] = set()
+    for name in sorted(timezones()):
+        zone = ZoneInfo(name)
+        weeks = [begin + timedelta(weeks=week) for week in range(991)]
+        for week, (before, after) in zip(
+            weeks, pairwise(week.astimezone(zone).utcoffset() for week in weeks), strict=False
+        ):
+            assert before is not None
+            assert before % timedelta(minutes=15) == timedelta(), (name, week)
+            if before != after:
+                is_after = partial(_has_changed, week, zone)
+                change_count += 1
+                if bisect_left(seconds, True, key=is_after) % 900:
+                    odd.add(name)
+    assert change_count > 1_000
+    assert odd == {"Antarctica/Casey"}
+
+
+def _has_changed(week: datetime, zone: ZoneInfo, second: int) -> bool:
+    return (week + timedelta(seconds=second)).astimezone(zone).utcoffset() != week.astimezone(zone).utcoffset()
 
 
 def _shown_twice(week: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:

@@ -28,14 +28,14 @@ MEASURED_ENDINGS = ("_ms", "_s", "_rate", "_per_view")
 COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|s|share|errors per view)\.)?")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML without its numbers of base 60: `10:00` is a time of day, so it stays text."""
 
 
 _NUMBERS = {"tag:yaml.org,2002:int": r"-?\d+$", "tag:yaml.org,2002:float": r"-?\d+(\.\d+)?(e\d+)?$"}
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NUMBERS]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 for _tag, _pattern in _NUMBERS.items():
     _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list("-0123456789"))

@@ -1,19 +1,16 @@
 -- One row per event in scope from first_at on and before end_at (null bounds nothing), on any surface, with its deployment and
 -- tenant resolved: its own, or else what the session's `ready` said, whenever it did; those of the deployments and the tenant
--- that the reader may see. A variable that nobody set is null, and bounds nothing.
+-- that the reader may see. A variable that nobody set is null, and bounds nothing. In one select: each further one takes a
+-- tenth longer to plan.
 create or replace macro event_between(first_at, end_at) as table
-with resolved as (
-    select
-        event.* replace (
-            coalesce(event.deployment, context.deployment) as deployment,
-            coalesce(event.tenant, context.tenant) as tenant
-        )
-    from event
-    left join session_context_between(first_at, end_at) as context using (key_id, session)
-)
-select *
-from resolved
+select
+    event.* replace (
+        coalesce(event.deployment, context.deployment) as deployment,
+        coalesce(event.tenant, context.tenant) as tenant
+    )
+from event
+left join session_context_between(first_at, end_at) as context using (key_id, session)
 where (first_at is null or occurred_at >= first_at)
   and (end_at is null or occurred_at < end_at)
-  and is_in_deployments(deployment)
-  and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar);
+  and is_in_deployments(coalesce(event.deployment, context.deployment))
+  and (getvariable('tenant') is null or coalesce(event.tenant, context.tenant) = getvariable('tenant')::varchar);

@@ -5,12 +5,9 @@ sealed segments ─▶ check their CRCs ─▶ one transaction: rows + names ─
 a segment is deleted only when a snapshot covers it
 """
 
-import contextlib
 import logging
 import math
-import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +19,7 @@ from embedsink.aside import Aside
 from embedsink.backlog import Backlog
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
+from embedsink.priority import give_way_to_ingest
 from embedsink.segment import Segment, inspect, number_of
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused
 
@@ -29,7 +27,6 @@ log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
 SNAPSHOT_SHARE_MAX = 1 / 20
-_NICENESS = 10
 _DIGITS = re.compile(r"\d+")
 
 
@@ -172,7 +169,7 @@ class Loader:
 
     def _work(self) -> None:
         try:
-            _give_way_to_ingest()
+            give_way_to_ingest()
             self._work_until_closed()
         except BaseException as error:
             # Whatever it was: a thread that ended unseen would look like one that has nothing to do.
@@ -372,13 +369,3 @@ def _sentence(failure: Exception) -> str:
             return str(failure)
     log.error("bug", exc_info=failure)
     return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is tried again"
-
-
-def _give_way_to_ingest() -> None:
-    """On Linux, priorities belong to threads: loading takes the time that answering senders leaves over."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        # Nobody but root may take back what `nice` or systemd gave away already. And where priorities may not be
-        # touched at all, loading only shares the time with ingest.
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))

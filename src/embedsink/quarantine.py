@@ -94,7 +94,7 @@ class _Block:
 
 
 def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _Block | None:
-    with sink.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}) as reader:
+    with sink.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, is_brief=True) as reader:
         rows = reader.dicts(REPLAYABLE)
     if not rows:
         return None
@@ -109,7 +109,7 @@ def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _B
 
 
 def _untried_count(sink: Sink, quarantine_id: UUID | None) -> int:
-    with sink.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}) as reader:
+    with sink.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
         [row] = reader.dicts(UNTRIED)
     return int(row["untried_count"])
 

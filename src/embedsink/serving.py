@@ -24,6 +24,7 @@ from embedsink.http.app import Demo, create_app
 from embedsink.http.connections import HEAD_TIMEOUT_S, bounded_connections
 from embedsink.keys import KeyFile
 from embedsink.loopback import is_loopback
+from embedsink.memory import share_memory_among_threads
 from embedsink.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening, *, demo:
     Raises:
         Misconfigured: the address, the certificate, the keys, the folder, or another server that has it open.
     """
+    share_memory_among_threads()
     listening.check()
     listening.check_certificate()
     folder.make()

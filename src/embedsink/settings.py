@@ -73,8 +73,8 @@ class Settings(BaseSettings):
     store_memory_bytes_max: int = Field(
         768 * MIB,
         ge=64 * MIB,
-        description="DuckDB's memory where more is needed, by reports and rows of huge strings. By its own count: "
-        "the program takes up to 1.4 times that.",
+        description="The program's memory (RSS) where DuckDB needs more, for reports and rows of huge strings: it may "
+        "count half of that itself, if that is more than as a rule, and spills the rest.",
     )
     store_threads: int = Field(1, ge=1, description="DuckDB's threads as a rule.")
     store_threads_max: int = Field(2, ge=1, description="DuckDB's threads while a report is read.")

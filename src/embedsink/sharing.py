@@ -38,7 +38,16 @@ class Shared:
             making.asker_count -= 1
             if making.asker_count == 0:
                 making.task.cancel()  # It is done, or nobody waits for it.
-                del self._making[question]
+                if self._making.get(question) is making:
+                    del self._making[question]
+
+    def __contains__(self, question: Hashable) -> bool:
+        """Whether who asks shares an answer that is being made."""
+        return question in self._making
+
+    def begin(self, question: Hashable) -> None:
+        """Let who asks from now on be answered anew: what is loaded by then may lack in what is being made."""
+        self._making.pop(question, None)
 
 
 def _hear(made: "asyncio.Task[Any]") -> None:

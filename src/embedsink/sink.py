@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -17,6 +18,8 @@ from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
 from embedsink.live import Live
 from embedsink.loader import Loader
+from embedsink.pace import Pace
+from embedsink.priority import give_way_to_ingest
 from embedsink.settings import Settings
 from embedsink.slots import Slots
 from embedsink.store import Store, StoreLimits, StoreRefused
@@ -67,6 +70,7 @@ class Sink:
         self.counters: Counter[str] = Counter()
         self.replaying = asyncio.Lock()
         self.report_slots = Slots(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
+        self.pace = Pace(waiting_max=settings.report_waiting_max)
         self.snapshot_places = Slots(
             SNAPSHOT_DOWNLOADS_MAX,
             waiting_max=0,
@@ -75,6 +79,10 @@ class Sink:
         )
         # Beside the reports: what is new is asked for in milliseconds, and must not wait for a year's.
         self.live_slots = Slots(1, waiting_max=settings.live_max, what="live")
+        # A thread for each place of a report, and one for what is new.
+        self.reading = ThreadPoolExecutor(
+            settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=give_way_to_ingest
+        )
         self._on_failed = on_failed
         self._closing_s_max = closing_s_max
         self._lock = FolderLock(folder)
@@ -103,6 +111,7 @@ class Sink:
             on_loaded=self._tell_of_load,
             on_removed=lambda byte_count: self.journal.space.remove(byte_count),
         )
+        opened.callback(self.reading.shutdown, wait=False)  # The store ends what is still read.
         opened.push_async_callback(asyncio.to_thread, self.loader.close)
         try:
             self.loader.open_store()

@@ -186,7 +186,9 @@ class Syncs:
 
     def _loaded_of(self, names: list[Name]) -> set[Name]:
         """Those of these that the store has."""
-        with self._store.reader({**EVERYTHING, "sync_job_ids": [job_id for _, job_id in names]}) as reader:
+        with self._store.reader(
+            {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in names]}, is_brief=True
+        ) as reader:
             return {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(LOADED_VIEW)}.intersection(names)
 
     async def _find_loaded(self, name: Name) -> Recorded | None:
@@ -195,7 +197,7 @@ class Syncs:
 
     def _ask_the_store(self, name: Name) -> Recorded | None:
         deployment, job_id = name
-        with self._store.reader({"deployments": [deployment], "sync_job_ids": [job_id]}) as reader:
+        with self._store.reader({"deployments": [deployment], "sync_job_ids": [job_id]}, is_brief=True) as reader:
             return next((_recorded(row) for row in reader.dicts(VIEW)), None)
 
 

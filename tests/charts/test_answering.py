@@ -15,6 +15,7 @@ from embedsink.reports import Report, all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
 from tests.given import segment
+from tests.stores import open_store
 
 DAY_MS = 86_400_000
 NOW = datetime(2026, 11, 10, 12, tzinfo=UTC)
@@ -26,8 +27,7 @@ TABLE = {"kind": "table", "title": "A", "report": "views", "columns": {"surface"
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Views of the app on the 2nd, 4th, 6th and 8th of November, and one of a dashboard on the 4th, elsewhere."""
     folder = tmp_path_factory.mktemp("store")
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     given: list[dict[str, object]] = [
         {"type": "view", "surface": "app", "at": f"2026-11-0{day}T10:00:00"} for day in (2, 4, 6, 8)
     ]
@@ -173,9 +173,22 @@ def test_the_period_before_has_nothing_where_nothing_was(store: Store, reports: 
     assert line("2026-11-15", "2026-11-18") == []
 
 
+def test_how_old_a_row_is_counts_from_the_end_of_what_is_seen(store: Store, reports: dict[str, Report]) -> None:
+    tenants = {"kind": "number", "title": "A", "report": "tenants", "how": "count"}
+
+    def count(days: int, asked: dict[str, str]) -> Any:
+        [answer] = answers(store, reports, tenants | {"older_days": {"last_seen_at": days}}, asked=asked)
+        return answer.value
+
+    # What was seen last is of the 8th at 10:00, or of the 6th where the 7th is not seen any more.
+    assert [count(days, {"since": "2026-11-01"}) for days in (2, 3)] == [1, 0]
+    assert [count(days, {"since": "2026-11-01", "until": "2026-11-07"}) for days in (1, 2)] == [0, 0]
+    assert [count(days, {"since": "2026-11-01", "until": "2026-11-08"}) for days in (1, 2)] == [1, 0]
+    assert count(2, {"since": "2026-11-01", "until": "2027-01-01"}) == 1, "and no later than now"
+
+
 def test_what_is_marked_is_of_the_period_and_of_no_future(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     given: list[dict[str, object]] = [
         {"sync": f"job{place}", "at": at}
         for place, at in enumerate(("2026-11-01T10:00", "2026-11-04T10:00", "2026-11-08T10:00", "2026-11-12T10:00"))

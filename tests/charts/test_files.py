@@ -125,6 +125,10 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             CHART | {"marks": MARKS | {"at": "duration_ms"}},
             '[0].marks.at: column "duration_ms" of report sync_impact holds no times. There are completed_at.',
         ),
+        (
+            TABLE | {"older_days": {"view_count": 14}},
+            '[0].older_days.view_count: column "view_count" of report views holds no times. There are period_start.',
+        ),
         (CHART | {"group": {"by": ["surfaces"]}}, '[0].group.by[0]: column "surfaces" does not exist'),
         (CHART | {"group": {"by": ["surface"]}}, "[0].group: nothing says which rows come first. Name columns in"),
         (

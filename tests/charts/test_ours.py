@@ -9,8 +9,9 @@ from typing import Any
 from embedsink.charts import ChartAnswer, Figure, answer_section, period_of, read_dashboards
 from embedsink.reports import all_reports
 from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Store
+from embedsink.store import EVERYTHING
 from tests.given import Given, segment
+from tests.stores import open_store
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 Shown = dict[tuple[str, str], ChartAnswer]
@@ -18,8 +19,7 @@ Shown = dict[tuple[str, str], ChartAnswer]
 
 def shown(folder: Path, given: Iterable[Given], asked: dict[str, str] | None = None) -> Shown:
     """What every chart of every dashboard shows, by its dashboard and its id."""
-    store = Store(folder / "store.duckdb")
-    store.open()
+    store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, given)))
     found: Shown = {}
     with store.reader(EVERYTHING) as reader:

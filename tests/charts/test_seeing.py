@@ -11,7 +11,7 @@ from embedsink.charts import Chart, Figure, Table
 from embedsink.charts.seeing import Row, condition, seeing
 
 NAMES = ["surface", "seen_at", "view_count", "error_count"]
-EARLY, LATE = datetime(2026, 11, 1), datetime(2026, 11, 2)
+EARLY, LATE, END = datetime(2026, 11, 1), datetime(2026, 11, 2), datetime(2026, 11, 11, 12)
 ROWS: list[Row] = [
     ("app", EARLY, 3, 1),
     ("chat", LATE, 5, 0),
@@ -30,9 +30,14 @@ def table(**more: Any) -> Table:
     return Table.model_validate(content)
 
 
+def test_in_the_first_days_of_the_calendar_nothing_is_older() -> None:
+    holds = condition(number("count", older_days={"seen_at": 14}), NAMES, datetime(1, 1, 5))
+    assert not any(holds(row) for row in ROWS)
+
+
 def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
     seen = seeing(tile, NAMES)
-    holds = condition(tile, NAMES)
+    holds = condition(tile, NAMES, END)
     for row in rows:
         if holds(row):
             seen.see(row)
@@ -47,6 +52,10 @@ def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
         (number("count"), 4),
         (number("count", where={"surface": "app"}), 2),
         (number("count", nonzero="error_count"), 2),
+        (number("count", older_days={"seen_at": 9}), 3),
+        (number("count", older_days={"seen_at": 10}), 1),
+        (number("count", older_days={"seen_at": 10}, where={"surface": "chat"}), 0),
+        (number("count", older_days={"seen_at": 11}), 0),
         (number("sum", column="view_count", where={"surface": "app"}, nonzero="error_count"), 3),
         (number("ratio", column="error_count", of=["view_count", "-error_count"], times=12), 5),
         (number("ratio", column="error_count", of=["view_count"], where={"surface": "tv"}), None),

@@ -409,6 +409,16 @@ def test_a_key_supplies_a_deployment_only_where_the_context_names_none() -> None
         named.within_scope(frozenset({12}))
 
 
+def test_a_deployment_outside_the_scope_is_told_where_it_stands() -> None:
+    for body, told in (
+        (ready(7), "payload.deploymentId: 7 is outside"),
+        ({"context": {"deployment": 12}, "events": [ready(7)]}, "payload.deploymentId: 7 is outside"),
+        ({"context": {"deployment": 8}, "events": [ready(7)]}, "deployment: 8 is outside"),
+    ):
+        with pytest.raises(Refused, match=f"^{told} the key's scope. Use its own key.$"):
+            fate(body).within_scope(frozenset({12, 13}))
+
+
 def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do() -> None:
     parsed = fate([GOOD, ready(7), BAD, ready(None)]).within_scope(frozenset({7, 8}))
 

@@ -9,9 +9,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -24,7 +22,7 @@ from embedsink.http.app import Demo, create_app
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.settings import Settings
 from embedsink.sink import Sink
-from embedsink.store import Store
+from tests.stores import make_folder
 
 EVENTS = "/api/v1/events"
 PAGE = "https://app.example.com"
@@ -188,23 +186,10 @@ def _scope_of(path: str, key: str) -> Scope:
     }
 
 
-@cache
-def _empty_store() -> bytes:
-    # Making the views takes a quarter of a second of processor time, more than most tests.
-    with TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "store.duckdb")
-        store.open()
-        store.close()
-        return store.path.read_bytes()
-
-
 @contextmanager
 def open_server(path: Path, *, https_only: bool = False, demo: Demo | None = None, **settings: Any) -> Iterator[Server]:
     """An application on a data folder, its settings the defaults but for these. A new folder gets an empty store."""
-    folder = DataFolder(path)
-    if not path.exists() or not any(path.iterdir()):
-        folder.make()
-        folder.store.write_bytes(_empty_store())
+    folder = make_folder(path)
     chosen = Settings(**({"segment_seal_s": NEVER_S} | settings))
     transport = Transport.ENCRYPTED if https_only else Transport.ANYTHING
     app = create_app(folder, chosen, transport=transport, demo=demo)

@@ -197,6 +197,18 @@ def test_whether_a_report_exists_is_told_only_to_readers(house: Server) -> None:
     assert problem(house.get("/api/v1/reports/nothing", key=house.key("read"))) == "not_found"
 
 
+def test_the_bare_address_leads_everybody_alike_to_the_dashboards(
+    house: Server, credentials: dict[str, str | None]
+) -> None:
+    for credential, key in credentials.items():
+        for method, query in (("GET", ""), ("HEAD", ""), ("GET", f"?key={key}")):
+            answer = house.ask(method, f"/{query}", key=key)
+            assert (answer.status_code, answer.headers["location"]) == (307, "/dashboards/"), credential
+            assert answer.headers["cache-control"] == "private, no-store"
+            assert (answer.content, answer.headers.get("set-cookie")) == (b"", None)
+    assert house.ask("POST", "/").status_code == 405
+
+
 @pytest.mark.parametrize("name", ["access_token", "key"])
 def test_a_key_in_the_address_does_not_count(house: Server, name: str) -> None:
     for path in ("/api/v1/reports", EVENTS):

@@ -1,10 +1,12 @@
 """Sections: what their charts show, to whom, and how often the store is asked."""
 
 import html
+import itertools
 import json
 import time
 from collections.abc import Iterator
-from datetime import datetime, tzinfo
+from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -13,9 +15,11 @@ import pytest
 import embedsink.charts.files
 import embedsink.http.dashboards
 import embedsink.http.freshness
-from embedsink.charts import Measure, dashboards_folder, read_dashboards
+import embedsink.pace
+from embedsink.charts import Measure, dashboards_folder, period_of, read_dashboards
 from embedsink.errors import Misconfigured
 from embedsink.http.dashboards import _MEASURES, Dashboards
+from embedsink.store import Reader, Store
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
@@ -142,6 +146,55 @@ def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: py
     for _ in range(4):
         told.get_at_once(*[(path, key)] * 8)
     assert len(asked) - made <= 1
+
+
+def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, reader = told.key("read"), told.sink.store.reader
+    reading: list[int] = [0]
+
+    @contextmanager
+    def counted(variables: Any) -> Iterator[Reader]:
+        reading.append(reading[-1] + 1)
+        time.sleep(0.1)
+        with reader(variables) as found:
+            yield found
+        reading.append(reading[-1] - 1)
+
+    monkeypatch.setattr(embedsink.pace, "_wanted_s", time.monotonic)  # as a loop that never rests
+    monkeypatch.setattr(told.sink.store, "reader", counted)
+    answers = told.get_at_once(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert reading == [0, 1, 0, 1, 0]
+
+
+def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, reader = told.key("read"), told.sink.store.reader
+    asked: list[object] = []
+
+    def counted(variables: Any) -> Any:
+        asked.append(variables)
+        time.sleep(0.3)  # until all have asked
+        return reader(variables)
+
+    revisions = (str(number) for number in itertools.count())
+    monkeypatch.setattr(Store, "revision", property(lambda _: next(revisions)))  # Something is loaded all the time.
+    monkeypatch.setattr(embedsink.pace, "_wanted_s", time.monotonic)
+    monkeypatch.setattr(told.sink.store, "reader", counted)
+    answers = told.get_at_once((QUALITY, key), *[(USE, key)] * 3)
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert len(asked) == 2
+    assert len({(answer.content, answer.headers["etag"]) for answer in answers[1:]}) == 1
+    assert told.get(USE, key=key).headers["etag"] != answers[1].headers["etag"]
+    assert len(asked) == 3  # Who asks later is told what was loaded since.
+
+
+def test_a_section_shows_the_period_of_the_moment_at_which_it_is_begun(
+    told: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    periods = [period_of({"period": period}, now=datetime.now(UTC)) for period in ("24h", "7d")]
+    monkeypatch.setattr(embedsink.http.dashboards, "asked_period", lambda *_: periods.pop(0))
+    # Asked for before midnight, and begun after it.
+    assert told.get(f"{USE}?period=7d&timezone=Asia/Tokyo", key=told.key("read")).json()["interval"] == "day"
 
 
 @pytest.mark.parametrize(("kept_max", "bytes_max", "made_again"), [(2, 1 << 20, ["b"]), (9, 1, ["a", "a", "b"])])

@@ -224,3 +224,15 @@ def test_waiting_does_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> N
 )
 def test_a_wrong_parameter_is_a_400(server: Server, query: str) -> None:
     assert problem(server.get(f"{INSPECT}?{query}", key=server.key("read"))) == "bad_parameter"
+
+
+def test_a_type_with_a_slip_is_told_and_one_that_was_rejected_is_found(running: RunningServer) -> None:
+    key, reader = running.key("ingest"), running.key("read")
+    send(running, key, [view() | {"type": f"svc:event:{name}"} for name in ("view", "veiw", "scroll")], session="slips")
+    answer = running.get(f"{INSPECT}?session=slips&type=veiw", key=reader)
+    assert (answer.status, answer.json()["reason"]) == (400, "bad_parameter")
+    assert answer.json()["detail"].startswith('type: "veiw" does not exist. Did you mean "view"? ')
+    assert "fate=quarantined" in answer.json()["detail"]
+    for asked, types in (("veiw&fate=quarantined", ["veiw"]), ("scroll", ["scroll"]), ("svc:event:view", []), ("", [])):
+        told = inspect(running, reader, f"session=slips&type={asked}")
+        assert [one["type"] for one in told["rejected"]] == types

@@ -417,6 +417,8 @@ def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monk
         "sesion=a",
         "since=7d",
         "type=a%00b",
+        "type=vew",
+        "type=svc:event:dashboard_loaded",
         "fate=lost",
         "deployment=x",
     ],

@@ -9,6 +9,7 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -62,7 +63,7 @@ def methods_of(app: Starlette) -> set[tuple[str, str]]:
     assert len(routes) == len(app.routes)
     # Starlette answers HEAD wherever it answers GET (RFC 9110, section 9.3.2).
     return {
-        (route.path.replace(":path}", "}"), method.lower())
+        (route.path.replace(":any_text}", "}"), method.lower())
         for route in routes
         for method in route.methods or ()
         if method != "HEAD"
@@ -146,21 +147,28 @@ def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
 
 
 @pytest.mark.slow
-@api.parametrize()
-@settings(
-    max_examples=12,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-    derandomize=True,
+@pytest.mark.parametrize(
+    ("path", "method"), [(path, method) for path, item in DESCRIBED["paths"].items() for method in item]
 )
-def test_what_is_sent_and_answered_is_as_described(case: schemathesis.Case[Any], loaded: Server) -> None:
-    sent = requests.Request(**case.as_transport_kwargs(base_url="http://test")).prepare()
-    # As bytes: what is generated for a header need not be ASCII.
-    headers = {
-        name: value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
-        for name, value in sent.headers.items()
-        if name.lower() != "content-length"
-    }
-    answer = loaded.ask(sent.method or "", sent.url or "", key=loaded.admin, headers=headers, content=sent.body)
-    case.validate_response(answer, checks=CHECKS)
+def test_what_is_sent_and_answered_is_as_described(path: str, method: str, loaded: Server) -> None:
+    @settings(
+        max_examples=12,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+    def is_as_described(case: schemathesis.Case[Any]) -> None:
+        sent = requests.Request(**case.as_transport_kwargs(base_url="http://test")).prepare()
+        # As bytes: what is generated for a header need not be ASCII.
+        headers = {
+            name: value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
+            for name, value in sent.headers.items()
+            if name.lower() != "content-length"
+        }
+        answer = loaded.ask(sent.method or "", sent.url or "", key=loaded.admin, headers=headers, content=sent.body)
+        case.validate_response(answer, checks=CHECKS)
+
+    # Not by `api.parametrize()`: that would make thousands of cases whenever tests are collected, in each worker.
+    plan = HypothesisTestConfig(project=api.config, modes=list(HypothesisTestMode))
+    create_test(operation=api[path][method], test_func=is_as_described, config=plan)()

@@ -1,6 +1,9 @@
 """Whoever leaves is worked for no longer, and keeps no place."""
 
 import asyncio
+import importlib
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -93,6 +96,32 @@ def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
         assert answer.json()["detail"] == told
         assert "retry-after" in answer.headers
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priorities belong to processes")
+@every_reading
+def test_reading_gives_way_to_ingest(narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str) -> None:
+    module, name = read.split(".")
+    original = getattr(importlib.import_module(f"embedsink.http.{module}"), name)
+    had = threads()
+    priorities: dict[int, int] = {}
+
+    def read_noting(*given: Any, **named: Any) -> Any:
+        priorities.update({thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads() - had})
+        priorities[0] = priorities[threading.get_native_id()]
+        return original(*given, **named)
+
+    monkeypatch.setattr(f"embedsink.http.{read}", read_noting)
+    assert narrow.get(path, key=narrow.key("read")).status_code == 200
+    low = max(10, os.getpriority(os.PRIO_PROCESS, 0))
+    assert priorities.pop(0) == low
+    # DuckDB's own thread has it from the one that it helps.
+    assert list(priorities.values()).count(low) >= 2
+
+
+def threads() -> set[int]:
+    """Those of this process."""
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
 def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,9 +85,10 @@ def test_a_shortened_address_leads_there(folder: Path, path: str) -> None:
     assert answer.headers["location"] == "/demo/"
 
 
-@pytest.mark.parametrize("path", ["/", "/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
+@pytest.mark.parametrize("path", ["/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
 def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
     assert server.get(path).status_code == 404
+    assert server.get("/").headers["location"] == "/dashboards/", "and its bare address leads elsewhere"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8322", "127.0.0.2:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])

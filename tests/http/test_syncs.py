@@ -131,6 +131,13 @@ def test_a_deployment_that_is_no_integer_is_a_400(server: Server, deployment: st
     for kind, method in (("read", "GET"), ("ingest", "PUT")):
         answer = server.ask(method, address(deployment=deployment), key=server.key(kind))
         assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+        assert answer.json()["detail"].startswith("deploymentId: "), "as the description names it"
+
+
+def test_a_deployment_outside_the_scope_is_named_as_in_the_address(server: Server) -> None:
+    answer = server.get(address(deployment=2), key=server.key("read", deployments=[1]))
+    assert (answer.status_code, problem(answer)) == (403, "out_of_scope")
+    assert answer.json()["detail"] == "deploymentId: 2 is outside the key's scope. Use its own key."
 
 
 def test_who_has_no_key_learns_nothing_of_what_is_wrong(server: Server) -> None:
@@ -325,7 +332,9 @@ def test_the_count_carries_the_service_name(tmp_path: Path) -> None:
         assert put(server, RESULT, key=server.key()).status_code == 200
 
 
-@pytest.mark.parametrize("job", ["a b", "äö", "a/b", "/", "x/result", "?", "%", "job:1", "x" * 256, "'; drop table"])
+@pytest.mark.parametrize(
+    "job", ["a b", "äö", "a/b", "/", "x/result", "?", "%", "job:1", "x" * 256, "a\nb", "\n", "'; drop table"]
+)
 def test_a_job_may_have_any_name(quick: Server, job: str) -> None:
     path, body = address(quote(job, safe="")), result(job)
     assert put(quick, body, path, key=quick.key()).json() == body

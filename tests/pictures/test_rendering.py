@@ -18,6 +18,7 @@ from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Store
 from tests.given import segment
 from tests.pictures.reading import addresses_of, names_of, parse, texts_of
+from tests.stores import open_store
 
 NOW = datetime(2026, 11, 6, 12, tzinfo=UTC)  # the Friday after the Monday of tests/given.py
 HOSTILE = (
@@ -47,8 +48,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Store
     stores = {}
     for name, given in (("nothing", []), ("honest", honest), ("hostile", hostile)):
         folder = tmp_path_factory.mktemp(name)
-        stores[name] = Store(folder / "store.duckdb")
-        stores[name].open()
+        stores[name] = open_store(folder / "store.duckdb")
         stores[name].load(inspect(segment(folder, given)))
     yield stores
     for store in stores.values():
@@ -179,8 +179,7 @@ def test_another_period_shows_other_numbers(stores: dict[str, Store]) -> None:
 
 
 def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.duckdb")
-    store.open()
+    store = open_store(tmp_path / "store.duckdb")
     store.load(
         inspect(
             segment(

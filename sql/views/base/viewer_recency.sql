@@ -5,8 +5,8 @@
 -- Days are the reader's. One that `since` cuts is counted whole, since the 29 days before it are looked at as well.
 create or replace view viewer_recency as
 with viewer_quarter as (
-    -- No time zone begins its days within a quarter of an hour, and of those there are far fewer than of events: the way
-    -- into the reader's time zone is what costs.
+    -- Since 1972 no time zone begins its days within a quarter of an hour, and of those there are far fewer than of
+    -- events: the way into the reader's time zone is what costs.
     select distinct deployment, viewer, time_bucket(interval 15 minutes, occurred_at) as seen_at
     from event_at_any_time
     where viewer is not null

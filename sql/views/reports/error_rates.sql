@@ -4,14 +4,14 @@
 create or replace view error_rates as
 with seen as (
     select
-        period_of(occurred_at) as period_start,
+        period_start,
         deployment,
         surface,
         session,
         count(*) filter (type = 'error') as errors,
         count(*) filter (type = 'error' and fatal) as fatal_errors,
         count(*) filter (type = 'view') as views
-    from event_in_scope
+    from event_in_period
     group by period_start, deployment, surface, session
 )
 select

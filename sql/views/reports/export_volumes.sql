@@ -3,7 +3,10 @@
 -- A viewer's volume is unusual when it is beyond what is usual for this viewer and for any: else whoever exports for the
 -- first time would be unusual, or whoever exports much each day.
 create or replace view export_volumes as
-with exported as (
+with exporting as materialized (
+    from export_day
+),
+exported as (
     select
         *,
         least(28, day - min(day) over ()) as day_count_before,
@@ -11,7 +14,7 @@ with exported as (
             partition by deployment, viewer order by day
             range between interval 28 days preceding and interval 1 day preceding
         ) as volumes
-    from export_day
+    from exporting
 ),
 anybody as (
     select
@@ -19,8 +22,8 @@ anybody as (
         ceil(greatest(
             2 * median(exported_row_count), median(exported_row_count) + 4 * 1.4826 * mad(exported_row_count)
         ))::bigint as usual_row_count_max
-    from (select distinct day from export_day) as later
-    join export_day on export_day.day between later.day - 28 and later.day - 1
+    from (select distinct day from exporting) as later
+    join exporting on exporting.day between later.day - 28 and later.day - 1
     where exported_row_count > 0
     group by later.day
 ),
@@ -31,7 +34,7 @@ total as (
         list(row_count) filter (row_count > 0) over (
             order by day range between interval 28 days preceding and interval 1 day preceding
         ) as volumes
-    from export_day
+    from exporting
     group by day
 ),
 compared as (

@@ -3,13 +3,13 @@
 -- A navigation sends `navigate` and `view`; only `view` events count.
 create or replace view views as
 select
-    period_of(occurred_at) as period_start,
+    period_start,
     deployment,
     surface,
     count(*) as view_count,
     count(distinct session) as session_count,
     count(distinct viewer) as viewer_count
-from event_in_scope
+from event_in_period
 where type = 'view'
 group by all
 order by all;

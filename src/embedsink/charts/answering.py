@@ -126,11 +126,11 @@ def _answer_source(
 ) -> dict[str, ChartAnswer]:
     """What the charts of one report with the same parameters of their own show."""
     period, now = asked.period, asked.now
-    seen = _read(reader, report, tiles, _own_scope(period.scope, own, now))
+    seen = _read(reader, report, tiles, _own_scope(period.scope, own, now), now)
     before: list[Seen | None] = [None] * len(tiles)
     compared = [tile for tile in tiles if "since" not in own and _has_before(tile)]
     if period.before and compared:
-        found = iter(_read(reader, report, compared, _own_scope(period.before, own, now)))
+        found = iter(_read(reader, report, compared, _own_scope(period.before, own, now), now))
         before = [next(found) if tile in compared else None for tile in tiles]
     words = period.asked | own
     if "since" in own:
@@ -154,7 +154,7 @@ def _has_before(tile: Figure | Chart | Table) -> bool:
     return (isinstance(tile, Figure) and tile.how != "newest") or (isinstance(tile, Chart) and tile.compare is not None)
 
 
-def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, object]:
+def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, Any]:
     """The reader's scope, and over it what the chart itself asks for; its deployments stay the reader's."""
     variables = scope.variables()
     parsed = parse_scope(own, now=lambda: now).variables()
@@ -164,11 +164,12 @@ def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, ob
 
 
 def _read(
-    reader: Reader, report: Report, tiles: Sequence[Figure | Chart | Table], variables: dict[str, object]
+    reader: Reader, report: Report, tiles: Sequence[Figure | Chart | Table], variables: dict[str, Any], now: datetime
 ) -> list[Seen]:
     names = [column.name for column in report.columns]
     seen = [seeing(tile, names) for tile in tiles]
-    conditions = [condition(tile, names) for tile in tiles]
+    end = min(variables["until"] or utc_of(now), utc_of(now))
+    conditions = [condition(tile, names, end) for tile in tiles]
     for rows in reader.narrowed(**variables).rows(Selection(report.name)):
         for one, holds in zip(seen, conditions, strict=True):
             for row in rows:

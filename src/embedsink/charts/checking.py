@@ -68,12 +68,14 @@ def _check_marks(place: str, chart: Chart, reports: Mapping[str, Report]) -> Non
     if name not in reports:
         listed = instead(name, sorted(reports))
         raise Misconfigured(f"{place}.marks.report: report {quote(name)} does not exist. {listed}")
-    moments = {column.name for column in reports[name].columns if column.type == "timestamp"}
-    if chart.marks.at not in moments:
-        raise Misconfigured(
-            f"{place}.marks.at: column {quote(chart.marks.at)} of report {name} holds no times. "
-            f"{instead(chart.marks.at, sorted(moments))}"
-        )
+    _check_moment(f"{place}.marks.at", chart.marks.at, reports[name])
+
+
+def _check_moment(place: str, column: str, report: Report) -> None:
+    moments = sorted(one.name for one in report.columns if one.type == "timestamp")
+    if column not in moments:
+        listed = instead(column, moments)
+        raise Misconfigured(f"{place}: column {quote(column)} of report {report.name} holds no times. {listed}")
 
 
 def _check_columns(place: str, tile: OfReport, report: Report) -> None:
@@ -82,6 +84,8 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
         _check_figure(place, tile, report)
     for where, column in _read_by(tile):
         _check_column(f"{place}.{where}", column, read, f"report {report.name}")
+    for column in tile.older_days:
+        _check_moment(f"{place}.older_days.{column}", column, report)
     for where, column in _added_by(tile):
         if read[column] not in NUMBERS:
             adds = sorted(name for name, type_ in read.items() if type_ in NUMBERS)
@@ -145,6 +149,8 @@ def _read_by(tile: OfReport) -> Iterator[tuple[str, str]]:
         yield f"where.{column}", column
     if tile.nonzero:
         yield "nonzero", tile.nonzero
+    for column in tile.older_days:
+        yield f"older_days.{column}", column
     if isinstance(tile, Figure):
         if tile.column:
             yield "column", tile.column

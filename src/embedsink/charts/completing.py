@@ -65,7 +65,7 @@ def _complete(axis: _Spec, channel: str, *, is_count: bool) -> None:
     elif axis.get("type") == "nominal" and channel == "y":
         axis["axis"] = {"labelExpr": _LABEL} | own
     elif axis.get("type") == "quantitative":
-        across: _Spec = {"grid": True, "domain": False, "tickCount": 4} if channel == "x" else {}
+        across: _Spec = {"grid": True, "domain": False, "tickCount": 4, "labelSeparation": 8} if channel == "x" else {}
         axis["axis"] = across | ({"tickMinStep": _WHOLE_STEP} if is_count else {}) | own
         if is_count:
             # Where nothing happened, too, there is an axis and not a lone zero.

@@ -54,6 +54,8 @@ class _OfReport(_Tile):
     where: dict[Column, Scalar] = Field(default_factory=dict)
     # Only rows in which this column is more than nothing.
     nonzero: Column | None = None
+    # Only rows whose time in this column lies more than so many days before the end of what is seen.
+    older_days: dict[Column, Annotated[int, Field(ge=1, le=3_650)]] = Field(default_factory=dict)
 
 
 class Figure(_OfReport):

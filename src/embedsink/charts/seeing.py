@@ -7,6 +7,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from embedsink.charts.model import Chart, Figure, Group, Leading, Table
@@ -18,13 +19,22 @@ GROUPS_MAX = 50_000
 LEADING_ROWS_MAX = 50_000
 
 
-def condition(tile: Figure | Chart | Table, names: list[str]) -> Callable[[Row], bool]:
-    """Which rows are a tile's."""
+def condition(tile: Figure | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
+    """Which rows are a tile's; `end` is when what is seen ends, in UTC without a zone."""
     wanted = [(names.index(column), value) for column, value in tile.where.items()]
+    # In the first days of the calendar nothing is older.
+    latest = [
+        (names.index(column), end - min(timedelta(days=days), end - datetime.min))
+        for column, days in tile.older_days.items()
+    ]
     some = names.index(tile.nonzero) if tile.nonzero else None
-    if some is None and not wanted:
+    if some is None and not wanted and not latest:
         return lambda row: True
-    return lambda row: (some is None or bool(row[some])) and all(row[place] == value for place, value in wanted)
+    return lambda row: (
+        (some is None or bool(row[some]))
+        and all(row[place] == value for place, value in wanted)
+        and all(row[place] is not None and row[place] < most for place, most in latest)
+    )
 
 
 def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Seen":

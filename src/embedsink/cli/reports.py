@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Annotated, Any
 
 import typer
@@ -52,6 +52,15 @@ def _shown(text: str) -> str:
     return text
 
 
+All = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Every report as csv: with -o a .zip file, or else a folder, whose files of these names it replaces.",
+    ),
+]
+
+
 def report(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A report; without one, all are listed.")] = None,
     since: Since = None,
@@ -68,9 +77,7 @@ def report(
     guard: Annotated[bool, typer.Option(help="In csv, an apostrophe before what looks like a formula.")] = True,
     bom: Annotated[bool, typer.Option("--bom", help="Begin csv with the mark that Excel needs for UTF-8.")] = False,
     describe: Annotated[bool, typer.Option("--describe", help="What a row and each column is, and no rows.")] = False,
-    all_reports: Annotated[
-        bool, typer.Option("--all", help="Every report as csv: with -o a .zip file, or else a folder.")
-    ] = False,
+    all_reports: All = False,
     format: Annotated[
         str | None,
         typer.Option(metavar="|".join(SHOWN), help="Else as the file's suffix says, or a table.", parser=_shown),
@@ -161,10 +168,26 @@ def _write_all(source: Source, asked: Asked, output: Path) -> None:
         file.writelines(source.summary(asked))
         try:
             output.mkdir(parents=True, exist_ok=True)
-            with ZipFile(file) as archive:
-                archive.extractall(output)  # It takes care that nothing leaves the folder.
+            with ZipFile(file) as archive, TemporaryDirectory(prefix=".", suffix=".part", dir=output) as drafts:
+                archive.extractall(drafts)  # It takes care that nothing leaves the folder.
+                replaced = _replace(Path(drafts), output)
         except OSError as error:
             fail(f"{output}: {error.strerror}. Choose another place.")
+    if replaced:
+        say(f"{output}: {replaced} {'file was' if replaced == 1 else 'files were'} there before, and replaced.")
+
+
+def _replace(drafts: Path, folder: Path) -> int:
+    """Move files to where they belong, once all of them are written; how many of them were there before."""
+    files = sorted(path for path in drafts.rglob("*") if path.is_file())
+    placed = [folder / path.relative_to(drafts) for path in files]
+    if folders := [place for place in placed if place.is_dir()]:
+        fail(f"{folders[0]}: is a folder. Choose another place.")
+    replaced = sum(place.exists() for place in placed)
+    for path, place in zip(files, placed, strict=True):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(place)
+    return replaced
 
 
 def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:

@@ -33,6 +33,7 @@ from embedsink.reasons import Reason
 REJECTIONS_LISTED_MAX = 20
 _ECHOED_ID_CHARACTERS_MAX = 64
 _BESIDE_BYTES_MAX = 4 * 1_048_576
+_OF_READY = "payload.deploymentId"
 _BAD_TEXT = "a string holds a NUL or a lone surrogate. Remove it."
 
 Wrong = tuple[Reason, str]
@@ -110,8 +111,9 @@ class Parsed:
             return self
         outside = self.deployments - deployments
         if outside:
-            detail = f"deployment: {min(outside)} is outside the key's scope. Use its own key."
-            raise Refused(Reason.OUT_OF_SCOPE, detail)
+            of_context = self.context.get("deployment")
+            place, number = ("deployment", of_context) if of_context in outside else (_OF_READY, min(outside))
+            raise Refused(Reason.OUT_OF_SCOPE, f"{place}: {number} is outside the key's scope. Use its own key.")
         return self._in_deployment(min(deployments)) if len(deployments) == 1 else self._without_homeless()
 
     def _in_deployment(self, deployment: int) -> "Parsed":

@@ -121,7 +121,9 @@ def create_app(
             *_routes_of_reports(boards),
             *_routes_of_pages(shown, LoginPage(settings), Docs(settings), vega),
             *_routes_of_upkeep(),
+            # First a demo's own pages: its bare address leads to them.
             *(demo.routes if demo else ()),
+            Route("/", shown.lead_in),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,

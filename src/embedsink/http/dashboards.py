@@ -35,11 +35,12 @@ from embedsink.charts import (
 )
 from embedsink.errors import Misconfigured, Refused, Unavailable, quote
 from embedsink.http.access import require_key
-from embedsink.http.freshness import Freshness
+from embedsink.http.freshness import Freshness, question_of
 from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.parameters import check_parameters
 from embedsink.http.reading import ask_store, while_awaited
 from embedsink.keys import Key, KeyKind
+from embedsink.pace import Pace
 from embedsink.reasons import Reason
 from embedsink.reports import Report, all_reports
 from embedsink.sharing import Shared
@@ -86,7 +87,7 @@ class Dashboards:
             Unavailable: `not_ready` while the store, which describes the reports, is away.
         """
         if not self._reports:
-            with sink.store.reader(EVERYTHING) as reader:
+            with sink.store.reader(EVERYTHING, is_brief=True) as reader:
                 reports = {report.name: report for report in all_reports(reader)}
             own = {name: one for name, one in self.by_name.items() if name in self._own}
             check_dashboards({name: one for name, one in self.by_name.items() if name not in own}, reports.values())
@@ -161,12 +162,18 @@ class Dashboards:
             told = await run_in_threadpool(self._answer, None, sink, section, period, name)
             return Response(told, media_type="application/json", headers=ASKED_ABOUT | {"Cache-Control": "no-store"})
 
-        def answer() -> Coroutine[Any, Any, bytes]:
-            ask = partial(self._answer, sink=sink, section=section, period=period, name=name)
-            return ask_store(sink, sink.report_slots, period.scope.variables(), ask)
+        def current_tag() -> str:
+            return Freshness.of(request, key, is_timed=True).tag
 
-        body = await while_awaited(request, self._answers.answer(freshness.tag, answer))
-        return Response(body, media_type="application/json", headers=ASKED_ABOUT | freshness.headers())
+        async def make() -> bytes:
+            # Of the moment at which it is begun, as its tag is: the period goes on while one waits.
+            begun = await run_in_threadpool(asked_period, request, key)
+            ask = partial(self._answer, sink=sink, section=section, period=begun, name=name)
+            return await ask_store(sink, sink.report_slots, begun.scope.variables(), ask)
+
+        answer = self._answers.answer(question_of(request, key), current_tag, make, pace=sink.pace)
+        tag, body = await while_awaited(request, answer)
+        return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
 
     def _answer(self, reader: Reader | None, sink: Sink, section: Section, period: Period, name: str) -> bytes:
         """The answer, in a thread; a section of gauges alone needs no reader."""
@@ -206,7 +213,35 @@ class _Answers:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._shared = Shared()
 
-    async def answer(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+    async def answer(
+        self,
+        question: tuple[str, ...],
+        current_tag: Callable[[], str],
+        make: Callable[[], Coroutine[Any, Any, bytes]],
+        *,
+        pace: Pace,
+    ) -> tuple[str, bytes]:
+        """The answer to a question and its tag.
+
+        Who asks while it waits for its turn shares it, since it will have what is loaded by then.
+
+        Args:
+            question: what is asked, whatever is loaded.
+            current_tag: that of an answer that is begun in this moment.
+            make: makes it.
+            pace: gives the turns.
+        """
+        if (tag := current_tag()) in self._kept or tag in self._shared:
+            return tag, await self._of(tag, make)
+
+        async def make_at_its_turn() -> tuple[str, bytes]:
+            self._shared.begin(question)
+            tag = current_tag()
+            return tag, await self._of(tag, make)
+
+        return await self._shared.answer(question, lambda: pace.answer(make_at_its_turn))
+
+    async def _of(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
         """The answer of a tag, made where there is none."""
         if tag in self._kept:
             self._kept.move_to_end(tag)

@@ -47,7 +47,7 @@ async def spooled(
     """
     async with sink.report_slots, within_its_time(sink):
         spool = _Spool(sink, variables)
-        writing = asyncio.ensure_future(run_in_threadpool(spool.fill, write))
+        writing = asyncio.get_running_loop().run_in_executor(sink.reading, spool.fill, write)
         try:
             while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
                 if spool.is_short_of_room():

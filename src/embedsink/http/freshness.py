@@ -27,9 +27,8 @@ class Freshness:
         depends on the clock (`is_timed`) it lasts for the minute.
         """
         sink: Sink = request.state.sink
-        deployments = None if key.deployments is None else sorted(key.deployments)
         minute = f"{datetime.now(UTC):%Y-%m-%dT%H:%M}" if is_timed else ""
-        parts = (sink.store.revision, request.url.path, sorted(request.query_params.multi_items()), deployments, minute)
+        parts = (sink.store.revision, *question_of(request, key), minute)
         tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
         return cls(tag, is_known(request, tag))
 
@@ -40,6 +39,12 @@ class Freshness:
     def not_modified(self, headers: dict[str, str]) -> Response:
         """The 304."""
         return Response(status_code=304, headers=headers | self.headers())
+
+
+def question_of(request: Request, key: Key) -> tuple[str, ...]:
+    """What is asked: the address with its parameters, and the key's deployments."""
+    deployments = None if key.deployments is None else sorted(key.deployments)
+    return request.url.path, repr(sorted(request.query_params.multi_items())), repr(deployments)
 
 
 def tag_of(content: bytes) -> str:

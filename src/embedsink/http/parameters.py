@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from starlette.datastructures import QueryParams
 
 from embedsink.envelope.body import has_bad_text
-from embedsink.errors import Refused, instead, quote
+from embedsink.envelope.catalog import ACTIONS, EVENTS
+from embedsink.errors import Refused, instead, nearest, quote
 from embedsink.keys import Key
 from embedsink.reasons import Reason
 from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_number, parse_scope
@@ -17,6 +18,7 @@ ROWS = ("columns", "limit", "cursor")
 # What narrows that which arrives.
 ARRIVALS = ("deployment", "tenant", "session", "type", "key", "fate")
 FATES = ("accepted", "quarantined")
+_TYPES = (*EVENTS, *ACTIONS)
 
 
 def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
@@ -52,7 +54,6 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    type_ = text_of(query, "type")
     return {
         # A tuple, so that two who ask the same can be told.
         "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
@@ -60,11 +61,25 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
         "until": scope.until,
         "tenant": scope.tenant,
         "session": text_of(query, "session"),
-        # `svc:event:view` and `view` are the same here, as in a row.
-        "type": type_ and type_.rpartition(":")[2],
+        "type": _type_of(query),
         "key_id": text_of(query, "key"),
         "fate": _choice_of(query, "fate", FATES),
     }
+
+
+def _type_of(query: QueryParams) -> str | None:
+    """A type as it stands in a row: `svc:event:view` and `view` are the same here.
+
+    What was rejected may have a type that does not exist, but what is like one that does is a slip.
+    """
+    asked = text_of(query, "type")
+    if asked is None:
+        return None
+    name = asked.rpartition(":")[2]
+    if name not in _TYPES and query.get("fate") != "quarantined" and (meant := nearest(name, _TYPES)):
+        rejected = "Where such a one was rejected, it shows with fate=quarantined."
+        raise Refused(Reason.BAD_PARAMETER, f'type: {quote(name)} does not exist. Did you mean "{meant}"? {rejected}')
+    return name
 
 
 def style_of(query: QueryParams) -> Style:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
@@ -62,7 +61,7 @@ async def ask_store(
             reader.interrupt()
 
     async with places, within_its_time(sink):
-        reading = asyncio.ensure_future(run_in_threadpool(read))
+        reading = asyncio.get_running_loop().run_in_executor(sink.reading, read)
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:

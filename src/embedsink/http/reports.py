@@ -46,10 +46,10 @@ async def show_report(request: Request) -> Response:
 
 
 def _list(sink: Sink) -> list[dict[str, Any]]:
-    with sink.store.reader(EVERYTHING) as reader:
+    with sink.store.reader(EVERYTHING, is_brief=True) as reader:
         return [asdict(report) for report in all_reports(reader)]
 
 
 def _schema(sink: Sink, name: str) -> dict[str, Any]:
-    with sink.store.reader(EVERYTHING) as reader:
+    with sink.store.reader(EVERYTHING, is_brief=True) as reader:
         return describe(reader, name)

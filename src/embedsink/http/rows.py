@@ -69,7 +69,7 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
 def _check(sink: Sink, asked: RowsAsked, view: str) -> None:
     # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
     if asked.names_rows:
-        with sink.store.reader(EVERYTHING) as reader:
+        with sink.store.reader(EVERYTHING, is_brief=True) as reader:
             asked.check(reader, view)
 
 

@@ -8,6 +8,7 @@ import orjson
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
 from pydantic_core import PydanticCustomError, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,8 +30,8 @@ from embedsink.settings import Settings
 from embedsink.sink import Sink, now_ms
 
 PATH = "/api/v1/deployments/{deploymentId}/dbt-sync/{syncJobId}/result"
-# A job may have any name, so a slash in it is no end.
-ROUTE = PATH.replace("{syncJobId}", "{syncJobId:path}")
+# A job may have any name, so neither a slash nor a line feed in it is an end.
+ROUTE = PATH.replace("{syncJobId}", "{syncJobId:any_text}")
 JOB_ID_CHARACTERS_MAX = 256
 # As long as file systems take them.
 PATH_CHARACTERS_MAX = 4_096
@@ -44,6 +45,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _open = with_config(ConfigDict(strict=True, extra="ignore"))
 
 Errors = list[tuple[str, str]]
+
+
+class _AnyText(PathConvertor):
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any_text", _AnyText())
 
 
 def _check_instant(text: str) -> str:
@@ -139,11 +147,11 @@ def _named(request: Request, key: Key) -> tuple[int, str]:
     """The deployment and the job of the address, the deployment within the key's scope."""
     check_parameters(request.query_params, ())
     try:
-        deployment = parse_deployment(request.path_params["deploymentId"])
+        deployment = parse_deployment(request.path_params["deploymentId"], name="deploymentId")
     except Misconfigured as error:
         raise Refused(Reason.BAD_PARAMETER, str(error)) from None
     if key.deployments is not None and deployment not in key.deployments:
-        raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {deployment} is outside the key's scope. Use its own key.")
+        raise Refused(Reason.OUT_OF_SCOPE, f"deploymentId: {deployment} is outside the key's scope. Use its own key.")
     # What is kept holds no usable key, so a job is not found by one either.
     return deployment, without_keys(request.path_params["syncJobId"])
 

@@ -35,8 +35,11 @@ def parse_duration(text: str) -> int:
     return seconds
 
 
-def parse_deployment(text: str) -> int:
+def parse_deployment(text: str, *, name: str = "deployment") -> int:
     """A deployment as it is typed: digits of ASCII, no zeros in front, and no more than the wire allows.
+
+    Args:
+        name: what it is called where it was typed.
 
     Raises:
         Misconfigured: it can be no deployment.
@@ -44,7 +47,7 @@ def parse_deployment(text: str) -> int:
     number = int(text) if _DEPLOYMENT.fullmatch(text) else None
     if number is None or not is_deployment(number) or str(number) != text:
         raise Misconfigured(
-            f"deployment: {quote(text)} is not an integer from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}. "
+            f"{name}: {quote(text)} is not an integer from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}. "
             "Write it in plain digits."
         )
     return number

@@ -25,7 +25,8 @@ def write(value: Any, format: str) -> str:
     if format == "time":
         return moment(int(value))
     if format == "points":
-        return f"{_trimmed(value * 100, 2)} points"
+        # As fine as the share beside it, unless nothing were left.
+        return f"{_trimmed(value * 100, 2 if value < 0.01 else 1)} points"
     if format == "times":
         return f"×{_trimmed(value, 1)}"
     if format == "share":
@@ -63,7 +64,7 @@ def change(told: Mapping[str, Any] | str | None, before: Any, format: str) -> tu
 
 
 def _span(seconds: float) -> str:
-    if seconds and seconds < 1:
+    if seconds and seconds < 0.9995:
         return f"{seconds * 1_000:,.0f} ms"
     for least, unit_s, unit, digits in _SPANS:
         if seconds >= least:

@@ -72,7 +72,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """DuckDB's memory (as a rule, and for reports and steps that need more), its threads, and how long ids are known.
+    """DuckDB's memory as a rule, the program's where more is needed, threads, and how long ids are known.
 
     `threads_max` is while a report is read: two of them halve its time, and loading alone leaves a core to receiving.
     `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
@@ -84,6 +84,11 @@ class StoreLimits:
     threads_max: int = 2
     checkpoint_bytes: int = 20 * 1_048_576
     dedup_days: int = 7
+
+    @property
+    def counted_bytes_max(self) -> int:
+        """What DuckDB may count: half, since it leaves out the program, and what its allocator holds back."""
+        return max(self.memory_bytes, self.memory_bytes_max // 2)
 
 
 class Store:
@@ -97,7 +102,7 @@ class Store:
         self._revision = ("", 0)
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._has_wide_rows = False
-        self._memory = _Raised("memory_limit", f"{limits.memory_bytes}B", f"{limits.memory_bytes_max}B")
+        self._memory = _Raised("memory_limit", f"{limits.memory_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = _Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._views: dict[str, View] = {}  # of the database as it was opened
@@ -167,8 +172,12 @@ class Store:
         opening, load_count = self._revision
         return f"{opening}-{load_count}"
 
-    def reader(self, scope: Mapping[str, object]) -> Reader:
+    def reader(self, scope: Mapping[str, object], *, is_brief: bool = False) -> Reader:
         """A reader with this scope.
+
+        Args:
+            scope: session variables.
+            is_brief: what is asked takes milliseconds, and so no second thread: that would have this thread's priority.
 
         Raises:
             Unavailable: `not_ready` while the store is closed or broken.
@@ -177,14 +186,14 @@ class Store:
         with away_is_unavailable():
             while True:
                 try:
-                    return self._reader(scope)
+                    return self._reader(scope, is_brief)
                 except StoreTooSmall:
                     # A load has all the usual memory just now, and even to ask for more takes some.
                     if time.monotonic() >= end:
                         raise
                 time.sleep(_ROOM_PAUSE_S)
 
-    def _reader(self, scope: Mapping[str, object]) -> Reader:
+    def _reader(self, scope: Mapping[str, object], is_brief: bool) -> Reader:
         with self._lock:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
@@ -193,7 +202,7 @@ class Store:
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
                 stack.enter_context(self._memory.more(cursor))
-                stack.enter_context(self._threads.more(cursor))
+                stack.enter_context(self._threads.more(cursor, only_if=not is_brief))
                 reader = Reader(cursor, scope, held=stack, views=self._views)
             self._readers.add(reader)
             return reader

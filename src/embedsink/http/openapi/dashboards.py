@@ -30,6 +30,7 @@ _ARRIVALS = [
 def operations() -> Sequence[Operation]:
     """The dashboards, their sections, and the login."""
     return [
+        Operation("get", "/", "leadIn", "To the dashboards", (307, "To `/dashboards/`.", {})),
         _page("/dashboards", "listDashboards", "Which dashboards there are"),
         _page("/dashboards/", "showDashboards", "Which dashboards there are"),
         _page("/dashboards/inspector", "showInspector", "What arrives, as it arrives", parameters=_ARRIVALS),

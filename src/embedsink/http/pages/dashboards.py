@@ -28,6 +28,7 @@ from embedsink.charts import (
 from embedsink.envelope.catalog import catalog_for
 from embedsink.http.access import check_kind, check_transport, is_asked_here, key_for, login_of
 from embedsink.http.dashboards import Dashboards
+from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.logins import Logins
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega import Vega
@@ -67,6 +68,10 @@ class DashboardPages:
         self._headers = page_headers(frame_origins=settings.frame_origins)
         self._opened_with = opened_with
         self._types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).kinds})
+
+    async def lead_in(self, request: Request) -> Response:
+        """From the server's bare address to the dashboards, where people want to go; programs have addresses."""
+        return RedirectResponse("/dashboards/", 307, headers=self._headers | NEVER_KEPT)
 
     async def show_list(self, request: Request) -> Response:
         """Which there are."""

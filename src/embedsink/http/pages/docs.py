@@ -56,7 +56,7 @@ class Docs:
             return self._page
 
     def _make(self, sink: Sink) -> str:
-        with sink.store.reader(EVERYTHING) as reader:
+        with sink.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = all_reports(reader)
         return docs_page(self._settings, reports, address=_ADDRESS)
 

@@ -16,6 +16,8 @@ const form = at("narrowing");
 // With hours from 0 to 23 as in a log: what says AM or PM stands behind the milliseconds, where there is no room.
 const time = new Intl.DateTimeFormat(undefined, { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+// What only ever was rejected.
+const isUnknown = (type) => ![...at("types").options].some(({ value }) => value === type);
 const bare = (text) => make("bdi", {}, visible(text));
 
 let source = null;
@@ -143,7 +145,7 @@ function actsOf(row, text) {
   const act = (words, onclick, attributes = {}) => Object.assign(button(words, ({ target }) => onclick(target)), attributes);
   const acts = [];
   for (const [name, value, words] of [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]]) {
-    if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value })));
+    if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value, ...(name === "type" && isUnknown(value) && { fate: "quarantined" }) })));
   }
   if (navigator.clipboard) acts.push(act("Copy", (copy) => navigator.clipboard.writeText(row.envelope).then(() => say(copy, "Copied"), () => say(copy, "Not allowed"))));
   if (row.envelope_length > [...row.envelope].length) acts.push(act("Show all of it", (button) => showWhole(row, text, button)));

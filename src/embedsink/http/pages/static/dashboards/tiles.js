@@ -1,6 +1,6 @@
 // A tile shows one answer: a number, a table or a chart. What has changed is shown again, in its place.
 import { at, button, make } from "/pages/make.js";
-import { axisFormat, escaped, exact, formatOf, isFigure, named, vegaLocale, write, writePeriod } from "/pages/words.js";
+import { axisFormat, escaped, exact, formatOf, classOf, named, vegaLocale, write, writePeriod } from "/pages/words.js";
 
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -100,8 +100,7 @@ class Number_ extends Tile {
 class Table extends Tile {
   draw() {
     const { columns, rows } = this.answer;
-    if (!rows.length) return this.showEmpty();
-    this.showTable(table(this, columns, rows));
+    return rows.length ? this.showTable(table(this, columns, rows)) : this.showEmpty();
   }
 }
 
@@ -117,9 +116,9 @@ function table(tile, names, rows) {
     const text = name === "period_start" ? writePeriod(value, tile.answer.interval) : write(value, format);
     const inner = value !== null && tile.told.select === name
       ? button(bare(text), () => tile.page.narrow(name, value), "pick") : bare(text);
-    return make("td", { className: isFigure(format) ? "figure" : "", title: typeof value === "string" && value.length > 24 ? escaped(value.slice(0, 1000)) : "" }, inner);
+    return make("td", { className: classOf(format), title: typeof value === "string" && value.length > 24 ? escaped(value.slice(0, 1000)) : "" }, inner);
   };
-  const head = ([, name, format]) => make("th", { scope: "col", className: isFigure(format) ? "figure" : "", title: tile.columns[name]?.[2] ?? "" },
+  const head = ([, name, format]) => make("th", { scope: "col", className: classOf(format), title: tile.columns[name]?.[2] ?? "" },
     tile.told.columns[name] ?? name.replaceAll("_", " "));
   return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": tile.told.title },
     make("table", {}, make("thead", {}, make("tr", {}, ...shown.map(head))),
@@ -137,9 +136,7 @@ class Chart extends Tile {
       target.textContent = this.asTable ? "Show as chart" : "Show as table";
       if (this.answer) this.redraw();
     });
-    for (const format of ["png", "svg"]) {
-      this.at(`[data-do="${format}"]`).addEventListener("click", () => this.save(format));
-    }
+    for (const format of ["png", "svg"]) this.at(`[data-do="${format}"]`).addEventListener("click", () => this.save(format));
   }
 
   redraw() {

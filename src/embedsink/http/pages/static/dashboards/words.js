@@ -7,6 +7,7 @@ const number = (options) => {
   if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(undefined, options));
   return formats.get(key);
 };
+const round = (value, digits) => number({ maximumFractionDigits: digits }).format(value);
 const date = (options) => new Intl.DateTimeFormat(undefined, { timeZone: "UTC", ...options });
 const day = date({ weekday: "short", day: "numeric", month: "short" });
 const month = date({ month: "long", year: "numeric" });
@@ -16,7 +17,7 @@ const unit = (value, name, digits = 0) =>
   number({ style: "unit", unit: name, unitDisplay: "narrow", maximumFractionDigits: digits }).format(value);
 
 function seconds(value) {
-  if (value && value < 1) return unit(value * 1000, "millisecond");
+  if (value && value < 0.9995) return unit(value * 1000, "millisecond");
   if (value < 90) return unit(value, "second", value < 10 ? 1 : 0);
   if (value < 5400) return unit(value / 60, "minute");
   return value < 172800 ? unit(value / 3600, "hour", 1) : unit(value / 86400, "day", 1);
@@ -29,10 +30,10 @@ function bytes(value) {
 }
 
 const WRITE = {
-  count: (value) => number({ maximumFractionDigits: 0, ...(Math.abs(value) >= 1e6 ? { notation: "compact", maximumFractionDigits: 2 } : {}) }).format(value),
-  number: (value) => number({ maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 }).format(value),
+  count: (value) => Math.abs(value) < 1e6 ? round(value, 0) : number({ notation: "compact", maximumFractionDigits: 2 }).format(value),
+  number: (value) => round(value, Math.abs(value) < 100 ? 2 : 0),
   share: (value) => number({ style: "percent", maximumFractionDigits: 1 }).format(value),
-  points: (value) => `${WRITE.number(value * 100)} points`,
+  points: (value) => `${round(value * 100, value < 0.01 ? 2 : 1)} points`,
   times: (value) => `×${WRITE.number(value)}`,
   ms: (value) => seconds(value / 1000),
   s: seconds,
@@ -52,9 +53,9 @@ export function named(text) {
   return /[^\s\p{Cc}\p{Cf}]/u.test(shown) ? shown : `(blank)${shown}`;
 }
 
-export const write = (value, format) => (value === null || value === undefined ? "–" : (WRITE[format] ?? WRITE.text)(value));
+export const write = (value, format) => ((value ?? null) === null ? "–" : (WRITE[format] ?? WRITE.text)(value));
 export const exact = (value, format) =>
-  format === "time" ? whole.format(value) : typeof value === "number" ? number({ maximumFractionDigits: 6 }).format(value) : "";
+  format === "time" ? whole.format(value) : typeof value === "number" ? round(value, 6) : "";
 
 // How a column is written, by its type and unit in the reports' catalog.
 export function formatOf([type, unit_] = ["string", ""]) {
@@ -64,7 +65,7 @@ export function formatOf([type, unit_] = ["string", ""]) {
   return { ms: "ms", s: "s", share: "share" }[unit_] ?? (type === "integer" ? "count" : "number");
 }
 
-export const isFigure = (format) => !["text", "time", "date", "boolean"].includes(format);
+export const classOf = (format) => (["text", "time", "date", "boolean"].includes(format) ? "" : "figure");
 
 export function writePeriod(value, interval) {
   if (interval === "hour") return moment.format(value);
@@ -84,13 +85,13 @@ export function clock(timeZone) {
 // What Vega calls a locale (d3-format, d3-time-format).
 export function vegaLocale() {
   const parts = number({ useGrouping: true, minimumFractionDigits: 1 }).formatToParts(1234567.5);
-  const part = (type, otherwise) => parts.find((one) => one.type === type)?.value ?? otherwise;
+  const part = (type) => parts.find((one) => one.type === type)?.value ?? "";
   const names = (options, count, at) => Array.from({ length: count }, (_, i) => date(options).format(at(i)));
   const months = (style) => names({ month: style }, 12, (i) => Date.UTC(2024, i, 15));
   const days = (style) => names({ weekday: style }, 7, (i) => Date.UTC(2024, 8, 1 + i));
   return {
-    formatLocale: { decimal: part("decimal", "."), thousands: part("group", ","), grouping: [3], currency: ["", ""],
-      numerals: Array.from({ length: 10 }, (_, i) => number({}).format(i)) },
+    formatLocale: { decimal: part("decimal"), thousands: part("group"), grouping: [3], currency: ["", ""],
+      numerals: Array.from({ length: 10 }, (_, i) => round(i)) },
     timeFormatLocale: {
       dateTime: "%x, %X", date: "%d.%m.%Y", time: "%H:%M:%S", periods: ["AM", "PM"],
       days: days("long"), shortDays: days("short"), months: months("long"), shortMonths: months("short"),

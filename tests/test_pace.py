@@ -1,0 +1,166 @@
+"""Pace: pages are answered at once while senders leave room, else one after the other, with rests between."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import embedsink.pace
+from embedsink.errors import Unavailable
+from embedsink.pace import RESTS, Pace
+
+TOOK_S = 0.05
+
+
+class Making:
+    """Answers that take a while; it remembers when each began and ended."""
+
+    def __init__(self) -> None:
+        self.times: list[tuple[float, float]] = []
+
+    async def __call__(self) -> int:
+        began_at = time.monotonic()
+        await asyncio.sleep(TOOK_S)
+        self.times.append((began_at, time.monotonic()))
+        return len(self.times)
+
+
+async def make_busy() -> None:
+    """What a loop does that senders keep busy: it computes most of the time."""
+    while True:
+        until = time.monotonic() + 0.004
+        while time.monotonic() < until:
+            pass
+        await asyncio.sleep(0.001)
+
+
+def run_busy(ask: Callable[[Pace], Awaitable[None]], *, waiting_max: int = 64) -> None:
+    """Ask a pace whose loop is kept busy, and has been for long enough to be seen."""
+
+    async def run() -> None:
+        pace, sending = Pace(waiting_max=waiting_max), asyncio.create_task(make_busy())
+        await asyncio.sleep(0.3)
+        try:
+            await ask(pace)
+        finally:
+            sending.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("waiting_max", [0, 64])
+def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(waiting_max: int) -> None:
+    making = Making()
+
+    async def ask() -> None:
+        pace = Pace(waiting_max=waiting_max)
+        await asyncio.sleep(0.3)
+        assert await asyncio.gather(*(pace.answer(making) for _ in range(5))) == [1, 2, 3, 4, 5]
+
+    asyncio.run(ask())
+    assert max(began for began, _ in making.times) < min(ended for _, ended in making.times)
+
+
+def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests() -> None:
+    making = Making()
+
+    async def ask(pace: Pace) -> None:
+        assert await asyncio.gather(*(pace.answer(making) for _ in range(4))) == [1, 2, 3, 4]
+
+    run_busy(ask)
+    for (began_at, ended_at), (next_at, _) in itertools.pairwise(making.times):
+        assert next_at - ended_at >= RESTS * (ended_at - began_at)
+
+
+def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.pace, "TURN_S_MAX", TOOK_S)
+    making, ended = Making(), asyncio.Event()
+
+    async def make_long() -> None:
+        await ended.wait()
+
+    async def ask(pace: Pace) -> None:
+        long = asyncio.create_task(pace.answer(make_long))
+        await asyncio.sleep(0)
+        asked_at = time.monotonic()
+        assert await pace.answer(making) == 1
+        assert not long.done()
+        assert making.times[0][0] - asked_at >= TOOK_S * (1 + RESTS) * 0.9
+        ended.set()
+        await long
+
+    run_busy(ask)
+
+
+def test_who_leaves_ends_what_is_made_for_it() -> None:
+    told: list[str] = []
+
+    async def make() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            told.append("ended")
+
+    async def ask(pace: Pace) -> None:
+        leaving = asyncio.create_task(pace.answer(make))
+        await asyncio.sleep(TOOK_S)
+        leaving.cancel()
+        await asyncio.wait({leaving})
+        await asyncio.sleep(TOOK_S)
+        assert told == ["ended"]
+
+    run_busy(ask)
+
+
+def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    making = Making()
+    # Of each second the loop wants a processor for a third, and has none.
+    monkeypatch.setattr(embedsink.pace, "_wanted_s", lambda: time.monotonic() / 3)
+
+    async def ask() -> None:
+        pace = Pace(waiting_max=64)
+        await asyncio.sleep(0.3)
+        await asyncio.gather(pace.answer(making), pace.answer(making))
+
+    asyncio.run(ask())
+    [(_, ended_at), (next_at, _)] = making.times
+    assert next_at > ended_at
+
+
+def test_who_leaves_or_fails_keeps_no_turn() -> None:
+    making = Making()
+
+    async def fail() -> int:
+        raise ValueError("no")
+
+    async def ask(pace: Pace) -> None:
+        leaving = [asyncio.create_task(pace.answer(making)) for _ in range(3)]
+        await asyncio.sleep(TOOK_S / 2)
+        for one in leaving:
+            one.cancel()
+        await asyncio.wait(leaving)
+        with pytest.raises(ValueError, match="no"):
+            await pace.answer(fail)
+        assert await pace.answer(making) == 1
+
+    run_busy(ask)
+
+
+def test_only_so_many_wait() -> None:
+    making = Making()
+
+    async def ask(pace: Pace) -> None:
+        told = await asyncio.gather(*(pace.answer(making) for _ in range(4)), return_exceptions=True)
+        assert [isinstance(one, Unavailable) for one in told] == [False, False, False, True]
+
+    run_busy(ask, waiting_max=2)
+
+
+@pytest.mark.skipif(not embedsink.pace.SCHEDSTAT.exists(), reason="this system does not tell how long a thread waits")
+def test_what_a_thread_wants_is_what_it_computes_and_waits() -> None:
+    before, computed = embedsink.pace._wanted_s(), time.thread_time()
+    while time.thread_time() < computed + 0.1:
+        pass
+    assert embedsink.pace._wanted_s() - before >= 0.09
