@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import deliveries, ingest, reports, size, start, visible, watched
+from bench import deliveries, ingest, pages, reports, size, start, visible, watched
 from bench.child import BenchError
 from bench.finding import Finding, show, write_json
 from bench.wrk import require_wrk
@@ -78,6 +78,18 @@ def run_reports(
     _run([lambda: reports.measure(event_count=events, only=names or [], root=data_root)], json, shown_by=reports.show)
 
 
+@app.command("pages")
+def run_pages(
+    rounds: Rounds = 3,
+    events: Annotated[int, typer.Option(min=1_000, help="How many events are made.")] = 10_000_000,
+    days: Annotated[int, typer.Option(min=1, max=90, help="How long the period is that is looked at.")] = 30,
+    data_root: DataRoot = REPOSITORY,
+    json: Json = None,
+) -> None:
+    """Every dashboard over 30 days of 10 million events, in Chromium: the first paint, and all tiles."""
+    _run([lambda: pages.measure(event_count=events, days=days, rounds=rounds, root=data_root)], json)
+
+
 @app.command("all")
 def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
     """Everything, one after the other."""
@@ -89,6 +101,7 @@ def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPO
         lambda: watched.measure(seconds=seconds, rounds=rounds, root=data_root),
         lambda: start.measure(root=data_root),
         lambda: reports.measure(event_count=10_000_000, only=[], root=data_root),
+        lambda: pages.measure(event_count=10_000_000, days=30, rounds=3, root=data_root),
     ]
     _run(measurements, json)
 

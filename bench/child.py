@@ -1,7 +1,6 @@
 """A server under measurement: started, watched through /proc, and stopped by its process id."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,11 @@ from pathlib import Path
 
 import httpx
 
+from bench.ports import free_ports
+
 READY_TIMEOUT_S = 60
+# The first of them, and how many. The tests have those above.
+PORTS = (10_000, 2_000)
 STOP_TIMEOUT_S = 120
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -77,7 +80,7 @@ def running(module: list[str], *, ready_path: str, environment: Mapping[str, str
         ready_path: answers 200 when the child is ready.
         environment: variables beside our own.
     """
-    port = _free_port()
+    port = next(free_ports(*PORTS))
     command = [sys.executable, "-m", *module, "--port", str(port)]
     started_at = time.perf_counter()
     popen = subprocess.Popen(command, env={**os.environ, **(environment or {})}, stderr=subprocess.DEVNULL)
@@ -106,13 +109,6 @@ def _wait_until_ready(popen: subprocess.Popen[bytes], port: int, path: str) -> N
                 pass  # It does not listen yet.
             time.sleep(0.005)
     raise BenchError(f"{popen.args!r}: was not ready within {READY_TIMEOUT_S} s.")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _cpu_s(stat: Path) -> float:

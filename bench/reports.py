@@ -44,7 +44,7 @@ def measure(*, event_count: int, only: list[str], root: Path) -> list[Finding]:
         raise BenchError(f"reports: {unknown[0]} does not exist. There are {', '.join(report_names())}.")
     with fresh_folder(root) as folder:
         started_at = time.perf_counter()
-        _fill_elsewhere(folder.store, event_count)
+        fill_elsewhere(folder.store, event_count)
         findings = [Finding("events made", time.perf_counter() - started_at, "s")]
         store = Store(folder.store)
         store.open()
@@ -128,8 +128,8 @@ def _computed_ms() -> dict[str, float]:
     return {path.parent.name: int(path.read_text(encoding="utf-8").split()[0]) / 1e6 for path in found}
 
 
-def _fill_elsewhere(path: Path, event_count: int) -> None:
-    # In a program of its own, so that its memory is not counted.
+def fill_elsewhere(path: Path, event_count: int) -> None:
+    """Make the events of a year, in a program of its own, so that its memory is not counted."""
     filling = multiprocessing.get_context("spawn").Process(target=_fill, args=(path, event_count))
     filling.start()
     filling.join()

@@ -5,12 +5,9 @@ with running_server(tmp_path / "data") as server:
     assert server.stop() == 0
 """
 
-import itertools
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,18 +19,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.ports import free_ports
+
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, open_snapshot
+from tests.stores import make_folder
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
 # A key counts at once and events are visible soon, so that tests don't wait.
 QUICK = {"EMBEDSINK_KEYS_RELOAD_S": "0.05", "EMBEDSINK_SEGMENT_SEAL_S": "0.1"}
-# None that the system hands out by itself (on Linux 32,768 and up): between the look and the bind such a one may
-# become the near end of anybody's connection. Each worker of pytest-xdist goes round in 2,000 of its own, in pairs.
-_OWN_PORTS = 12_000 + 2_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_PORTS = (_OWN_PORTS + count % 2_000 for count in itertools.count(random.randrange(0, 2_000, 2), 2))
+# Each worker of pytest-xdist goes round in ports of its own, of which the system hands out none by itself.
+OWN_PORTS_MAX = 2_000
+OWN_PORTS = 12_000 + OWN_PORTS_MAX * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = free_ports(OWN_PORTS, OWN_PORTS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,12 @@ def running_server(
     """Start `embedsink serve` on a data folder and wait until it is ready; stop it at the end, and check its store.
 
     Args:
-        data: the data folder; made if missing.
+        data: the data folder; made if missing, with an empty store.
         arguments: further ones for `embedsink serve`.
         is_sound: whether every check of `sql/checks` has to find nothing at the end; not where a test does damage.
         env: environment variables beside those of this process, such as `EMBEDSINK_EVENTS_MAX="10"`.
     """
+    make_folder(data)
     port = free_port()
     environment = os.environ | QUICK | env
     log = data.parent / f"{data.name}.log"
@@ -165,16 +166,7 @@ def fetch(
 
 def free_port() -> int:
     """A port of this machine that is free, and so is the one after it."""
-    return next(port for port in _PORTS if _is_free(port) and _is_free(port + 1))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        try:
-            listener.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    return next(_PORTS)
 
 
 def _answer(status: int, headers: Any, body: bytes) -> Answer:
