@@ -19,7 +19,7 @@ PICTURE_BYTES_MAX = 200_000
 
 @contextmanager
 def running_demo(port: int) -> Iterator[str]:
-    """The address of the page of a demo that has sent its week of traffic."""
+    """The address of the page of a demo that has sent its traffic."""
     command = [sys.executable, "-m", "embedsink", "demo", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

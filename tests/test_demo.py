@@ -17,10 +17,13 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
+from embedsink.charts.words import NOT_YET
 from embedsink.demo import live_counts
+from embedsink.demo.course import DAY_MS, DAYS
 from embedsink.demo.sending import Account
 from embedsink.demo.tables import SHOWN, ledger_table
-from embedsink.demo.traffic import DAY_MS, SEED, Delivery, at, make_live, make_week
+from embedsink.demo.traffic import SEED, Delivery, at, make_live, make_traffic
+from embedsink.demo.words import FORGOTTEN, NEW_TENANT, QUIET_TENANT
 from embedsink.envelope import Parsed, parse
 from embedsink.envelope.catalog import ACTIONS, EVENTS
 from embedsink.errors import Refused
@@ -29,13 +32,14 @@ from tests.programs import require
 from tests.servers import fetch, free_port, wait_until
 
 NOW_MS = 1_763_596_800_000  # a Thursday morning in November 2025
+HOUR_MS = 3_600_000
 START_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 30.0
 
 
 @pytest.fixture(scope="module")
 def deliveries() -> list[Delivery]:
-    return [delivery for visit in make_week(NOW_MS) for delivery in visit]
+    return [delivery for visit in make_traffic(NOW_MS) for delivery in visit]
 
 
 def parsed(delivery: Delivery) -> Parsed:
@@ -51,6 +55,26 @@ def accepted(deliveries: list[Delivery]) -> Iterator[dict[str, Any]]:
             yield from (one.envelope for one in parsed(delivery).accepted)
 
 
+def happened_before(now_ms: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
+    """When it really happened, the context and the envelope of each that counts."""
+    for visit in make_traffic(now_ms):
+        for delivery in visit:
+            if not (delivery.planted or delivery.is_retry):
+                for envelope in delivery.envelopes:
+                    yield envelope["timestamp"] - delivery.skew_ms, delivery.context, envelope
+
+
+def counted(now_ms: int, *, since_ms: int) -> Counter[str]:
+    """What happened in seven days."""
+    counts: Counter[str] = Counter()
+    for at_ms, _, envelope in happened_before(now_ms):
+        if since_ms <= at_ms < since_ms + 7 * DAY_MS:
+            name, payload = envelope["type"].split(":")[2], envelope["payload"]
+            counts.update([name, f"{name} {envelope.get('surface')}", payload.get("status", "")])
+            counts["exported rows"] += payload.get("rowCount", 0)
+    return counts
+
+
 class TestTraffic:
     def test_holds_every_event_and_action_of_the_catalog(self, deliveries: list[Delivery]) -> None:
         seen = {envelope["type"] for envelope in accepted(deliveries)}
@@ -62,15 +86,17 @@ class TestTraffic:
         for name, least in {"deployment": 3, "tenant": 5, "viewer": 20, "session": 200}.items():
             assert len({context[name] for context in contexts if name in context}) >= least, name
 
-    def test_is_some_thousand_envelopes_of_the_last_seven_days(self, deliveries: list[Delivery]) -> None:
+    @pytest.mark.parametrize("days", [7, DAYS])
+    def test_is_some_thousand_envelopes_of_the_last_days(self, days: int) -> None:
         happened = [
             envelope["timestamp"] - delivery.skew_ms
-            for delivery in deliveries
+            for visit in make_traffic(NOW_MS, days=days)
+            for delivery in visit
             for envelope in delivery.envelopes
             if not delivery.planted
         ]
         assert 3_000 < len(happened) < 10_000
-        assert NOW_MS - 7 * DAY_MS <= min(happened) < NOW_MS - 6 * DAY_MS
+        assert NOW_MS - days * DAY_MS <= min(happened) < NOW_MS - (days - 1) * DAY_MS
         assert NOW_MS - DAY_MS < max(happened) <= NOW_MS
 
     def test_uses_every_way_to_send(self, deliveries: list[Delivery]) -> None:
@@ -114,9 +140,36 @@ class TestTraffic:
         formats = {one["payload"].get("format") for one in accepted(deliveries) if one["type"].endswith(":download")}
         assert formats == {"csv", "xlsx", "png", "pdf"}
 
+    @pytest.mark.parametrize("day", range(7))
+    def test_seven_days_differ_from_those_before_as_weeks_do(self, day: int) -> None:
+        """Whichever day it is: more of most, less of some, and nothing by a multiple."""
+        now_ms = NOW_MS + day * DAY_MS + 9 * HOUR_MS
+        week, before = (counted(now_ms, since_ms=now_ms - days * DAY_MS) for days in (7, 14))
+        grown = {name: week[name] / before[name] - 1 for name in before}
+        assert 0 < grown["view"] < 0.15
+        assert 0 < grown["view dashboard"] < 0.25
+        assert 0 < grown["view chat"] < 0.5
+        assert -0.25 < grown["view app"] < 0
+        assert -0.75 < grown["error"] < -0.25
+        assert 0.3 < grown["exported rows"] < 1
+        assert 0.05 < week["completed"] / week["submitted"] - before["completed"] / before["submitted"] < 0.2
+
+    @pytest.mark.parametrize("day", range(7))
+    def test_some_went_quiet_and_one_exports_unusually_much(self, day: int) -> None:
+        now_ms = NOW_MS + day * DAY_MS + 9 * HOUR_MS
+        sent = list(happened_before(now_ms))
+        for quiet in (f"u_{QUIET_TENANT}_", FORGOTTEN.public_id):
+            ages = [(now_ms - at_ms) / DAY_MS for at_ms, context, one in sent if quiet in str((context, one))]
+            assert min(ages) > 14, quiet
+            assert max(ages) <= DAYS
+        new = [(now_ms - at_ms) / DAY_MS for at_ms, context, _ in sent if context.get("tenant") == NEW_TENANT]
+        assert 0 < max(new) < 7
+        most, next_most = sorted((one["payload"].get("rowCount", 0) for _, _, one in sent), reverse=True)[:2]
+        assert most > 5 * next_most
+
     def test_the_seed_decides(self) -> None:
         bodies = [
-            [delivery.body(NOW_MS, "key") for visit in make_week(NOW_MS, seed=seed, visits=60) for delivery in visit]
+            [delivery.body(NOW_MS, "key") for visit in make_traffic(NOW_MS, seed=seed, days=2) for delivery in visit]
             for seed in (1, 1, 2)
         ]
         assert bodies[0] == bodies[1]
@@ -174,6 +227,12 @@ class Demo(NamedTuple):
         found = re.search(r"data folder +(\S+)", self.said())
         assert found, self.said() + self.stderr.read_text()
         return Path(found[1])
+
+    def read(self, path: str) -> Any:
+        """What the API answers to the printed read key."""
+        key = re.search(r"^key=(es_read_\w+)", self.said(), re.M)
+        assert key, self.said()
+        return fetch(f"http://127.0.0.1:{self.port}/api/v1/{path}", key=key[1]).json()
 
     def end(self, number: signal.Signals) -> int:
         self.child.send_signal(number)
@@ -244,7 +303,7 @@ class TestRun:
             label: int(count.replace(",", ""))
             for label, count in re.findall(r"^ +(\w+) +([\d,]+)  ", demo.said(), re.M)
         }
-        planted = Counter(str(reason) for visit in make_week(NOW_MS) for one in visit for reason in one.planted)
+        planted = Counter(str(reason) for visit in make_traffic(NOW_MS) for one in visit for reason in one.planted)
         assert {reason: counts[reason] for reason in planted} == planted
         assert counts["quarantined"] == planted.total()
         assert counts["duplicate"] > 0
@@ -259,6 +318,32 @@ class TestRun:
         assert max(map(len, tables.splitlines())) <= 80
         # Only the path of the program may be longer.
         assert max(len(line) for line in further.splitlines() if "/bin/" not in line) <= 80
+
+    def test_every_number_tells_its_change_against_the_seven_days_before(self, demo: Demo) -> None:
+        told = {
+            (listed["name"], name): shown["change"]
+            for listed in demo.read("dashboards")
+            for section in demo.read(f"dashboards/{listed['name']}")["sections"]
+            for name, shown in demo.read(f"dashboards/{listed['name']}/sections/{section['id']}")["charts"].items()
+            if shown.get("change")
+        }
+        assert len(told) > 25
+        assert NOT_YET not in told.values()
+        changes = [change for change in told.values() if isinstance(change, dict)]
+        assert {change["direction"] for change in changes} == {"up", "down"}
+        assert {change["is_good"] for change in changes} == {True, False, None}
+        assert {change["format"] for change in changes} == {"share", "points"}, "and never in times"
+
+    def test_what_nobody_views_any_more_is_told_and_nothing_else(self, demo: Demo) -> None:
+        cobwebs = demo.read("dashboards/content/sections/cobwebs")["charts"]["cobwebs"]
+        place = cobwebs["columns"].index("public_id")
+        assert {row[place] for row in cobwebs["rows"]} == {FORGOTTEN.public_id}
+
+    def test_the_newest_syncs_mended_something(self, demo: Demo) -> None:
+        syncs = demo.read("reports/sync_impact.json")
+        assert len(syncs) == 4
+        for sync in syncs[-2:]:
+            assert sync["errors_per_view_after"] < sync["errors_per_view_before"]
 
     def test_the_printed_curl_sends_an_envelope(self, demo: Demo) -> None:
         require("curl")
@@ -288,6 +373,7 @@ class TestRun:
         address = re.findall(r"http://\S+", demo.said())[0]
         assert address == f"http://127.0.0.1:{demo.port}/demo/"
         assert b"<h1>" in fetch(address).body
+        assert fetch(f"http://127.0.0.1:{demo.port}/").body == fetch(address).body, "its bare address leads there"
         assert fetch(f"{embed_of(demo)}/embed/dashboard/d_orders").status == 200
 
     def test_ctrl_c_ends_everything(self, demo: Demo) -> None:

@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell
 
 from embedsink.demo.sending import Account, Browsers
 from embedsink.demo.server import published_count
-from embedsink.demo.traffic import SEED, at, make_live, make_week
+from embedsink.demo.traffic import SEED, at, make_live, make_traffic
 from embedsink.demo.words import ORIGINS
 from tests.servers import RunningServer, running_server, wait_until
 
@@ -77,12 +77,12 @@ class Ran(NamedTuple):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with the week of the demo in its snapshot."""
+    """A server with a week of the demo in its snapshot."""
     with running_server(tmp_path_factory.mktemp("notebook") / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
         account = Account()
         send = browsers(server, account).send_visit
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(send, make_week(time_ns() // 1_000_000)))
+            list(pool.map(send, make_traffic(time_ns() // 1_000_000, days=7)))
         wait_until(
             lambda: published_count(server.data) >= account.sent_count,
             what="the week is in the snapshot",

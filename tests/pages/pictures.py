@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from playwright.sync_api import sync_playwright
 
+from tests.pages.traffic import send_syncs, send_traffic
 from tests.pages.watching import reader_at
-from tests.pages.weeks import send_weeks
 from tests.servers import running_server
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
@@ -32,14 +32,15 @@ PICTURES = (
 
 
 def main() -> None:
-    """Two weeks of the demo's traffic, and a picture of each page."""
+    """All of the demo's traffic, and a picture of each page."""
     FOLDER.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
         running_server(Path(folder) / "data") as server,
         sync_playwright() as playwright,
     ):
-        send_weeks(server, 2)
+        send_syncs(server)
+        send_traffic(server)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         key = server.key("read")
         for picture in PICTURES:

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser
 
 from embedsink.charts import read_dashboards
 from tests.envelope.sending import event_or_action, view
+from tests.pages.traffic import loaded_count, send_traffic
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
-from tests.pages.weeks import loaded_count, send_weeks
 from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until
 
@@ -28,17 +28,24 @@ HOSTILE = (
     "__proto__",
 )
 SERIOUS = ("serious", "critical")
+# What colours are in the uppermost pixels of a canvas.
+COLOURS_ABOVE = """([at, height]) => {
+    const canvas = document.querySelector(at);
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, height * devicePixelRatio).data;
+    const hex = (i) => "#" + [0, 1, 2].map((part) => pixels[i + part].toString(16).padStart(2, "0")).join("");
+    return [...new Set(Array.from({ length: pixels.length / 4 }, (_, i) => hex(4 * i)))];
+}"""
 # The page that has every kind of tile.
 OF_ALL_KINDS = "pipeline"
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[RunningServer]:
-    """A server with the demo's week."""
+    """A server with a week of the demo's traffic."""
     data = tmp_path_factory.mktemp("busy") / "data"
     shutil.copytree(bundle, data / "pages")
     with running_server(data) as server:
-        send_weeks(server)
+        send_traffic(server, days=7)
         yield server
 
 
@@ -57,6 +64,9 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking:
         changes = looking.page.locator("[data-change]").all_inner_texts()
         assert "not comparable yet" in changes, name  # It has a week, and no whole one before it.
         assert not any("from" in change for change in changes), name
+        if name == "content":
+            cobwebs = looking.page.inner_text('[data-tile="cobwebs"]')
+            assert "Every dashboard of the last 90 days was viewed in the last 14." in cobwebs
         if name == OF_ALL_KINDS:
             found = Axe().run(looking.page).response["violations"]
             assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name
@@ -88,6 +98,12 @@ def test_dark_and_narrow_nothing_is_cut_off(browser: Browser, busy: RunningServe
             assert reader.page.evaluate("document.documentElement.scrollWidth") == 390, name
             ground = reader.page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert ground == "rgb(13, 18, 24)"
+        reader.open("ai-questions")
+        for width in (390, 400, 390):
+            reader.page.set_viewport_size({"width": width, "height": 844})  # As a phone that is turned.
+            reader.page.wait_for_timeout(300)
+            drawn = reader.page.evaluate(COLOURS_ABOVE, ['[data-tile="latency"] canvas', 40])
+            assert {"#4c96ea", "#3fbfb3"} <= set(drawn), "both lines of the legend are to be seen"
         found = Axe().run(reader.page).response["violations"]
         assert [one["id"] for one in found if one["impact"] in SERIOUS] == []
 

@@ -115,6 +115,18 @@ def test_numbers_keep_their_digits_and_names_that_stand_twice_stand_twice(inspec
     assert re.sub(r"\s", "", shown) == body.decode().replace(" ", "")
 
 
+def test_a_type_that_does_not_exist_can_be_shown_alone_and_one_with_a_slip_is_told(inspector: Inspector) -> None:
+    inspector.open("?session=slips")
+    inspector.send(view() | {"type": "svc:event:veiw"}, view(), session="slips")
+    inspector.show("unknown_type").get_by_role("button", name="Only this type").click()
+    expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
+    assert "type=veiw&fate=quarantined" in inspector.page.url
+    inspector.page.goto(f"{inspector.server.url}/dashboards/inspector?type=veiw")
+    expect(inspector.page.get_by_text('Did you mean "view"?')).to_be_visible()
+    assert all("status of 400" in line for line in inspector.said)
+    inspector.said.clear()
+
+
 def test_what_is_hostile_is_text(inspector: Inspector) -> None:
     inspector.open()
     wild = {"source": "svc-embed", "direction": "event", "type": HOSTILE, "payload": {HOSTILE: HOSTILE}}

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Route
 from embedsink.keys import KeyFile
 from tests.envelope.sending import event_or_action, view
 from tests.listening import listening
+from tests.pages.traffic import loaded_count
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
-from tests.pages.weeks import loaded_count
 from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until
 
@@ -71,6 +71,26 @@ def test_what_is_loaded_before_the_stream_begins_is_shown_too(reader: Reader, in
     reader.wait(lambda: held, "the stream is asked for")
     held[0].continue_()
     reader.wait(lambda: reader.number("views") == "1", "the view is counted")
+
+
+def test_a_page_that_is_left_while_it_rests_asks_nothing(reader: Reader) -> None:
+    def answer_late(route: Route) -> None:
+        time.sleep(0.5)
+        route.continue_()
+
+    reader.page.route(SECTIONS, answer_late)
+    began = time.monotonic()
+    reader.open("overview", "?tenant=left")
+    took_s = time.monotonic() - began
+    reader.wait(lambda: reader.page.inner_text("#live").startswith("Live"), "it is live")
+    asked: list[str] = []
+    reader.page.on("request", lambda request: asked.append(request.url))
+    # It was told of the store while it asked, so it asks again after a rest.
+    seem_hidden(reader.page, True)
+    reader.page.wait_for_timeout(1000 * took_s)
+    assert asked == []
+    seem_hidden(reader.page, False)
+    reader.wait(lambda: any("/sections/" in url for url in asked), "whoever comes back is shown what is new")
 
 
 def test_tabs_that_nobody_sees_leave_the_connections_to_others(

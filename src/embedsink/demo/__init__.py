@@ -1,4 +1,4 @@
-"""`embedsink demo`: a real server in a temporary data folder, a week of made-up traffic, the reports, live traffic.
+"""`embedsink demo`: a real server in a temporary data folder, 17 days of made-up traffic, the reports, live traffic.
 
 keys ─▶ server with a host page (a child) ─▶ traffic over HTTP ─▶ all loaded ─▶ ledger, reports ─▶ live, until Ctrl-C
            └─ frames the pretend embed, which a thread serves on another port
@@ -20,8 +20,9 @@ from embedsink.demo.screen import Screen
 from embedsink.demo.sending import Account, Browsers
 from embedsink.demo.server import HOST, DemoServer, choose_port, published_count
 from embedsink.demo.stopping import Stop, Stopped
+from embedsink.demo.syncs import record_syncs
 from embedsink.demo.tables import SHOWN, ledger_table, report_table
-from embedsink.demo.traffic import SEED, at, make_live, make_week
+from embedsink.demo.traffic import SEED, at, make_live, make_traffic
 from embedsink.demo.words import DEPLOYMENTS
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
@@ -29,7 +30,8 @@ from embedsink.keys import KeyFile, KeyKind
 
 LOAD_TIMEOUT_S = 60.0
 LOAD_LOOKS_PER_S = 10.0
-LIVE_EVENTS_PER_S = 4.0
+# A trickle: after an hour it must not yet outweigh the days before.
+LIVE_EVENTS_PER_S = 1.0
 LIVE_LOOK_EVERY_S = 1.0
 
 
@@ -70,17 +72,18 @@ def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) 
 def _invite(page: str, screen: Screen) -> None:
     screen.address("Open", page)
     screen.say("  A customer's page around a pretend embed: use it, and see events arrive.", "dim")
-    screen.say("  Here, meanwhile: a week of made-up traffic, sent to the same real server.", "dim")
+    screen.say("  Here, meanwhile: 17 days of made-up traffic, sent to the same real server.", "dim")
     screen.say()
 
 
 def _show_traffic(
     server: DemoServer, path: Path, keys: Keys, screen: Screen, stop: Stop, *, page: str, stay: bool
 ) -> None:
-    account = Account()
+    now_ms, account = time.time_ns() // 1_000_000, Account()
     browsers = Browsers(server.port, keys.ingest, account)
     try:
-        _send_week(browsers, account, screen, stop)
+        record_syncs(server.url, keys.ingest, now_ms)
+        _send_days(browsers, account, now_ms, screen=screen, stop=stop)
         loaded, received_count = _wait_until_loaded(server, path, screen, stop)
         screen.headline("The ledger: every envelope meets one fate")
         screen.show(ledger_table(account, loaded, received_count))
@@ -115,18 +118,18 @@ def _create_keys(path: Path) -> Keys:
     return Keys({origin: token for origin, (_, token) in senders.items()}, read)
 
 
-def _send_week(browsers: Browsers, account: Account, screen: Screen, stop: Stop) -> None:
-    week = make_week(time.time_ns() // 1_000_000)
-    envelope_count = sum(len(delivery.envelopes) for visit in week for delivery in visit)
+def _send_days(browsers: Browsers, account: Account, now_ms: int, *, screen: Screen, stop: Stop) -> None:
+    traffic = make_traffic(now_ms)
+    envelope_count = sum(len(delivery.envelopes) for visit in traffic for delivery in visit)
     started_at = time.monotonic()
     browsers.ask_leave()
     with screen.bar("sending", envelope_count) as bar:
-        for _ in browsers.send_all(week, stop):
+        for _ in browsers.send_all(traffic, stop):
             bar.show(account.sent_count)
     duration = time.monotonic() - started_at
     screen.done(
         "sent",
-        f"{account.sent_count:,} envelopes of {len(week):,} visits, all acknowledged, in {duration:.1f} s",
+        f"{account.sent_count:,} envelopes of {len(traffic):,} visits, all acknowledged, in {duration:.1f} s",
     )
 
 

@@ -6,28 +6,26 @@ The seed and the present decide everything: the same two give the same traffic.
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from itertools import islice
 from random import Random
 from typing import Any, Literal
 
 import orjson
 
-from embedsink.demo.visits import Envelope, Visit, make_visit, new_id
+from embedsink.demo.course import DAY_MS, DAYS, HABITS_NOW, WORKING_DAY_VISITS, Course
+from embedsink.demo.visits import Envelope, Visit, deal, make_unusual_visit, make_visit, new_id
 from embedsink.demo.words import DEPLOYMENTS, USER_AGENTS
 from embedsink.reasons import Reason
 
 Shape = Literal["delivery", "envelope", "array", "ndjson", "garbage"]
 
 SEED = 20
-VISITS = 420
-DAYS = 7
 LIVE_VISITS = 6
 LIVE_MISTAKE_SHARE = 0.015
 USUAL_MISTAKES = 6
 USUAL_MISTAKES_AGAIN = 4
 MINUTE_MS = 60_000
-DAY_MS = 86_400_000
-_WEEKEND = 5
 _SHAPES: tuple[Shape, ...] = ("delivery", "envelope", "array", "ndjson")
 _SHAPE_SHARES = (94, 2, 2, 2)
 # Of each hour of a working day, UTC: nights are quiet, noon is lunch.
@@ -97,23 +95,45 @@ class Delivery:
         return orjson.dumps(parts)
 
 
-def make_week(now_ms: int, *, seed: int = SEED, visits: int = VISITS) -> list[list[Delivery]]:
-    """The last seven days: for each visit its deliveries in order. Nothing in them is later than `now_ms`."""
+def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[list[Delivery]]:
+    """The last days: for each visit its deliveries in order.
+
+    Args:
+        now_ms: epoch milliseconds; nothing happens later.
+        days: how many times 24 hours.
+    """
     rng = Random(seed)  # noqa: S311 (traffic, not secrets)
-    week = [_deliver(_until(make_visit(rng, _start(rng, now_ms)), now_ms)) for _ in range(visits)]
+    traffic = [_deliver(_until(visit, now_ms)) for visit in _visits(now_ms, seed, days)]
     mistakes = _mistakes(rng, now_ms)
     for _ in range(USUAL_MISTAKES_AGAIN):
         mistakes += _mistakes(rng, now_ms)[:USUAL_MISTAKES]
     for number, mistake in enumerate(mistakes):
-        week[(number * 7) % visits].append(mistake)
-    week[-1].append(_conflict(week))
-    return week
+        traffic[(number * 7) % len(traffic)].append(mistake)
+    traffic[-1].append(_conflict(traffic))
+    return traffic
+
+
+def _visits(now_ms: int, seed: int, days: int) -> Iterator[Visit]:
+    """Each has a generator of its own, so that it is the same at any time of the day."""
+    course = Course(now_ms)
+    exported_at = _ms(course.exported_at)
+    for age in range(days, -1, -1):
+        dealer = Random(f"visit {seed} {age}")  # noqa: S311 (traffic, not secrets)
+        for number, lots in enumerate(deal(dealer, course.visit_count(age))):
+            rng = Random(f"visit {seed} {age} {number}")  # noqa: S311 (traffic, not secrets)
+            started_at = _ms(course.day(age) + _time_of_day(rng))
+            if now_ms - days * DAY_MS <= started_at < now_ms - MINUTE_MS:
+                yield make_visit(rng, started_at, course.habits_at(started_at), lots)
+    if now_ms - days * DAY_MS <= exported_at:
+        rng = Random(f"visit {seed} unusual")  # noqa: S311 (traffic, not secrets)
+        yield make_unusual_visit(rng, exported_at, course.habits_at(exported_at))
 
 
 def make_live(seed: int) -> Iterator[Delivery]:
     """Endless visits, several at a time, one envelope each; the sender sets their `timestamp` when it sends them."""
     rng = Random(seed)  # noqa: S311 (traffic, not secrets)
-    open_visits = [make_visit(rng, 0) for _ in range(LIVE_VISITS)]
+    visits = _endless_visits(rng)
+    open_visits = list(islice(visits, LIVE_VISITS))
     while True:
         if rng.random() < LIVE_MISTAKE_SHARE:
             yield rng.choice(_mistakes(rng, 0)[:USUAL_MISTAKES])
@@ -121,7 +141,12 @@ def make_live(seed: int) -> Iterator[Delivery]:
         visit = open_visits[turn]
         yield Delivery([visit.envelopes.pop(0)], visit.deployment.origin, context=visit.context)
         if not visit.envelopes:
-            open_visits[turn] = make_visit(rng, 0)
+            open_visits[turn] = next(visits)
+
+
+def _endless_visits(rng: Random) -> Iterator[Visit]:
+    while True:
+        yield from (make_visit(rng, 0, HABITS_NOW, lots) for lots in deal(rng, WORKING_DAY_VISITS))
 
 
 def at(delivery: Delivery, now_ms: int) -> Delivery:
@@ -135,18 +160,13 @@ def _stamped(envelope: Any, now_ms: int) -> Any:
     return envelope
 
 
-def _start(rng: Random, now_ms: int) -> int:
-    """A moment of the last seven days, as likely as people are at work."""
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    while True:
-        day = now - timedelta(days=rng.randint(0, DAYS))
-        hour = rng.choices(range(24), _HOUR_SHARES)[0]
-        minute = rng.uniform(0, 60)
-        start = day.replace(hour=hour, minute=0, second=0, microsecond=0) + timedelta(minutes=minute)
-        start_ms = round(start.timestamp() * 1000)
-        is_kept = start.weekday() < _WEEKEND or rng.random() < 0.2
-        if is_kept and now_ms - DAYS * DAY_MS <= start_ms < now_ms - MINUTE_MS:
-            return start_ms
+def _time_of_day(rng: Random) -> timedelta:
+    """As likely as people are at work."""
+    return timedelta(hours=rng.choices(range(24), _HOUR_SHARES)[0], minutes=rng.uniform(0, 60))
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 def _until(visit: Visit, now_ms: int) -> Visit:
@@ -234,8 +254,9 @@ def _mistakes(rng: Random, now_ms: int) -> list[Delivery]:
     return mistakes
 
 
-def _conflict(week: list[list[Delivery]]) -> Delivery:
+def _conflict(traffic: list[list[Delivery]]) -> Delivery:
     """An id that was used before, with other content: found only when it is loaded."""
-    first = next(one for visit in week for one in visit if one.shape == "delivery" and not (one.skew_ms or one.planted))
+    deliveries = (one for visit in traffic for one in visit)
+    first = next(one for one in deliveries if one.shape == "delivery" and not (one.skew_ms or one.planted))
     again = {**first.envelopes[0], "timestamp": first.envelopes[0]["timestamp"] + 1}
     return replace(first, envelopes=[again], lost={}, is_gzipped=False, is_beacon=False, planted=(Reason.ID_CONFLICT,))

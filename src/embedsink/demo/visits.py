@@ -1,11 +1,14 @@
 """What happens inside an embed: visits as people make them, as the envelopes that the embed then sends."""
 
 import uuid
-from collections.abc import Callable
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+from embedsink.demo.course import Habits
 from embedsink.demo.words import (
     AGENTS,
     APP_PATHS,
@@ -16,14 +19,20 @@ from embedsink.demo.words import (
     QUESTIONS,
     Dashboard,
     Deployment,
+    Failure,
 )
 
 Envelope = dict[str, Any]
+_Shared = TypeVar("_Shared", Deployment, Failure)
 
-VIEWERS_PER_TENANT = 9
 STEPS_MAX = 14
-_SURFACES = ("dashboard", "app", "chat")
-_SURFACE_SHARES = (13, 4, 3)
+# Of visits; what is mended no longer fails.
+FAILING_SHARE = 0.17
+# The first ones of a list are looked at most.
+_DASHBOARD_SHARES = (6, 4, 3, 2, 2, 2)
+# Nobody else comes near it.
+_UNUSUAL_ROWS = 52_480
+_UNUSUAL_TENANT, _UNUSUAL_VIEWER = "initech", "u_initech_4"
 
 
 @dataclass(slots=True)
@@ -37,6 +46,8 @@ class Visit:
     session: str
     surface: str
     clock_ms: int
+    habits: Habits
+    length: float = 0.0  # share of the steps that the longest one takes
     envelopes: list[Envelope] = field(default_factory=list)
 
     @property
@@ -49,6 +60,10 @@ class Visit:
             "tenant": self.tenant,
             "page": f"{self.deployment.origin}/analytics",
         }
+
+    def step_count(self, most: int) -> int:
+        """How often something is done in it."""
+        return 1 + int(self.length * most)
 
     def wait(self, least_s: float, most_s: float) -> None:
         """Let time pass."""
@@ -77,33 +92,73 @@ class Visit:
         )
 
 
+class Lots(NamedTuple):
+    """What chance decides of a visit before it begins, each from 0 to 1."""
+
+    deployment: float
+    surface: float
+    length: float
+    failure: float
+
+
+def deal(rng: Random, count: int) -> list[Lots]:
+    """Lots for the visits of a day, which lie as evenly as they can: days differ by habits, and hardly by chance."""
+    evenly = [(number + 0.5) / count for number in range(count)]
+    return [Lots(*lots) for lots in zip(*(rng.sample(evenly, count) for _ in Lots._fields), strict=True)]
+
+
 def new_id(rng: Random, at_ms: int) -> str:
     """A UUIDv7 (RFC 9562, section 5.7) that the generator's seed decides."""
     bits = (at_ms << 80) | (7 << 76) | (rng.getrandbits(12) << 64) | (2 << 62) | rng.getrandbits(62)
     return str(uuid.UUID(int=bits))
 
 
-def make_visit(rng: Random, started_at_ms: int) -> Visit:
+def make_visit(rng: Random, started_at_ms: int, habits: Habits, lots: Lots) -> Visit:
     """A whole visit, from `ready` to the last click."""
-    deployment = rng.choices(DEPLOYMENTS, [one.share for one in DEPLOYMENTS])[0]
-    tenant = rng.choice(deployment.tenants)
+    deployment = _dealt(DEPLOYMENTS, lots.deployment)
+    tenant = rng.choice(habits.tenants(deployment))
     # The lower numbers come more often: most people look in now and then, some live in it.
-    viewer = f"u_{tenant}_{int(VIEWERS_PER_TENANT * rng.random() ** 1.7) + 1}"
-    surface = rng.choices(_SURFACES, _SURFACE_SHARES)[0]
-    visit = Visit(rng, deployment, tenant, viewer, f"s_{rng.getrandbits(64):016x}", surface, started_at_ms)
+    viewer = f"u_{tenant}_{int(habits.viewer_count * rng.random() ** 1.7) + 1}"
+    surface = habits.surface(lots.surface)
+    visit = Visit(rng, deployment, tenant, viewer, _new_session(rng), surface, started_at_ms, habits, lots.length)
     _OPENINGS[surface](visit)
+    if lots.failure < FAILING_SHARE:
+        _fail(visit, _dealt(FAILURES, lots.failure / FAILING_SHARE))
     return visit
 
 
-def _visit_dashboard(visit: Visit) -> None:
-    dashboard = visit.rng.choices(DASHBOARDS, (6, 4, 3, 2, 2))[0]
+def make_unusual_visit(rng: Random, started_at_ms: int, habits: Habits) -> Visit:
+    """Somebody who looks at one dashboard, and takes all of it home."""
+    deployment = next(one for one in DEPLOYMENTS if _UNUSUAL_TENANT in one.tenants)
+    session = _new_session(rng)
+    visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, habits)
+    dashboard = DASHBOARDS[1]
     _begin(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
     _load(visit, dashboard)
-    for _ in range(visit.rng.randint(1, STEPS_MAX)):
+    visit.wait(40, 90)
+    title, number = dashboard.widgets[1], "w_1"
+    visit.tell("download", format="csv", target="widget", widgetId=number, title=title, rowCount=_UNUSUAL_ROWS)
+    return visit
+
+
+def _dealt(ones: Sequence[_Shared], lot: float) -> _Shared:
+    """Which one a lot from 0 to 1 falls on."""
+    ends = list(accumulate(one.share for one in ones))
+    return ones[bisect(ends, lot * ends[-1])]
+
+
+def _new_session(rng: Random) -> str:
+    return f"s_{rng.getrandbits(64):016x}"
+
+
+def _visit_dashboard(visit: Visit) -> None:
+    known = visit.habits.dashboards
+    dashboard = visit.rng.choices(known, _DASHBOARD_SHARES[: len(known)])[0]
+    _begin(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
+    _load(visit, dashboard)
+    for _ in range(visit.step_count(STEPS_MAX)):
         visit.wait(3, 55)
-        match visit.rng.choices(
-            ("drill", "download", "filter", "move", "ask", "fail", "refresh"), (9, 4, 2, 4, 2, 1, 1)
-        )[0]:
+        match visit.rng.choices(("drill", "download", "filter", "move", "ask", "refresh"), (12, 5, 3, 5, 3, 1))[0]:
             case "drill":
                 _drill(visit, dashboard)
             case "download":
@@ -115,25 +170,18 @@ def _visit_dashboard(visit: Visit) -> None:
                 dashboard = _move(visit, dashboard)
             case "ask":
                 _ask(visit)
-            case "refresh":
+            case _:
                 visit.order("refresh")
                 _load(visit, dashboard)
-            case _:
-                if _fail(visit):
-                    return
 
 
 def _visit_app(visit: Visit) -> None:
     path, title = APP_PATHS[0]
     _begin(visit, path=path, title=title)
-    for _ in range(visit.rng.randint(1, STEPS_MAX // 2)):
+    for _ in range(visit.step_count(STEPS_MAX // 2)):
         visit.wait(5, 90)
-        step = visit.rng.random()
-        if step < 0.25:
+        if visit.rng.random() < 0.25:
             _ask(visit)
-        elif step < 0.32:
-            if _fail(visit):
-                return
         else:
             previous = path
             path, title = visit.rng.choice([place for place in APP_PATHS if place[0] != path])
@@ -142,11 +190,9 @@ def _visit_app(visit: Visit) -> None:
 
 def _visit_chat(visit: Visit) -> None:
     _begin(visit, path="/chat", title="Ask your numbers")
-    for _ in range(visit.rng.randint(1, STEPS_MAX // 2)):
+    for _ in range(visit.step_count(STEPS_MAX // 2)):
         visit.wait(5, 60)
         _ask(visit)
-        if visit.rng.random() < 0.06 and _fail(visit):
-            return
 
 
 _OPENINGS: dict[str, Callable[[Visit], None]] = {
@@ -178,10 +224,10 @@ def _begin(visit: Visit, *, path: str, title: str, public_id: str | None = None)
 
 
 def _load(visit: Visit, dashboard: Dashboard) -> None:
-    # Load times have a long tail; one in forty dashboards never gets there.
-    duration_ms = round(min(visit.rng.lognormvariate(7.1, 0.6), 45_000))
+    # Load times have a long tail; a few dashboards never get there.
+    duration_ms = round(min(visit.rng.lognormvariate(visit.habits.load_ms_log, 0.55), 45_000))
     visit.clock_ms += duration_ms
-    if visit.rng.random() < 0.975:
+    if visit.rng.random() < (0.99 if visit.habits.is_mended else 0.97):
         count = len(dashboard.widgets) * 2
         visit.tell("dashboard-loaded", publicId=dashboard.public_id, widgetCount=count, loadDurationMs=duration_ms)
 
@@ -197,14 +243,14 @@ def _download(visit: Visit, dashboard: Dashboard) -> None:
     if kind == "pdf":
         visit.tell("download", format=kind, target="dashboard", title=dashboard.title)
         return
-    rows = {"rowCount": round(visit.rng.lognormvariate(6, 1.4))} if kind != "png" else {}
+    rows = {"rowCount": round(visit.rng.lognormvariate(6, 0.7))} if kind != "png" else {}
     number = visit.rng.randrange(len(dashboard.widgets))
     title = dashboard.widgets[number]
     visit.tell("download", format=kind, target="widget", widgetId=f"w_{number}", title=title, **rows)
 
 
 def _move(visit: Visit, dashboard: Dashboard) -> Dashboard:
-    other = visit.rng.choice([one for one in DASHBOARDS if one is not dashboard])
+    other = visit.rng.choice([one for one in visit.habits.dashboards if one is not dashboard])
     if visit.rng.random() < 0.3:
         visit.order("navigate", path=other.path)
         visit.wait(0.05, 0.2)
@@ -225,16 +271,17 @@ def _ask(visit: Visit) -> None:
     if visit.surface == "chat":
         asked["agentId"] = agent
     visit.tell("ai-query", status="submitted", **asked)
-    fate = visit.rng.random()
-    if fate < 0.09:
+    fate, unanswered = visit.rng.random(), visit.habits.unanswered_share
+    if fate < unanswered:
         return  # never answered: the viewer closes the panel, or the answer gets lost
     visit.clock_ms += round(min(visit.rng.lognormvariate(8.6, 0.6), 120_000))
-    visit.tell("ai-query", status="completed" if fate > 0.17 else "error", **{**asked, "agentId": agent})
+    visit.tell("ai-query", status="completed" if fate > 2 * unanswered else "error", **{**asked, "agentId": agent})
 
 
-def _fail(visit: Visit) -> bool:
-    """An error; whether it was fatal."""
-    failure = visit.rng.choice(FAILURES)
+def _fail(visit: Visit, failure: Failure) -> None:
+    """An error, if it is one that still happens. Whoever sees one leaves."""
+    if failure.is_mended and visit.habits.is_mended:
+        return
+    visit.wait(2, 20)
     known = {"name": failure.name, "context": failure.context, "fatal": failure.is_fatal}
     visit.tell("error", message=failure.message, **{name: value for name, value in known.items() if value is not None})
-    return bool(failure.is_fatal)

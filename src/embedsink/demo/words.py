@@ -47,6 +47,8 @@ class Failure:
     name: str | None
     context: str | None
     is_fatal: bool | None = None
+    share: int = 1  # of what fails, relative to the others
+    is_mended: bool = False  # by the newest dbt sync: it happens no longer
 
 
 DEPLOYMENTS = (
@@ -55,6 +57,10 @@ DEPLOYMENTS = (
     Deployment(31, "https://my.initech.example", ("initech",), 2),
     Deployment(44, "https://insights.umbra.example", ("umbra-eu", "umbra-us"), 1),
 )
+
+# The one came to have a look, and nobody of it for two weeks; the other is a customer since this week.
+QUIET_TENANT = "acme-labs"
+NEW_TENANT = "umbra-us"
 
 ORIGINS = tuple(one.origin for one in DEPLOYMENTS)
 
@@ -104,6 +110,16 @@ DASHBOARDS = (
     ),
 )
 
+# Nobody looks at it any more, though it is still there.
+FORGOTTEN = Dashboard(
+    "d_board",
+    "Board report, second quarter",
+    ("Bookings", "Burn and runway"),
+    ("bookings.amount", "finance.runway_months"),
+    "bookings.segment",
+    ("Enterprise", "Midmarket"),
+)
+
 APP_PATHS = (
     ("/home", "Home"),
     ("/workbooks/wb_114", "Quarterly planning"),
@@ -131,10 +147,17 @@ QUESTIONS = (
 AGENTS = ("analyst", "copilot")
 
 FAILURES = (
-    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget"),
-    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", False),
+    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", share=5, is_mended=True),
+    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", False, share=2),
     Failure("Result has 1,204,118 rows; the limit is 500,000", "ResultTooLargeError", "download", False),
-    Failure("Cannot read properties of undefined (reading 'series')", "TypeError", "render", True),
+    Failure(
+        "Cannot read properties of undefined (reading 'series')",
+        "TypeError",
+        "render",
+        True,
+        share=7,
+        is_mended=True,
+    ),
     Failure("Your session has expired. Please reload the page.", "SessionExpiredError", "auth", True),
     Failure("Network request failed", None, None),
 )

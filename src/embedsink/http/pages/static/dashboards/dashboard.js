@@ -84,7 +84,9 @@ function refreshSoon() {
     document.addEventListener("visibilitychange", refreshSoon, { once: true });
   } else {
     clearTimeout(waiting);
-    waiting = setTimeout(refresh, Math.max(0, restUntil - performance.now()));
+    const rest = restUntil - performance.now();
+    if (rest > 0) waiting = setTimeout(refreshSoon, rest);
+    else refresh();
   }
 }
 
