@@ -2,12 +2,12 @@
 
 FROM python:3.13-slim AS build
 WORKDIR /build
-COPY pyproject.toml README.md constraints.txt constraints-runtime.txt ./
+COPY pyproject.toml README.md constraints-build.txt constraints-runtime.txt ./
 COPY src ./src
 COPY sql ./sql
 COPY dashboards ./dashboards
 RUN python -m venv tools
-RUN tools/bin/python -m pip install --quiet --no-compile --require-hashes -r constraints.txt
+RUN tools/bin/python -m pip install --quiet --no-compile --require-hashes -r constraints-build.txt
 RUN tools/bin/python -m build --wheel --no-isolation
 # The image gets this environment and nothing else of this stage: no pip, no compiler, no development tools.
 RUN python -m venv --without-pip /opt/embedsink

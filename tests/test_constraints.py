@@ -1,4 +1,4 @@
-"""The pinned packages: complete, the same in both files, and free of where they came from."""
+"""The pinned packages: complete, the same in all files, and free of where they came from."""
 
 import re
 import tomllib
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = ["constraints.txt", "constraints-runtime.txt"]
+PARTS = ["constraints-runtime.txt", "constraints-build.txt"]
+FILES = ["constraints.txt", *PARTS]
 PIN = re.compile(
     r"""^(?P<name>[a-z0-9-]+)==(?P<version>\S+)
         (?:\ ;\ [^\\]+)?            # for which Pythons and platforms
@@ -43,19 +44,23 @@ def test_no_index_and_no_path_is_named(file: str) -> None:
     assert "--find-links" not in text
 
 
-def test_a_server_gets_exactly_the_packages_that_were_tested() -> None:
+@pytest.mark.parametrize("file", PARTS)
+def test_what_is_shipped_is_made_of_exactly_the_packages_that_were_tested(file: str) -> None:
     everything = pins("constraints.txt")
-    for pin, hashes in pins("constraints-runtime.txt").items():
+    for pin, hashes in pins(file).items():
         assert everything[pin] == hashes
 
 
 def test_every_dependency_is_pinned() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = pyproject["project"]
     runtime = {name for name, _ in pins("constraints-runtime.txt")}
     assert required_names(project["dependencies"]) <= runtime
     everything = {name for name, _ in pins("constraints.txt")}
     for extra in ("dev", "notebook"):
         assert required_names(project["optional-dependencies"][extra]) <= everything
+    build = {name for name, _ in pins("constraints-build.txt")}
+    assert required_names([*pyproject["dependency-groups"]["build"], *pyproject["build-system"]["requires"]]) <= build
 
 
 def test_a_server_needs_nothing_of_the_notebook() -> None:

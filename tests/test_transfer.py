@@ -18,7 +18,6 @@ from embedsink.client import open as open_folder
 from embedsink.deliveries import DELIVERY_BYTES_MAX, EVENTS_MAX, Delivery, read_deliveries
 from embedsink.envelope import Rules
 from embedsink.errors import EmbedsinkError, Unavailable
-from embedsink.folder import DataFolder
 from embedsink.journal import Journal, Settled
 from embedsink.numbered_lines import opened_lines, read_lines
 from embedsink.reasons import Reason
@@ -29,6 +28,7 @@ from embedsink.store import EVERYTHING, open_snapshot
 from embedsink.transfer import Sums, export_csv, export_ndjson, export_parquet, import_here, import_there
 from tests.envelope.cases import read_cases
 from tests.servers import free_port, offending_rows, running_server, wait_until
+from tests.stores import make_folder
 
 YEAR_AGO_MS = 1_763_596_800_000
 HOUR_MS = 3_600_000
@@ -58,7 +58,7 @@ def deliveries(values: Iterable[object], *, is_remote: bool = False) -> list[Del
 def import_into(data: Path, values: Iterable[object], **settings: Any) -> Sums:
     async def run() -> Sums:
         sums = Sums()
-        async with Sink(DataFolder(data), Settings(**settings)) as sink:
+        async with Sink(make_folder(data), Settings(**settings)) as sink:
             await import_here(sink, deliveries(values), sums)
         return sums
 
@@ -235,7 +235,7 @@ def test_a_line_beyond_the_limit_is_named_and_not_stored(tmp_path: Path) -> None
 
     async def run() -> Sums:
         sums = Sums()
-        async with Sink(DataFolder(tmp_path / "data"), Settings(body_bytes_max=2_000)) as sink:
+        async with Sink(make_folder(tmp_path / "data"), Settings(body_bytes_max=2_000)) as sink:
             with file.open("rb") as opened:
                 lines = read_lines(opened, bytes_max=2_000, on_read=lambda count: None)
                 await import_here(sink, read_deliveries(lines, sink.rules, is_remote=False), sums)
@@ -359,7 +359,7 @@ def test_what_becomes_durable_together_is_counted_once_it_is(tmp_path: Path, mon
         submit(journal, lines, settled)
 
     async def run() -> None:
-        async with Sink(DataFolder(tmp_path / "data"), Settings()) as sink:
+        async with Sink(make_folder(tmp_path / "data"), Settings()) as sink:
             lines = [{"context": {"session": f"{place}"}, "events": [view()]} for place in range(5)]
             with monkeypatch.context() as patch:
                 patch.setattr(Journal, "submit", submit_two)
