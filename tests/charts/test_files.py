@@ -136,6 +136,14 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             '[0].spec.encoding.y.field: column "view_count" does not exist in this group. There are n, surface.',
         ),
         (
+            TABLE | {"group": {"by": ["surface"], "median": ["surface"]}},
+            '[0].group.median[0]: column "surface" holds no numbers. There are deployment, ',
+        ),
+        (
+            TABLE | {"group": {"by": ["surface"], "sum": ["view_count"], "median": ["view_count"]}},
+            "[0].group: names a column twice. Name each once.",
+        ),
+        (
             TABLE | {"group": {"by": ["surface"], "sum": ["deployment", "surface"]}},
             '[0].group.sum[1]: column "surface" holds no numbers. There are deployment, ',
         ),

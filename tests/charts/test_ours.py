@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from embedsink.charts import ChartAnswer, Figure, answer_section, period_of, read_dashboards
+from embedsink.charts import Chart, ChartAnswer, Figure, answer_section, period_of, read_dashboards
 from embedsink.reports import all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING
@@ -100,3 +100,27 @@ def test_numbers_of_one_name_are_one_number_on_all_pages(tmp_path: Path) -> None
                     values[tile.title].add(found[name, tile.id].value)
     assert {title: several for title, several in values.items() if len(several) > 1} == {}
     assert values["Tenants seen"] == {1}
+
+
+def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None:
+    # A row a day, surface and agent of 60 deployments would be more than a chart has, and its sums too small.
+    given: list[Given] = [
+        {"type": type, "surface": surface, "deployment": deployment, "session": f"{deployment}", "at": at}
+        for deployment in range(60)
+        for type in ("view", "error")
+        for surface in ("dashboard", "app")
+        for at in ("08:00", "09:00")
+    ]
+    found = shown(tmp_path, given)
+    assert sum(row["view_count"] for row in objects(found["overview", "views-by-surface"])) == 240
+    over_time = [
+        (name, chart.id)
+        for name, dashboard in read_dashboards().items()
+        for section in dashboard.sections
+        for chart in section.charts
+        if isinstance(chart, Chart) and "period_start" in found[name, chart.id].columns
+    ]
+    assert len(over_time) >= 10
+    for place in over_time:
+        columns = set(found[place].columns)
+        assert not columns & {"deployment", "agent_id", "public_id"}, place

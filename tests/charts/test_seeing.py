@@ -117,6 +117,27 @@ def test_a_group_has_sums_and_a_count_and_the_greatest_come_first() -> None:
     assert shown(table(group={"by": ["surface"], "count": "n"})).rows()[0] == ("app", 2)
 
 
+def test_a_group_has_the_median_of_what_may_not_be_added() -> None:
+    group = {"by": ["surface"], "median": ["error_count", "view_count"], "count": "row_count"}
+    seen = shown(table(group=group, sort="-view_count"), [*ROWS, ("chat", LATE, 6, None)])
+    assert seen.names == ["surface", "error_count", "view_count", "row_count"]
+    assert seen.rows() == [("chat", 0, 5.5, 2), ("app", 1, 5, 2), (None, 4, 2, 1)]
+
+
+def test_where_there_is_no_value_there_is_no_median() -> None:
+    seen = shown(table(group={"by": ["surface"], "median": ["error_count"], "count": "n"}), [("app", LATE, 7, None)])
+    assert seen.rows() == []  # It has no place among medians.
+    seen = shown(table(group={"by": ["surface"], "median": ["error_count"]}, sort="surface"), [("app", LATE, 7, None)])
+    assert seen.rows() == [("app", None)]
+
+
+def test_beyond_as_many_values_as_may_be_medians_are_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.charts.seeing, "MEDIAN_VALUES_MAX", 2)
+    seen = shown(table(group={"by": ["surface"], "median": ["view_count"]}, sort="surface"))
+    assert seen.rows() == [("app", 3), ("chat", 5)]
+    assert seen.is_cut()
+
+
 def test_a_group_is_cut_where_it_shows_fewer_than_it_has() -> None:
     group = {"by": ["surface"], "count": "row_count"}
     assert shown(table(group=group, rows=2)).is_cut()

@@ -115,10 +115,12 @@ def _check_group(place: str, tile: Chart | Table) -> None:
         raise Misconfigured(
             f"{place}.leading: stands beside group or sort, which choose rows, too. Remove one of them."
         )
-    if tile.group and not (tile.group.sum or tile.group.count or tile.sort):
+    if tile.group and not (tile.group.sum or tile.group.median or tile.group.count or tile.sort):
         raise Misconfigured(
             f"{place}.group: nothing says which rows come first. Name columns in `sum`, one in `count`, or a `sort`."
         )
+    if tile.group and len(set(tile.group.columns)) < len(tile.group.columns):
+        raise Misconfigured(f"{place}.group: names a column twice. Name each once.")
 
 
 def _check_figure(place: str, figure: Figure, report: Report) -> None:
@@ -158,6 +160,7 @@ def _read_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     elif tile.group:
         yield from ((f"group.by[{place}]", column) for place, column in enumerate(tile.group.by))
         yield from ((f"group.sum[{place}]", column) for place, column in enumerate(tile.group.sum))
+        yield from ((f"group.median[{place}]", column) for place, column in enumerate(tile.group.median))
     if isinstance(tile, Chart) and tile.leading:
         yield from (("leading.column", tile.leading.column), ("leading.by", tile.leading.by))
 
@@ -166,7 +169,9 @@ def _added_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     """Those of them whose values are added, or multiplied."""
     if not isinstance(tile, Figure):
         yield from (
-            (where, column) for where, column in _read_by(tile) if where.startswith(("group.sum", "leading.by"))
+            (where, column)
+            for where, column in _read_by(tile)
+            if where.startswith(("group.sum", "group.median", "leading.by"))
         )
     elif tile.how in ("sum", "ratio") or (tile.how in ("newest", "only") and tile.times != 1):
         yield from ((where, column) for where, column in _read_by(tile) if where == "column" or where.startswith("of"))

@@ -77,17 +77,21 @@ class Figure(_OfReport):
 
 
 class Group(_Part):
-    """Rows put together: one for each value of `by`, with sums of columns that may be added, the greatest first."""
+    """Rows put together: one for each value of `by`, with sums of columns that may be added, the greatest first.
+
+    `median` is of columns that may not: the median of those rows that have a value.
+    """
 
     by: list[Column] = Field(min_length=1)
     sum: list[Column] = Field(default_factory=list)
+    median: list[Column] = Field(default_factory=list)
     # The name of a column with the number of rows.
     count: Column | None = None
 
     @property
     def columns(self) -> list[Column]:
         """Those of its rows, in their order."""
-        return [*self.by, *self.sum, *([self.count] if self.count else [])]
+        return [*self.by, *self.sum, *self.median, *([self.count] if self.count else [])]
 
 
 class _Rows(_OfReport):

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Any
 
 from embedsink.charts.model import Chart, Figure, Group, Leading, Table
@@ -15,6 +16,8 @@ from embedsink.charts.model import Chart, Figure, Group, Leading, Table
 Row = Sequence[Any]
 # How many different values a chart puts together; beyond it, only those that are known go on.
 GROUPS_MAX = 50_000
+# How many values a chart keeps for their medians; beyond it, those that came first tell.
+MEDIAN_VALUES_MAX = 500_000
 # How many rows are kept until it is known which values lead; beyond it, those that have least so far are given up.
 LEADING_ROWS_MAX = 50_000
 
@@ -128,29 +131,45 @@ class Grouped:
         self.names = group.columns
         self._by = [names.index(name) for name in group.by]
         self._sum = [names.index(name) for name in group.sum]
+        self._median = [names.index(name) for name in group.median]
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
+        self._values: dict[tuple[Any, ...], list[list[Any]]] = {}
+        self._value_count = 0
         self._sort = sort or f"-{self.names[len(group.by)]}"
         self._has_count = group.count is not None
         self._count = count
         self._is_full = False
 
     def see(self, row: Row) -> None:
-        key = tuple(row[place] for place in self._by)
+        key = tuple([row[place] for place in self._by])
         sums = self._sums.get(key)
         if sums is None:
             if len(self._sums) == GROUPS_MAX:
                 self._is_full = True
                 return
-            sums = self._sums[key] = [0] * (len(self._sum) + self._has_count)
+            sums = self._sums[key] = [0] * (len(self._sum) + 1)
         for place, column in enumerate(self._sum):
             sums[place] += row[column] or 0
-        if self._has_count:
-            sums[-1] += 1
+        sums[-1] += 1
+        if self._median:
+            self._keep(key, row)
+
+    def _keep(self, key: tuple[Any, ...], row: Row) -> None:
+        values = self._values.setdefault(key, [[] for _ in self._median])
+        for kept, column in zip(values, self._median, strict=True):
+            if row[column] is None:
+                continue
+            if self._value_count == MEDIAN_VALUES_MAX:
+                self._is_full = True
+                return
+            kept.append(row[column])
+            self._value_count += 1
 
     def rows(self) -> list[Row]:
         listed = Listed(self.names, self._sort, self._count)
-        for key, sums in self._sums.items():
-            listed.see((*key, *sums))
+        for key, (*sums, count) in self._sums.items():
+            middles = [median(kept) if kept else None for kept in self._values.get(key, ())]
+            listed.see((*key, *sums, *middles, count) if self._has_count else (*key, *sums, *middles))
         return listed.rows()
 
     def is_cut(self) -> bool:
