@@ -5,13 +5,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from embedsink.folder import DataFolder
-from embedsink.store import Store
+from embedsink.store import Store, StoreLimits
 
 
-def open_store(path: Path) -> Store:
+def open_store(path: Path, limits: StoreLimits | None = None) -> Store:
     """A new store with all tables and views, and no row."""
     path.write_bytes(_empty_store())
-    store = Store(path)
+    store = Store(path, limits or StoreLimits())
     store.open()
     return store
 

@@ -7,7 +7,7 @@ import pytest
 
 from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Store
+from embedsink.store import Store, StoreLimits
 from tests.given import segment
 from tests.stores import open_store
 
@@ -28,6 +28,7 @@ FAULTS = {
         "insert into loaded_segment (segment) select left(segment, 12) || '-1.ndjson' from loaded_segment"
     ),
     "segment_is_not_missing": "delete from loaded_segment where segment like '000000000002-%'",
+    "sums_are_those_of_events": "update session_quarter set view_count = view_count + 1",
     "sync_is_whole": "insert into sync select * from sync",
     "time_is_possible": "update event set occurred_at = received_at + interval 61 seconds",
     "type_is_known": "update event set surface = 'chat' where type = 'download'",
@@ -49,6 +50,12 @@ OTHER_FAULTS = [
     ("ledger_adds_up", "update loaded_segment set received_count = received_count + 1"),
     ("ledger_adds_up", "delete from loaded_segment"),
     ("ledger_adds_up", "insert into quarantine (arrival) select min(arrival) from event"),
+    ("sums_are_those_of_events", "delete from session_quarter"),
+    (
+        "sums_are_those_of_events",
+        "insert into session_quarter by name select began_at, event_count from session_quarter",
+    ),
+    ("sums_are_those_of_events", "update summed set up_to = 0"),
     ("sync_is_whole", "update sync set completed_at = null"),
     ("sync_is_whole", "delete from sync"),
     ("sync_is_whole", "update sync_file set place = 7"),
@@ -65,7 +72,7 @@ OTHER_FAULTS = [
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
-    store = open_store(folder / "store.duckdb")
+    store = open_store(folder / "store.duckdb", StoreLimits(unsummed_max=0))
     view = {"type": "view", "id": 1}
     store.load(inspect(segment(folder, [view, {"type": "download"}, view])))
     # The id again, with other content: quarantined.

@@ -40,7 +40,7 @@ from embedsink.store import (
     database,
     schema,
 )
-from embedsink.store.reader import VARIABLES, Reader
+from embedsink.store.reader import SUMMED, VARIABLES, Reader
 from embedsink.store.schema import transaction
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 from tests.stores import open_store
@@ -301,6 +301,7 @@ def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_i
         ("0001_initial",),
         ("0002_sync",),
         ("0003_loss_id",),
+        ("0004_session_quarter",),
     ]
     assert loading.ask("select event_id::varchar from event") == [(ID,)]
     loading.lines(sync())
@@ -693,7 +694,7 @@ def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
     sql = " ".join(
         [*read_sql("views/base").values(), *read_sql("views/reports").values(), *read_sql("macros").values()]
     )
-    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == set(VARIABLES)
+    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == {*VARIABLES, *SUMMED}
 
 
 def test_a_reader_waits_for_room_where_a_load_has_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,6 +213,9 @@ class Loader:
             if time.monotonic() >= self._load_until:
                 return
         self._pass_what_lies_aside()
+        if self._store.sum_up():
+            self._is_dirty = True
+            self._wake.set()  # There may be more, but what is sealed comes first.
 
     def _pass_what_lies_aside(self) -> None:
         """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""

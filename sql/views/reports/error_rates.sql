@@ -4,14 +4,14 @@
 create or replace view error_rates as
 with seen as (
     select
-        period_start,
+        period_of(began_at) as period_start,
         deployment,
         surface,
         session,
-        count(*) filter (type = 'error') as errors,
-        count(*) filter (type = 'error' and fatal) as fatal_errors,
-        count(*) filter (type = 'view') as views
-    from event_in_period
+        sum(error_count) as errors,
+        sum(fatal_count) as fatal_errors,
+        sum(view_count) as views
+    from session_quarter_in_scope
     group by period_start, deployment, surface, session
 )
 select

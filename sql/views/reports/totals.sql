@@ -1,41 +1,51 @@
 -- One row for all that is in scope; none where nothing happened, since zeros would claim that we measured.
 -- Sessions and viewers are told apart over all of it, so these are not what the rows of other reports add up to. Sessions are
--- those of `sessions`: what one deployment's events call by one id.
+-- those of `sessions`: what one deployment's events call by one id. Each in a step of its own: with all counts beside them,
+-- they take three times as long.
 create or replace view totals as
 with seen as (
-    select
-        session,
-        count(*) as events,
-        count(*) filter (type = 'view') as views,
-        count(*) filter (type = 'dashboard-loaded') as loads,
-        count(*) filter (type = 'download') as downloads,
-        count(*) filter (type = 'drilldown') as drilldowns,
-        count(*) filter (type = 'ai-query' and status = 'submitted') as asked,
-        count(*) filter (type = 'ai-query' and status = 'completed') as answered,
-        count(*) filter (type = 'ai-query' and status = 'error') as failed,
-        count(*) filter (type = 'error') as errors,
-        count(*) filter (type = 'error' and fatal) as fatal_errors
-    from event_in_scope
+    select session, bool_or(error_count > 0) as has_error
+    from session_quarter_in_scope
+    where session is not null
     group by deployment, session
+),
+told_apart as (
+    select count(*) as session_count, count(*) filter (has_error) as session_with_error_count
+    from seen
+),
+counted as (
+    select
+        count(distinct viewer) as viewer_count,
+        sum(event_count)::bigint as event_count,
+        sum(view_count)::bigint as view_count,
+        sum(loaded_count)::bigint as dashboard_loaded_count,
+        sum(download_count)::bigint as download_count,
+        sum(drilldown_count)::bigint as drilldown_count,
+        sum(asked_count)::bigint as ai_query_count,
+        sum(answered_count)::bigint as ai_answered_count,
+        sum(failed_count)::bigint as ai_failed_count,
+        sum(error_count)::bigint as error_count,
+        sum(fatal_count)::bigint as fatal_count
+    from session_quarter_in_scope
 )
 select
-    -- Viewers apart from sessions: a session may have several, and told apart in one step they take a quarter longer.
-    (select count(distinct viewer) from event_in_scope) as viewer_count,
-    count(session) as session_count,
-    sum(events)::bigint as event_count,
-    sum(views)::bigint as view_count,
-    sum(loads)::bigint as dashboard_loaded_count,
-    sum(downloads)::bigint as download_count,
-    sum(drilldowns)::bigint as drilldown_count,
-    sum(asked)::bigint as ai_query_count,
-    sum(answered)::bigint as ai_answered_count,
-    sum(failed)::bigint as ai_failed_count,
-    sum(errors)::bigint as error_count,
-    sum(fatal_errors)::bigint as fatal_count,
-    count(session) filter (errors > 0) as session_with_error_count,
+    viewer_count,
+    session_count,
+    event_count,
+    view_count,
+    dashboard_loaded_count,
+    download_count,
+    drilldown_count,
+    ai_query_count,
+    ai_answered_count,
+    ai_failed_count,
+    error_count,
+    fatal_count,
+    session_with_error_count,
     (session_count - session_with_error_count) / nullif(session_count, 0) as error_free_session_rate
-from seen
-having count(*) > 0;
+from counted
+cross join told_apart
+where event_count > 0;
 
 comment on view totals is
 'Totals

@@ -3,14 +3,14 @@
 -- A navigation sends `navigate` and `view`; only `view` events count.
 create or replace view views as
 select
-    period_start,
+    period_of(began_at) as period_start,
     deployment,
     surface,
-    count(*) as view_count,
+    sum(view_count)::bigint as view_count,
     count(distinct session) as session_count,
     count(distinct viewer) as viewer_count
-from event_in_period
-where type = 'view'
+from session_quarter_in_scope
+where view_count > 0
 group by all
 order by all;
 

@@ -20,6 +20,7 @@ from embedsink.sqlfiles import read_sql
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
 from embedsink.store.reader import Reader, View, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
+from embedsink.store.sums import sum_up
 
 WIDE_ROW_BYTES = 2_048
 # A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
@@ -75,7 +76,8 @@ class StoreLimits:
     """DuckDB's memory as a rule, the program's where more is needed, threads, and how long ids are known.
 
     `threads_max` is while a report is read: two of them halve its time, and loading alone leaves a core to receiving.
-    `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint.
+    `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint, `unsummed_max` how many
+    events may wait for their sums: reports read those one by one.
     """
 
     memory_bytes: int = 64 * 1_048_576
@@ -84,6 +86,7 @@ class StoreLimits:
     threads_max: int = 2
     checkpoint_bytes: int = 20 * 1_048_576
     dedup_days: int = 7
+    unsummed_max: int = 100_000
 
     @property
     def counted_bytes_max(self) -> int:
@@ -239,7 +242,7 @@ class Store:
             "dedup_days": self._limits.dedup_days,
         }
         try:
-            ledger = self._load_with_room(segments[0], variables)
+            ledger = self._load_with_room(segments, variables)
         except (StoreRefused, StoreBroken):
             self._move_revision()  # The commit may have taken effect all the same.
             raise
@@ -250,19 +253,20 @@ class Store:
             self._has_wide_rows = True
         return ledger
 
-    def _load_with_room(self, first: Segment, variables: Mapping[str, object]) -> Ledger:
+    def _load_with_room(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> Ledger:
+        numbers = [segment.number for segment in segments]
         try:
-            return self._load(variables)
+            return self._load(variables, numbers)
         except StoreTooSmall:
             with translated(), self._memory.more(self._loading()):
                 # What failed may have been the commit, after all was done.
-                return self._ledger() if self._has(first) else self._load(variables)
+                return self._ledger() if self._has(segments[0]) else self._load(variables, numbers)
 
     def _move_revision(self) -> None:
         opening, load_count = self._revision
         self._revision = (opening, load_count + 1)
 
-    def _load(self, variables: Mapping[str, object]) -> Ledger:
+    def _load(self, variables: Mapping[str, object], loaded: Sequence[int]) -> Ledger:
         connection = self._loading()
         with translated():
             for name, value in variables.items():
@@ -271,8 +275,18 @@ class Store:
                 for step in LOAD_STEPS:
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
+                sum_up(connection, loaded=loaded, unsummed_max=self._limits.unsummed_max)
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 return self._ledger()
+
+    def sum_up(self) -> bool:
+        """Sum up a part of what has waited too long, as in a store of an older program. Whether there was any.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing was summed up.
+        """
+        with translated(), self._memory.more(self._loading()), transaction(self._loading()):
+            return sum_up(self._loading(), unsummed_max=self._limits.unsummed_max)
 
     def verify(self) -> Iterator[None]:
         """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.

@@ -43,6 +43,9 @@ VARIABLES = (
     "key_id",
     "fate",
 )
+# Up to where the sums reach that most reports read: of the moment at which the reader begins, so that what is summed up
+# meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql).
+SUMMED = ("summed", "summed_up_to")
 # Where a page lies that was dear to find.
 _KEPT = "kept_page"
 # What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
@@ -122,6 +125,7 @@ class Reader:
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
         # keeps readers apart must be named, because null means every deployment.
         self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
+        self._set_summed()
         # What Arrow writes as the zone of a time.
         connection.execute("set timezone = 'UTC'")
         self._held = held.pop_all()
@@ -283,6 +287,13 @@ class Reader:
             return f"select {columns} from {_page_of(_source_of(selection))}", []  # noqa: S608
         limit, parameters = ("", []) if selection.limit is None else (" limit $1", [selection.limit])
         return f'select {columns} from "{selection.view}"{limit}', list(parameters)  # noqa: S608
+
+    def _set_summed(self) -> None:
+        found = (None, None)
+        with contextlib.suppress(duckdb.CatalogException):  # Snapshots of older servers have none, nor views that ask.
+            found = self._connection.execute("select max(number), max(up_to) from summed").fetchone() or found
+        for name, value in zip(SUMMED, found, strict=True):
+            self._connection.execute(f"set variable {name} = $1", [value])
 
     def _set(self, variables: Mapping[str, object]) -> None:
         unknown = variables.keys() - set(VARIABLES)

@@ -1,0 +1,32 @@
+-- One row per quarter of an hour and each key, deployment, tenant, session, viewer and surface of which events of that time
+-- were summed up together: what they say themselves. Made of `event` alone (docs/decisions/0012); never read but by the macro
+-- session_quarter_between, which knows what is not in it.
+create table session_quarter (
+    summed_in      bigint,    -- `number` of the summing
+    began_at       timestamp, -- the quarter, by occurred_at
+    key_id         varchar,
+    deployment     bigint,
+    tenant         varchar,
+    session        varchar,
+    viewer         varchar,
+    surface        varchar,
+    event_count    integer,
+    view_count     integer,
+    loaded_count   integer,
+    download_count integer,
+    drilldown_count integer,
+    asked_count    integer,
+    answered_count integer,
+    failed_count   integer,
+    error_count    integer,
+    fatal_count    integer,
+    first_at       timestamp,
+    last_at        timestamp,
+    first_value_at timestamp  -- of the first drilldown, download or AI answer
+);
+
+-- One row per summing: after it, session_quarter has the events of every arrival up to this one.
+create table summed (
+    number bigint, -- from 1 on
+    up_to  bigint
+);
