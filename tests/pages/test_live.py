@@ -161,7 +161,7 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     page.route("**/sections/**surface=chat**", lambda route: route.fulfill(status=503, json={"detail": "Busy. Wait."}))
     choose_surface(reader, "chat")
     reader.wait(lambda: reader.number("views") == "–", "the number is gone")
-    assert "Not up to date" in page.inner_text("#live")
+    reader.wait(lambda: "Not up to date" in page.inner_text("#live"), "all sections were answered")
     assert "Busy. Wait." in page.inner_text('[data-tile="views-by-surface"]')
     page.focus('[data-tile="views-by-surface"] .act')
     page.clock.run_for(6_000)  # It asks again, in vain, and whoever is at the button stays there.
