@@ -7,7 +7,7 @@ import { clock } from "/pages/words.js";
 
 const told = JSON.parse(at("dashboard").textContent);
 const MINUTE_MS = 60_000;
-// After a long answer a page rests as long: a server must not read for one page alone.
+// After a long answer a page rests as long: a server is there for others, too.
 const REST_MS_MIN = 150;
 const AGAIN_MS = 5000;
 
@@ -57,7 +57,7 @@ let shownAt = "";
 let isWhole = true;
 let refusal = "";
 
-// What is chosen is asked for at once, instead of what is being asked. Loads wait.
+// What is chosen is asked for at once, instead of what is asked. Loads wait.
 async function refresh() {
   asking?.abort();
   clearTimeout(waiting);
@@ -76,7 +76,7 @@ async function refresh() {
   else waiting = setTimeout(refreshSoon, MINUTE_MS);
 }
 
-// When somebody looks, and the page has rested. Several reasons to ask make one asking.
+// When somebody looks, and the page has rested. Several reasons make one asking.
 function refreshSoon() {
   if (asking) {
     isAskedAgain = true;
@@ -131,7 +131,7 @@ function tell(now = state) {
     stale: `Disconnected${asOf}`, full: `No live place free${asOf}`, old: refusal ? "Nothing is shown" : `Not up to date${asOf}` }[shown];
   at("live").dataset.state = shown;
   at("live-text").textContent = text;
-  // Told once, and not with each new time.
+  // Not told with each new time.
   const said = at("live-said");
   const [word] = text.split(" · ");
   if (state !== "connecting" && said.textContent !== word) said.textContent = word;
@@ -153,4 +153,5 @@ document.addEventListener("keydown", ({ key }) => {
 
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 refresh();
+page.vega().catch(() => {}); // While the answer is awaited.
 listen({ onLoaded: () => refusal || refreshSoon(), onState: tell });
