@@ -27,9 +27,10 @@ placed as (
         )
     from nearby as event
     asof left join (from nearby where type = 'view') as viewed
-        on event.own_deployment = viewed.own_deployment
-        and event.session = viewed.session
+        -- What differs most comes first: rows are compared in this order, and that takes half of the time.
+        on event.session = viewed.session
         and event.surface = viewed.surface
+        and event.own_deployment = viewed.own_deployment
         and event.place >= viewed.place
     where event.type in ('dashboard-loaded', 'download', 'drilldown', 'error') and event.public_id is null
 )
