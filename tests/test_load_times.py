@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.rows import replace_events, variables
 
 START = datetime(2026, 11, 2, 10)
-SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
+SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 NOW = START + 3 * DAY
 # Of these, `dashboards` has a count.
 COUNTED = ("view", "download", "drilldown", "error")
@@ -204,6 +204,14 @@ def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tu
     return {row[:2]: dict(zip(COUNTED, row[2:], strict=True)) for row in rows}
 
 
+def found_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
+    """What `dashboards` says of views where nobody asks for the other counts."""
+    asked = ["deployment", "public_id", "view_count"]
+    with variables(connection, {"now": NOW, "asked_columns": asked, **scope}):
+        rows = connection.execute(f"select {', '.join(asked)} from dashboards").fetchall()
+    return {row[:2]: row[2] for row in rows}
+
+
 def assert_same(found: dict[Key, Row], expected: dict[Key, Row]) -> None:
     assert found.keys() == expected.keys()
     for key, row in found.items():
@@ -295,6 +303,14 @@ def test_any_history_loads_as_the_oracle_says(
     # A dashboard of which only a navigation was seen makes no row.
     counts = expected_counts([event for event in history if event.type != "navigate"], scope)
     assert found_counts(connection, scope) == counts
+    assert found_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
+
+
+def test_a_dashboard_of_the_day_before_is_there_whatever_is_asked_of_it(connection: duckdb.DuckDBPyConnection) -> None:
+    remember(connection, [Event("view"), Event("drilldown", 14 * HOUR, None), Event("error", DAY, None, surface="app")])
+    for after, rows in ((SECOND, 1), (14 * HOUR, 1), (14 * HOUR + SECOND, 0)):
+        found = found_alone(connection, {"since": START + after, "until": START + 3 * DAY})
+        assert found == ({(1, "d1"): 0} if rows else {})
 
 
 @settings(max_examples=20, deadline=None)

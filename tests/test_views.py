@@ -16,7 +16,7 @@ import yaml
 
 from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql, sql_folder
-from embedsink.store import Column, Store
+from embedsink.store import Column, Selection, Store
 from tests.given import REQUIRED, instant, segment
 
 CASES = Path(__file__).parent / "reports"
@@ -83,6 +83,20 @@ def test_report(report: str, case: dict[str, Any], store: Store, tmp_path: Path)
         rows = [row for rows in reader.rows(report) for row in rows]
     assert [column.name for column in columns] == content["columns"]
     assert rows == [tuple(map(expected_cell, row, columns)) for row in case["expect"]]
+
+
+@pytest.mark.parametrize(
+    ("report", "case"), [one for one in every_case() if one.values[0] in ("dashboards", "load_times")]
+)
+def test_a_column_is_the_same_when_it_alone_is_asked_for(
+    report: str, case: dict[str, Any], store: Store, tmp_path: Path
+) -> None:
+    defaults = read_cases(report).get("defaults", {})
+    store.load(inspect(segment(tmp_path, (defaults | event for event in case.get("given", [])))))
+    with store.reader(scope_of(case)) as reader:
+        for place, column in enumerate(reader.columns(report)):
+            alone = [row for rows in reader.rows(Selection(report, (column.name,))) for row in rows]
+            assert alone == [(row[place],) for rows in reader.rows(report) for row in rows], column.name
 
 
 @pytest.mark.parametrize("report", REPORTS)

@@ -8,8 +8,9 @@ create or replace view dashboard_load as
 with queued as (
     select
         *,
+        -- What differs most comes first: rows are compared in this order, and that takes two thirds of the time.
         lead({type: type, occurred_at: occurred_at}) over (
-            partition by deployment, session, public_id order by occurred_at, seq, arrival
+            partition by session, public_id, deployment order by occurred_at, seq, arrival
         ) as next
     from dashboard_event
     where type in ('view', 'dashboard-loaded') and surface = 'dashboard'

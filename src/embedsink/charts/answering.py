@@ -15,6 +15,7 @@ from embedsink.charts.change import Change, change_of
 from embedsink.charts.clock import Clock, span_of, utc_of
 from embedsink.charts.filling import filled
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
+from embedsink.charts.needing import needed_columns, shown_columns
 from embedsink.charts.period import Period
 from embedsink.charts.seeing import Listed, Seen, condition, seeing
 from embedsink.charts.words import NONE_BEFORE, NOT_YET
@@ -113,6 +114,7 @@ class _Asked:
 class _Shown:
     """How everything of a report is shown: by which clock, over which time, under which address, compared or not."""
 
+    report: Report
     clock: Clock
     span: list[int]
     words: dict[str, str]
@@ -138,7 +140,7 @@ def _answer_source(
     shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
     clock, span = Clock(period.scope, shift), span_of(period.scope, now=now)
     before_end = clock.shown(period.before.until, is_before=True) if period.before and period.before.until else span[1]
-    shown = _Shown(clock, span, words, asked.has_begun, before_end)
+    shown = _Shown(report, clock, span, words, asked.has_begun, before_end)
     return {tile.id: _answer(tile, one, other, shown) for tile, one, other in zip(tiles, seen, before, strict=True)}
 
 
@@ -166,11 +168,11 @@ def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, An
 def _read(
     reader: Reader, report: Report, tiles: Sequence[Figure | Chart | Table], variables: dict[str, Any], now: datetime
 ) -> list[Seen]:
-    names = [column.name for column in report.columns]
+    names = list(needed_columns(report, tiles))
     seen = [seeing(tile, names) for tile in tiles]
     end = min(variables["until"] or utc_of(now), utc_of(now))
     conditions = [condition(tile, names, end) for tile in tiles]
-    for rows in reader.narrowed(**variables).rows(Selection(report.name)):
+    for rows in reader.narrowed(**variables).rows(Selection(report.name, tuple(names))):
         for one, holds in zip(seen, conditions, strict=True):
             for row in rows:
                 if holds(row):
@@ -191,9 +193,9 @@ def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown)
         elif value is not None and earlier is None:
             change = NONE_BEFORE  # A share of nothing is none.
         return ChartAnswer([], [], [], value, earlier, change, asked=asked)
-    names = list(seen.names)
-    rows = [[clock.shown(value) for value in row] for row in seen.rows()]
-    earlier = [[clock.shown(value, is_before=True) for value in row] for row in before.rows()] if before else []
+    names = shown_columns(shown.report, tile)
+    rows = [[clock.shown(value) for value in row] for row in _narrowed(seen, names)]
+    earlier = [[clock.shown(value, is_before=True) for value in row] for row in _narrowed(before, names)]
     if start := next((name for name in PERIOD_COLUMNS if name in names), None):
         place = names.index(start)
         names += ADDED
@@ -207,6 +209,12 @@ def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown)
         names, rows = list(tile.columns), [[row[place] for place in places] for row in rows]
     answer = ChartAnswer(names, rows, earlier, is_cut=seen.is_cut(), row_count=seen.row_count, asked=asked)
     return replace(answer, **_time_of(answer, shown)) if isinstance(tile, Chart) else answer
+
+
+def _narrowed(seen: Any, names: list[str]) -> list[list[Any]]:
+    """Its rows, without what only the other charts of its report need."""
+    places = [seen.names.index(name) for name in names] if seen else []
+    return [[row[place] for place in places] for row in seen.rows()] if seen else []
 
 
 def _time_of(answer: ChartAnswer, shown: _Shown) -> dict[str, Any]:

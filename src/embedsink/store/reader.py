@@ -42,6 +42,7 @@ VARIABLES = (
     "type",
     "key_id",
     "fate",
+    "asked_columns",
 )
 # Up to where the sums reach that most reports read: of the moment at which the reader begins, so that what is summed up
 # meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql).
@@ -281,6 +282,8 @@ class Reader:
         """The statement and its parameters; `expressions` says what becomes of columns of some SQL types."""
         if isinstance(selection, str):
             selection = Selection(selection)
+        # What is made for other columns alone, a view can leave out (the macro is_asked).
+        self.narrowed(asked_columns=None if selection.columns is None else list(selection.columns))
         # Identifiers can't be parameters. These are the view's own, by way of the catalog.
         columns = ", ".join(_column(column, expressions) for column in self.selected(selection))
         if selection.is_page:
