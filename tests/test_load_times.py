@@ -306,6 +306,28 @@ def test_any_history_loads_as_the_oracle_says(
     assert found_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
 
 
+def test_however_many_events_have_no_session_none_belongs_to_a_view_without_one(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    connection.execute("truncate event")
+    connection.execute(
+        """
+        insert into event by name
+        select
+            i as arrival,
+            timestamp '2026-11-02 10:00' + to_milliseconds(i) as occurred_at,
+            if(i % 2 = 0, 'view', 'drilldown') as type,
+            if(i % 2 = 0, 'd1', null) as public_id,
+            if(i < 10, 's', null) as session,
+            1 as deployment,
+            'dashboard' as surface
+        from range(40_000) as t(i)
+        """
+    )
+    expected = {"view": 20_000, "download": 0, "drilldown": 5, "error": 0}
+    assert found_counts(connection, {}) == {(1, "d1"): expected}
+
+
 def test_a_dashboard_of_the_day_before_is_there_whatever_is_asked_of_it(connection: duckdb.DuckDBPyConnection) -> None:
     remember(connection, [Event("view"), Event("drilldown", 14 * HOUR, None), Event("error", DAY, None, surface="app")])
     for after, rows in ((SECOND, 1), (14 * HOUR, 1), (14 * HOUR + SECOND, 0)):

@@ -31,9 +31,12 @@ total as (
     select
         day,
         sum(exported_row_count)::bigint as row_count,
-        list(row_count) filter (row_count > 0) over (
-            order by day range between interval 28 days preceding and interval 1 day preceding
-        ) as volumes
+        usual_volume_max(
+            list(row_count) filter (row_count > 0) over (
+                order by day range between interval 28 days preceding and interval 1 day preceding
+            ),
+            least(28, day - min(day) over ())
+        ) as usual_row_count_max
     from exporting
     group by day
 ),
@@ -42,11 +45,11 @@ compared as (
         exported.*,
         if(
             day_count_before >= 3,
-            greatest(usual_volume_max(exported.volumes, day_count_before), usual_row_count_max),
+            greatest(usual_volume_max(volumes, day_count_before), anybody.usual_row_count_max),
             null
         ) as usual_row_count_max,
         row_count as total_row_count,
-        usual_volume_max(total.volumes, day_count_before) as usual_total_row_count_max
+        total.usual_row_count_max as usual_total_row_count_max
     from exported
     join total using (day)
     left join anybody using (day)
