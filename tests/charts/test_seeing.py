@@ -8,7 +8,7 @@ import pytest
 
 import embedsink.charts.seeing
 from embedsink.charts import Chart, Figure, Table
-from embedsink.charts.seeing import Row, condition, seeing
+from embedsink.charts.seeing import Row, columns_read, condition, seeing, texts_wanted
 
 NAMES = ["surface", "seen_at", "view_count", "error_count"]
 EARLY, LATE, END = datetime(2026, 11, 1), datetime(2026, 11, 2), datetime(2026, 11, 11, 12)
@@ -166,3 +166,40 @@ def test_thousands_of_invented_lines_take_no_place_of_those_with_more(monkeypatc
 )
 def test_how_many_rows_there_are_is_known_where_some_are_shown(more: dict[str, Any], count: int) -> None:
     assert shown(table(**more)).row_count == count
+
+
+@pytest.mark.parametrize(
+    ("tile", "read"),
+    [
+        (number("count"), set()),
+        (number("count", where={"surface": "app"}, nonzero="error_count"), {"surface", "error_count"}),
+        (number("sum", column="view_count", older_days={"seen_at": 9}), {"view_count", "seen_at"}),
+        (number("ratio", column="error_count", of=["view_count", "-error_count"]), {"error_count", "view_count"}),
+        (table(), {"surface"}),
+        (table(sort="-view_count"), {"surface", "view_count"}),
+        (table(group={"by": ["surface"], "sum": ["error_count"]}), {"surface", "error_count"}),
+    ],
+)
+def test_a_tile_sees_the_same_without_the_columns_that_it_does_not_read(tile: Figure | Table, read: set[str]) -> None:
+    assert columns_read(tile, NAMES) == read
+    names = [name for name in NAMES if name in read]
+    holds = condition(tile, names, END)
+    seen: Any = seeing(tile, names)
+    for row in ROWS:
+        cut = tuple(value for name, value in zip(NAMES, row, strict=True) if name in read)
+        if holds(cut):
+            seen.see(cut)
+    whole = shown(tile)
+    if isinstance(tile, Figure):
+        assert seen.value() == whole.value()
+    elif not tile.group:
+        assert [row[0] for row in seen.rows()] == [row[0] for row in whole.rows()]
+    else:
+        assert seen.rows() == whole.rows()
+
+
+def test_only_texts_that_all_tiles_want_are_asked_of_the_store() -> None:
+    app, failed = {"surface": "app"}, {"surface": "app", "error_count": 1}
+    assert texts_wanted([number("count", where=app), table(where=failed)]) == (("surface", "app"),)
+    assert texts_wanted([number("count", where=app), table(where={"surface": "chat"})]) == ()
+    assert texts_wanted([number("count", where=app), table()]) == ()

@@ -16,7 +16,7 @@ from embedsink.charts.clock import Clock, span_of, utc_of
 from embedsink.charts.filling import filled
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
 from embedsink.charts.period import Period
-from embedsink.charts.seeing import Listed, Seen, condition, seeing
+from embedsink.charts.seeing import Listed, Seen, columns_read, condition, seeing, texts_wanted
 from embedsink.charts.words import NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, Scope, parse_scope
 from embedsink.store import Reader, Selection
@@ -167,10 +167,12 @@ def _read(
     reader: Reader, report: Report, tiles: Sequence[Figure | Chart | Table], variables: dict[str, Any], now: datetime
 ) -> list[Seen]:
     names = [column.name for column in report.columns]
+    read = set[str]().union(*(columns_read(tile, names) for tile in tiles))
+    names = [name for name in names if name in read] or names[:1]
     seen = [seeing(tile, names) for tile in tiles]
     end = min(variables["until"] or utc_of(now), utc_of(now))
     conditions = [condition(tile, names, end) for tile in tiles]
-    for rows in reader.narrowed(**variables).rows(Selection(report.name)):
+    for rows in reader.narrowed(**variables).rows(Selection(report.name, tuple(names), where=texts_wanted(tiles))):
         for one, holds in zip(seen, conditions, strict=True):
             for row in rows:
                 if holds(row):

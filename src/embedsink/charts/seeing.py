@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.charts.model import Chart, Figure, Group, Leading, Table
+from embedsink.charts.model import PERIOD_COLUMNS, Chart, Figure, Group, Leading, Table
 
 Row = Sequence[Any]
 # How many different values a chart puts together; beyond it, only those that are known go on.
@@ -35,6 +35,27 @@ def condition(tile: Figure | Chart | Table, names: list[str], end: datetime) -> 
         and all(row[place] == value for place, value in wanted)
         and all(row[place] is not None and row[place] < most for place, most in latest)
     )
+
+
+def columns_read(tile: Figure | Chart | Table, names: list[str]) -> set[str]:
+    """Those of a report's columns that a tile reads: the others need not be computed. A chart may show any."""
+    read: set[str | None]
+    if isinstance(tile, Figure):
+        read = {*tile.of, tile.column}
+    elif tile.group:
+        read = {*tile.group.by, *tile.group.sum}
+    elif isinstance(tile, Table):
+        read = {*tile.columns, *PERIOD_COLUMNS, tile.sort}
+    else:
+        return set(names)
+    read |= {*tile.where, *tile.older_days, tile.nonzero}
+    return {column.removeprefix("-") for column in read if column} & set(names)
+
+
+def texts_wanted(tiles: Sequence[Figure | Chart | Table]) -> tuple[tuple[str, str], ...]:
+    """The texts that the rows of all these tiles have in some columns: no other row need be read."""
+    wanted = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
+    return tuple(sorted(set.intersection(*wanted)))
 
 
 def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Seen":
