@@ -105,3 +105,23 @@ def test_other_text_is_as_it_was_sent(tmp_path: Path) -> None:
 
 def test_without_the_guard_all_text_is_as_it_was_sent(tmp_path: Path) -> None:
     assert members_in_csv(tmp_path, "=1+1", guard=False) == ["=1+1"]
+
+
+def test_of_a_report_only_rows_with_the_wanted_texts_are_read(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store.duckdb")
+    called = ["app", "app", "chat", "x' or 'a' = 'a"]
+    given: list[dict[str, object]] = [{"type": "download", "title": title, "format": "png"} for title in called]
+    store.load(inspect(segment(tmp_path, given)))
+
+    def titles(*where: tuple[str, str], limit: int | None = None) -> list[str]:
+        with store.reader(EVERYTHING) as reader:
+            selection = Selection("download_audit", ("title",), limit, where=where)
+            return [title for rows in reader.rows(selection) for (title,) in rows]
+
+    assert titles(("title", "app")) == ["app", "app"]
+    assert titles(("title", "app"), limit=1) == ["app"]
+    assert titles(("format", "png"), ("title", called[-1])) == [called[-1]]
+    # A number that is written like it is read as well, and a text that is no number is no mistake.
+    assert len(titles(("deployment", "1"))) == len(called)
+    assert titles(("deployment", "one")) == []
+    store.close()

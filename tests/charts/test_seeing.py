@@ -8,6 +8,7 @@ import pytest
 
 import embedsink.charts.seeing
 from embedsink.charts import Chart, Figure, Table
+from embedsink.charts.needing import texts_wanted
 from embedsink.charts.seeing import Row, condition, seeing
 
 NAMES = ["surface", "seen_at", "view_count", "error_count"]
@@ -187,3 +188,10 @@ def test_thousands_of_invented_lines_take_no_place_of_those_with_more(monkeypatc
 )
 def test_how_many_rows_there_are_is_known_where_some_are_shown(more: dict[str, Any], count: int) -> None:
     assert shown(table(**more)).row_count == count
+
+
+def test_only_texts_that_all_tiles_want_are_asked_of_the_store() -> None:
+    app, failed = {"surface": "app"}, {"surface": "app", "error_count": 1}
+    assert texts_wanted([number("count", where=app), table(where=failed)]) == (("surface", "app"),)
+    assert texts_wanted([number("count", where=app), table(where={"surface": "chat"})]) == ()
+    assert texts_wanted([number("count", where=app), table()]) == ()

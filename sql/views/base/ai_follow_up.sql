@@ -1,6 +1,8 @@
 -- One row per AI query in scope, as ai_lifecycle pairs its stages, with what its session did next: whether a question of
 -- the same shape was asked again, and whether something was drilled into or downloaded. Next is later, by at most 10
 -- minutes; it may lie after the period, and an action on another surface: dashboards alone have drilldowns and downloads.
+-- What is next lies in the same slot of 10 minutes, later, or in the one that follows, early enough. So the first and the
+-- last of each slot tell it, and nothing is sorted.
 create or replace view ai_follow_up as
 with question as (
     select
@@ -22,30 +24,51 @@ shape as (
 asked as (
     select
         *,
+        comparable(deployment) as place,
         coalesce(finished_at, submitted_at) as ended_at,
-        session is not null and count(submitted_at) over (
-            partition by deployment, session, query_shape order by submitted_at
-            range between interval 1 microsecond following and interval 10 minutes following
-        ) > 0 as is_asked_again
+        time_bucket(interval 10 minutes, submitted_at) as asked_slot,
+        time_bucket(interval 10 minutes, ended_at) as ended_slot
     from question
     left join shape using (query)
-    qualify arrival is not null
 ),
-acted as (
-    select deployment, session, occurred_at as acted_at
+asking as (
+    select place, session, query_shape, asked_slot, min(submitted_at) as first_at, max(submitted_at) as last_at
+    from asked
+    where session is not null
+    group by all
+),
+acting as (
+    select
+        comparable(deployment) as place,
+        session,
+        time_bucket(interval 10 minutes, occurred_at) as ended_slot,
+        min(occurred_at) as first_at,
+        max(occurred_at) as last_at
     from event_on_any_surface
     where type in ('drilldown', 'download')
       and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp)
-      and session in (select session from event_in_scope where type = 'ai-query')
+      and session in (select session from question)
+    group by all
 )
 select
-    asked.*,
-    coalesce(acted_at <= ended_at + interval 10 minutes, false) as is_followed_by_action
+    asked.* exclude (place, asked_slot, ended_slot),
+    coalesce(asking.last_at > submitted_at, false)
+        or coalesce(next_asking.first_at <= submitted_at + interval 10 minutes, false) as is_asked_again,
+    coalesce(acting.last_at > ended_at, false)
+        or coalesce(next_acting.first_at <= ended_at + interval 10 minutes, false) as is_followed_by_action
 from asked
-asof left join acted
-    on comparable(asked.deployment) = comparable(acted.deployment)
-    and asked.session = acted.session
-    and asked.ended_at < acted.acted_at;
+left join asking using (place, session, query_shape, asked_slot)
+left join asking as next_asking
+    on asked.place = next_asking.place
+    and asked.session = next_asking.session
+    and asked.query_shape = next_asking.query_shape
+    and asked.asked_slot + interval 10 minutes = next_asking.asked_slot
+left join acting using (place, session, ended_slot)
+left join acting as next_acting
+    on asked.place = next_acting.place
+    and asked.session = next_acting.session
+    and asked.ended_slot + interval 10 minutes = next_acting.ended_slot
+where arrival is not null;
 
 comment on view ai_follow_up is
 'Every AI query in scope, with whether it was asked again and whether a drilldown or download followed.';

@@ -4,38 +4,49 @@
 -- Pairing looks at all times, and only then at the period: a question asked before midnight and answered after it is
 -- one row, on the day before.
 create or replace view ai_lifecycle as
-with counted as (
-    select
-        *,
-        count(*) filter (status = 'submitted') over so_far as submitted_so_far,
-        count(*) filter (status <> 'submitted') over so_far as closed_so_far,
-        lead(status) over so_far as next_status
+with stage as materialized (
     from ai_stage
-    window so_far as (
-        partition by deployment, session, chat_id, query order by occurred_at, seq, arrival
-        rows between unbounded preceding and current row
-    )
 ),
--- Sessions in which any closing stage finds none open. They are few, so the others are spared a second sort.
-orphaned as (
-    select distinct coalesce(session, '') as session from counted where closed_so_far > submitted_so_far
+-- Each question with the next end of its queue, and each end that is next of none.
+met as materialized (
+    select
+        coalesce(asked.queue, ended.queue) as queue,
+        ended.arrival as end_arrival,
+        if(asked.queue is null, ended.deployment, asked.deployment) as deployment,
+        if(asked.queue is null, ended.session, asked.session) as session,
+        if(asked.queue is null, ended.chat_id, asked.chat_id) as chat_id,
+        if(asked.queue is null, ended.query, asked.query) as query,
+        coalesce(asked.surface, ended.surface) as surface,
+        coalesce(asked.viewer, ended.viewer) as viewer,
+        coalesce(ended.agent_id, asked.agent_id) as agent_id,
+        asked.occurred_at as submitted_at,
+        ended.occurred_at as finished_at,
+        ended.status as finished_status,
+        least(asked.arrival, ended.arrival) as arrival,
+        asked.occurred_at = ended.occurred_at
+            or asked.deployment is distinct from ended.deployment or asked.session is distinct from ended.session
+            or asked.chat_id is distinct from ended.chat_id or asked.query is distinct from ended.query as is_unsure
+    from (from stage where status = 'submitted') as asked
+    asof full join (from stage where status <> 'submitted') as ended
+        on asked.queue = ended.queue and asked.occurred_at <= ended.occurred_at
 ),
--- submitted minus closed falls to a new low each time that a closing stage finds none open.
-reflected as (
-    select *, 0 as orphaned_before from counted where coalesce(session, '') not in (from orphaned)
-    union all
-    select *, greatest(0, -min(submitted_so_far - closed_so_far) over before) as orphaned_before
-    from counted
-    where coalesce(session, '') in (from orphaned)
-    window before as (
-        partition by deployment, session, chat_id, query order by occurred_at, seq, arrival
-        rows between unbounded preceding and 1 preceding
+-- Queues in which questions and ends don't come by turns, one at a time: some end is next of none or of two, or two
+-- questions have none. They are few, so the others are spared all windows.
+mixed as (
+    select distinct queue
+    from (
+        select queue
+        from met
+        group by queue, end_arrival
+        having count(submitted_at) <> 1 or (end_arrival is not null and bool_or(is_unsure))
     )
 ),
 -- Both stages of a query get the same place in the queue; orphans get negative ones.
 placed as (
     select
         *,
+        -- submitted minus closed falls to a new low each time that a closing stage finds none open.
+        greatest(0, -min(submitted_so_far - closed_so_far) over before) as orphaned_before,
         case
             when status = 'submitted' then submitted_so_far
             when submitted_so_far - closed_so_far < -orphaned_before then -1 - orphaned_before
@@ -43,9 +54,27 @@ placed as (
         end as place,
         status = 'submitted'
             and (next_status = 'submitted' or submitted_so_far - closed_so_far + orphaned_before > 1) as is_crowded
-    from reflected
+    from (
+        select
+            *,
+            count(*) filter (status = 'submitted') over so_far as submitted_so_far,
+            count(*) filter (status <> 'submitted') over so_far as closed_so_far,
+            lead(status) over so_far as next_status
+        from stage
+        where queue in (from mixed)
+        window so_far as (
+            partition by deployment, session, chat_id, query order by occurred_at, seq, arrival
+            rows between unbounded preceding and current row
+        )
+    )
+    window before as (
+        partition by deployment, session, chat_id, query order by occurred_at, seq, arrival
+        rows between unbounded preceding and 1 preceding
+    )
 ),
 paired as (
+    select *, session is null as is_ambiguous from met anti join mixed using (queue)
+    union all by name
     select
         deployment,
         session,
@@ -63,7 +92,7 @@ paired as (
     group by deployment, session, chat_id, query, place
 )
 select
-    * exclude (finished_status),
+    * exclude (queue, end_arrival, is_unsure, finished_status),
     coalesce(submitted_at, finished_at) as occurred_at,
     case
         when finished_status is not null then finished_status
@@ -74,7 +103,6 @@ select
     end as status,
     (epoch_us(finished_at) - epoch_us(submitted_at)) // 1000 as latency_ms
 from paired
-where (getvariable('since') is null or coalesce(submitted_at, finished_at) >= getvariable('since')::timestamp)
-  and (getvariable('until') is null or coalesce(submitted_at, finished_at) < getvariable('until')::timestamp);
+where is_in_period(coalesce(submitted_at, finished_at));
 
 comment on view ai_lifecycle is 'Every AI query in scope, its stages paired: when it was asked, when and how it ended.';

@@ -15,7 +15,7 @@ from embedsink.charts.change import Change, change_of
 from embedsink.charts.clock import Clock, span_of, utc_of
 from embedsink.charts.filling import filled
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
-from embedsink.charts.needing import needed_columns, shown_columns
+from embedsink.charts.needing import needed_columns, shown_columns, texts_wanted
 from embedsink.charts.period import Period
 from embedsink.charts.seeing import Listed, Seen, condition, seeing
 from embedsink.charts.words import NONE_BEFORE, NOT_YET
@@ -172,7 +172,7 @@ def _read(
     seen = [seeing(tile, names) for tile in tiles]
     end = min(variables["until"] or utc_of(now), utc_of(now))
     conditions = [condition(tile, names, end) for tile in tiles]
-    for rows in reader.narrowed(**variables).rows(Selection(report.name, tuple(names))):
+    for rows in reader.narrowed(**variables).rows(Selection(report.name, tuple(names), where=texts_wanted(tiles))):
         for one, holds in zip(seen, conditions, strict=True):
             for row in rows:
                 if holds(row):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from embedsink.charts.model import PERIOD_COLUMNS, Chart, Figure, Table
 from embedsink.reports import Report
@@ -20,6 +20,12 @@ def needed_columns(report: Report, tiles: Iterable[Figure | Chart | Table]) -> t
 def shown_columns(report: Report, tile: Chart | Table) -> list[str]:
     """Those of the rows of a chart, or of a table before it has its own order."""
     return list(tile.group.columns if tile.group else needed_columns(report, [tile]))
+
+
+def texts_wanted(tiles: Sequence[Figure | Chart | Table]) -> tuple[tuple[str, str], ...]:
+    """The texts that the rows of all these tiles have in some columns: no other row need be read."""
+    wanted = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
+    return tuple(sorted(set.intersection(*wanted)))
 
 
 def _named(report: Report, tile: Figure | Chart | Table) -> set[str]:

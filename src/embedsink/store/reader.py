@@ -95,6 +95,7 @@ class Selection:
         limit: the first so many rows; None for all.
         is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
         is_dear: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
+        where: only rows whose columns, written as text, are these; of what is no page.
     """
 
     view: str
@@ -102,6 +103,7 @@ class Selection:
     limit: int | None = None
     is_page: bool = False
     is_dear: bool = False
+    where: tuple[tuple[str, str], ...] = ()
 
 
 class Reader:
@@ -288,8 +290,16 @@ class Reader:
         columns = ", ".join(_column(column, expressions) for column in self.selected(selection))
         if selection.is_page:
             return f"select {columns} from {_page_of(_source_of(selection))}", []  # noqa: S608
-        limit, parameters = ("", []) if selection.limit is None else (" limit $1", [selection.limit])
-        return f'select {columns} from "{selection.view}"{limit}', list(parameters)  # noqa: S608
+        sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
+        wanted = self.selected(Selection(selection.view, tuple(name for name, _ in selection.where)))
+        for place, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
+            # Written as text, since a text that is no number can't be compared with one.
+            sql += f" {'and' if parameters else 'where'} {_column(column, {})}::varchar = ${place}"
+            parameters.append(text)
+        if selection.limit is not None:
+            parameters.append(selection.limit)
+            sql += f" limit ${len(parameters)}"
+        return sql, parameters
 
     def _set_summed(self) -> None:
         found = (None, None)
