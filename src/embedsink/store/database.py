@@ -116,6 +116,7 @@ class Store:
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._has_wide_rows = False
+        self._is_behind = True  # with sums; until it is known that it is not
         self._memory = _Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = _Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
@@ -149,6 +150,7 @@ class Store:
                 raise
         with self._lock:
             self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
+            self._is_behind = True
             self._views = {}
             self.opened_count += 1
         self._revision = (secrets.token_hex(8), 0)
@@ -304,8 +306,10 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: nothing was summed up.
         """
-        with translated(), self._memory.more(self._loading()), transaction(self._loading()):
-            return sum_up(self._loading(), unsummed_max=self._limits.unsummed_max)
+        if self._is_behind:
+            with translated(), self._memory.more(self._loading()), transaction(self._loading()):
+                self._is_behind = sum_up(self._loading(), unsummed_max=self._limits.unsummed_max)
+        return self._is_behind
 
     def verify(self) -> Iterator[None]:
         """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.
