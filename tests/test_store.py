@@ -545,6 +545,67 @@ def test_its_revision_changes_with_every_load_and_never_comes_back(loading: Load
     assert len(set(revisions)) == len(revisions)
 
 
+def test_what_much_was_loaded_into_is_attached_anew_when_nobody_reads_it(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attached_at() -> object:
+        return loading.ask("select database_oid from duckdb_databases() where database_name = 'store'")
+
+    loading.bodies(view(id=None))
+    first, revision = attached_at(), loading.store.revision
+    loading.store.checkpoint()
+    assert attached_at() == first, "not for so little"
+    monkeypatch.setattr(database, "_RENEW_BYTES", 1)
+    with loading.store.reader(EVERYTHING) as reader:
+        loading.store.checkpoint()
+        assert attached_at() == first
+        assert reader.first_row("select * from event")[1] == 1
+    loading.store.checkpoint()
+    assert attached_at() != first
+    assert (loading.store.is_open, loading.store.revision) == (True, revision)
+    loading.bodies(view(id=None))
+    assert loading.ask("select count(*) from event") == [(2,)]
+    with loading.store.reader(EVERYTHING) as reader:
+        assert reader.first_row("select * from event")[1] == 2
+
+
+def test_a_store_that_cannot_be_attached_anew_is_opened_again_and_has_everything(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise duckdb.IOException("No space left on device")
+
+    loading.bodies(view(id=None))
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "_RENEW_BYTES", 1)
+        patch.setattr(database, "_attach", refuse)
+        with pytest.raises(StoreBroken):
+            loading.store.checkpoint()
+    loading.store.close()
+    loading.store.open()
+    assert loading.ask("select count(*) from event") == [(1,)]
+
+
+def test_segments_of_the_usual_size_fit_into_the_usual_memory(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT)
+    line = journal_lines(parsed, key_id="key_1", new_id=uuid4)
+    line = line.replace(b'"title":"', b'"title":"' + b"x" * (450 - len(line)), 1)
+    tries = []
+
+    def load_counted(variables: Any) -> Ledger:
+        tries.append(1)
+        return load(variables)
+
+    load = loading.store._load
+    monkeypatch.setattr(loading.store, "_load", load_counted)
+    for _ in range(6):
+        loading.lines(b"".join(line.replace(ID.encode(), str(uuid4()).encode()) for _ in range(18_000)))
+        loading.store.checkpoint_when_due()
+    assert len(tries) == 6
+
+
 def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loading) -> None:
     def thread_count() -> object:
         return loading.ask("select current_setting('threads')")[0][0]
@@ -669,7 +730,7 @@ def test_of_the_memory_for_reports_the_engine_counts_half_and_gives_it_back(tmp_
     told = "select current_setting('memory_limit') as told"
     with store.reader(EVERYTHING) as reader:
         assert reader.first_row(told) == ({"told": "250.0 MiB"}, 1)
-    assert store._loading().execute(told).fetchone() == ("100.0 MiB",)
+    assert store._loading().execute(told).fetchone() == ("124.0 MiB",)
     store.close()
 
 
@@ -677,7 +738,7 @@ def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=64 * 1_048_576))
     store.open()
     with store.reader(EVERYTHING) as reader:
-        assert reader.first_row("select current_setting('memory_limit') as told")[0]["told"] == "100.0 MiB"
+        assert reader.first_row("select current_setting('memory_limit') as told")[0]["told"] == "124.0 MiB"
     store.close()
 
 

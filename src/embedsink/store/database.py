@@ -22,6 +22,8 @@ from embedsink.store.reader import Reader, View, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
 
 WIDE_ROW_BYTES = 2_048
+# read_json counts a buffer of 32 MiB, however small the file is. A segment of the usual size touches 8 of them.
+_UNTOUCHED_BYTES = 24 * 1_048_576
 # A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
 _BLOCK_BYTES = 65_536
 _ROWS_VERIFIED_AT_ONCE = 500_000
@@ -31,6 +33,9 @@ _ROOM_PAUSE_S = 0.02
 # A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
 # in memory for the next, and no bytes an event are lost (docs/decisions/0007).
 _ROW_GROUP_ROWS = 32_768
+# Loaded so much, the file is attached anew: until then DuckDB keeps something of each row group that was written, some
+# 13 MiB a million events, and gives it up for no limit (docs/decisions/0007).
+_RENEW_BYTES = 128 * 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +91,14 @@ class StoreLimits:
     dedup_days: int = 7
 
     @property
+    def counted_bytes(self) -> int:
+        """What DuckDB may count as a rule: what it counts and never touches comes on top."""
+        return self.memory_bytes + _UNTOUCHED_BYTES
+
+    @property
     def counted_bytes_max(self) -> int:
         """What DuckDB may count: half, since it leaves out the program, and what its allocator holds back."""
-        return max(self.memory_bytes, self.memory_bytes_max // 2)
+        return max(self.counted_bytes, self.memory_bytes_max // 2)
 
 
 class Store:
@@ -101,12 +111,14 @@ class Store:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._revision = ("", 0)
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
+        self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._has_wide_rows = False
-        self._memory = _Raised("memory_limit", f"{limits.memory_bytes}B", f"{limits.counted_bytes_max}B")
+        self._memory = _Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = _Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        self._reading_count = 0
         self._views: dict[str, View] = {}  # of the database as it was opened
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a reader that can't be had is counted out while it is held
 
     def open(self) -> None:
         """Open or create the database, migrate its schema, and make its views again where they are not of these files.
@@ -133,7 +145,7 @@ class Store:
                 connection.close()
                 raise
         with self._lock:
-            self._connection, self._waiting_bytes = connection, 0
+            self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
             self._views = {}
             self.opened_count += 1
         self._revision = (secrets.token_hex(8), 0)
@@ -198,6 +210,8 @@ class Store:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
             with translated(), contextlib.ExitStack() as stack:
+                self._reading_count += 1
+                stack.callback(self._end_reading)  # the first, so that it is the last that ends
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
@@ -206,6 +220,10 @@ class Store:
                 reader = Reader(cursor, scope, held=stack, views=self._views)
             self._readers.add(reader)
             return reader
+
+    def _end_reading(self) -> None:
+        with self._lock:
+            self._reading_count -= 1
 
     def loaded_segments(self, *, from_number: int = 0) -> set[str]:
         """The names of the segments of these numbers whose rows are in the store."""
@@ -246,6 +264,7 @@ class Store:
         self._move_revision()
         byte_count = sum(segment.byte_count for segment in segments)
         self._waiting_bytes += byte_count
+        self._kept_bytes += byte_count
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:
             self._has_wide_rows = True
         return ledger
@@ -309,6 +328,26 @@ class Store:
             self._has_wide_rows = self._has_wide_rows or lacks_memory(error)
             raise
         self._waiting_bytes = 0
+        self._renew_when_due()
+
+    def _renew_when_due(self) -> None:
+        """Attach the file anew, in milliseconds, unless somebody reads it: see `_RENEW_BYTES`.
+
+        Raises:
+            StoreBroken: it could not be attached again, and is closed.
+        """
+        with self._lock:
+            connection = self._loading()
+            if self._kept_bytes < _RENEW_BYTES or self._reading_count:
+                return
+            try:
+                connection.execute("use memory")
+                connection.execute("detach store")
+                _attach(connection, self.path)
+            except duckdb.Error as error:
+                # Whoever loads closes what is broken, and opens it.
+                raise StoreBroken(first_line(error)) from error
+            self._kept_bytes = 0
 
     def _has(self, segment: Segment) -> bool:
         return segment.path.name in self.loaded_segments(from_number=segment.number)
@@ -330,7 +369,7 @@ class Store:
         return {
             # Never by itself, see checkpoint_when_due: one that fails in a commit would break the database.
             "checkpoint_threshold": "1TB",
-            "memory_limit": f"{self._limits.memory_bytes}B",
+            "memory_limit": f"{self._limits.counted_bytes}B",
             "threads": self._limits.threads,
             "temp_directory": str(self.path.with_suffix(".spill")),
             "autoinstall_known_extensions": False,
