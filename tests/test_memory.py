@@ -35,3 +35,29 @@ def test_threads_take_memory_from_one_place(call: str, is_shared: bool) -> None:
     command = [sys.executable, "-c", PROGRAM.format(call=call)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == str(is_shared)
+
+
+# After one large piece was given back, glibc takes the next from the heap, and keeps that much of it.
+LARGE = """
+import ctypes
+from pathlib import Path
+from embedsink.memory import share_memory_among_threads
+
+{call}
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+libc.free(libc.malloc(8 * 1_048_576))
+found = libc.malloc(8 * 1_048_576)
+[heap] = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("[heap]")]
+start, end = (int(bound, 16) for bound in heap.split("-"))
+print(start <= found < end)
+"""
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="only glibc learns to keep large pieces")
+@pytest.mark.parametrize(("call", "is_kept"), [("", True), ("share_memory_among_threads()", False)])
+def test_large_pieces_go_back_to_the_system(call: str, is_kept: bool) -> None:
+    command = [sys.executable, "-c", LARGE.format(call=call)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == str(is_kept)
