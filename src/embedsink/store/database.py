@@ -35,7 +35,7 @@ _ROOM_PAUSE_S = 0.02
 # in memory for the next, and no bytes an event are lost (docs/decisions/0007).
 _ROW_GROUP_ROWS = 32_768
 # Loaded so much, the file is attached anew: until then DuckDB keeps something of each row group that was written, some
-# 15 MiB a million events, and gives it up for no limit (docs/decisions/0007).
+# 13 MiB a million events, and gives it up for no limit (docs/decisions/0007).
 _RENEW_BYTES = 128 * 1_048_576
 
 
