@@ -3,13 +3,16 @@
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import embedsink.store.database
 import embedsink.store.sums
+from embedsink.loader import Loader
 from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Store, StoreLimits
@@ -17,7 +20,7 @@ from embedsink.store.sums import sum_up
 from tests.given import segment
 from tests.histories import INSTANTS, Event, Scope, found_rows, histories, rows_in_scope, scopes
 from tests.rows import replace_events, replace_rows
-from tests.stores import open_store
+from tests.stores import make_folder, open_store
 
 OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity")
 SEGMENT = 1 << 32
@@ -54,7 +57,7 @@ cut_scopes = st.builds(
 
 
 @pytest.mark.parametrize("report", OF_SUMS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(history=histories, scope=cut_scopes, sizes=st.lists(st.integers(1, 15), max_size=4))
 def test_whatever_is_summed_up_the_rows_are_those_of_the_events(
     connection: duckdb.DuckDBPyConnection, report: str, history: list[Event], scope: Scope, sizes: list[int]
@@ -70,7 +73,7 @@ def test_whatever_is_summed_up_the_rows_are_those_of_the_events(
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """One that sums up with every load that brings more than one event."""
+    """One that sums up when more than one event waits, and in a load when more than ten do."""
     return open_store(tmp_path / "store.duckdb", StoreLimits(unsummed_max=1))
 
 
@@ -91,18 +94,28 @@ def view_count(store: Store) -> int:
 
 def test_sums_are_made_when_many_events_wait(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1, 1)
+    assert not store.sum_up()
+    load(store, tmp_path, 2, 1)
+    assert sums(store) == []
+    assert store.sum_up()
+    assert sums(store) == [(1, 2 * SEGMENT + 1)]
+    assert not store.sum_up()
+    load(store, tmp_path, 3, 1)
+    assert (len(sums(store)), view_count(store)) == (1, 3)
+    store.close()
+
+
+def test_a_load_makes_sums_where_it_waits_for_them_too_long(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, 1, 10)
     assert sums(store) == []
     load(store, tmp_path, 2, 1)
-    assert sums(store) == [(1, 2 * SEGMENT + 1)]
-    load(store, tmp_path, 3, 3)
-    assert sums(store)[1:] == [(2, 3 * SEGMENT + 3)]
-    load(store, tmp_path, 4, 1)
-    assert (len(sums(store)), view_count(store)) == (2, 6)
+    assert (sums(store), view_count(store)) == ([(1, 2 * SEGMENT + 1)], 11)
     store.close()
 
 
 def test_what_arrives_behind_the_last_summing_is_summed_up_at_once(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 5, 2)
+    store.sum_up()
     with store.reader(EVERYTHING) as early:
         load(store, tmp_path, 3, 1)
         assert sums(store) == [(1, 5 * SEGMENT + 2), (2, 5 * SEGMENT + 2)]
@@ -112,17 +125,45 @@ def test_what_arrives_behind_the_last_summing_is_summed_up_at_once(store: Store,
     store.close()
 
 
-def test_of_an_older_store_a_part_is_summed_up_with_each_load(
+def test_of_an_older_store_a_part_is_summed_up_at_a_time(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(store, tmp_path, 1, 9)
-    store._loading().execute("truncate session_quarter; truncate summed")
     monkeypatch.setattr(embedsink.store.sums, "SUMMED_AT_ONCE", 4)
-    for number in (2, 3, 4):
-        load(store, tmp_path, number, 1)
-        assert view_count(store) == 8 + number
-    assert [up_to for _, up_to in sums(store)] == [SEGMENT + 4, SEGMENT + 8, 4 * SEGMENT + 1]
+    assert [store.sum_up() for _ in range(3)] == [True, True, False]
+    assert ([up_to for _, up_to in sums(store)], view_count(store)) == ([SEGMENT + 4, SEGMENT + 8], 9)
     store.close()
+
+
+def test_sums_that_do_not_fit_are_made_with_more_memory(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+
+    def too_small_at_first(connection: duckdb.DuckDBPyConnection, **asked: Any) -> bool:
+        tries.append(connection.execute("select current_setting('memory_limit')").fetchone())
+        if len(tries) == 1:
+            raise duckdb.OutOfMemoryException("Out of Memory Error: could not allocate")
+        return sum_up(connection, **asked)
+
+    load(store, tmp_path, 1, 5)
+    monkeypatch.setattr(embedsink.store.database, "sum_up", too_small_at_first)
+    assert store.sum_up()
+    assert tries[0] != tries[1]
+    assert (len(sums(store)), view_count(store)) == (1, 5)
+    store.close()
+
+
+def test_the_loader_sums_up_what_it_loaded(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "data")
+    store = Store(folder.store, StoreLimits(unsummed_max=1))
+    loader = Loader(folder, store)
+    segment(folder.journal, [{"type": "view"}] * 3, number=1)
+    loader.open_store()
+    loader.wake()
+    loader.work_once(is_last=False)
+    assert (len(sums(store)), view_count(store)) == (1, 3)
+    loader.close()
 
 
 def test_a_load_that_fails_leaves_no_sums(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +172,9 @@ def test_a_load_that_fails_leaves_no_sums(store: Store, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Store, "_ledger", fail)
     with pytest.raises(OSError, match="no"):
-        load(store, tmp_path, 1, 5)
+        load(store, tmp_path, 1, 15)
     monkeypatch.undo()
     assert (sums(store), view_count(store)) == ([], 0)
-    load(store, tmp_path, 1, 5)
-    assert (len(sums(store)), view_count(store)) == (1, 5)
+    load(store, tmp_path, 1, 15)
+    assert (len(sums(store)), view_count(store)) == (1, 15)
     store.close()

@@ -215,7 +215,7 @@ class Loader:
         self._pass_what_lies_aside()
         if self._store.sum_up():
             self._is_dirty = True
-            self._wake.set()  # There may be more, but what is sealed comes first.
+            self._wake.set()  # There may be more, but what was sealed meanwhile comes first.
 
     def _pass_what_lies_aside(self) -> None:
         """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""

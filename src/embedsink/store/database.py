@@ -37,6 +37,8 @@ _ROW_GROUP_ROWS = 32_768
 # Loaded so much, the file is attached anew: until then DuckDB keeps something of each row group that was written, some
 # 13 MiB a million events, and gives it up for no limit (docs/decisions/0007).
 _RENEW_BYTES = 128 * 1_048_576
+# While segments wait, sums do, too: up to so many times as long.
+_UNSUMMED_LOADS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,6 @@ class Store:
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._has_wide_rows = False
-        self._is_behind = True  # with sums; until it is known that it is not
         self._memory = _Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = _Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
@@ -150,7 +151,6 @@ class Store:
                 raise
         with self._lock:
             self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
-            self._is_behind = True
             self._views = {}
             self.opened_count += 1
         self._revision = (secrets.token_hex(8), 0)
@@ -296,20 +296,25 @@ class Store:
                 for step in LOAD_STEPS:
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
-                sum_up(connection, loaded=loaded, unsummed_max=self._limits.unsummed_max)
+                sum_up(connection, loaded=loaded, unsummed_max=_UNSUMMED_LOADS * self._limits.unsummed_max)
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 return self._ledger()
 
     def sum_up(self) -> bool:
-        """Sum up a part of what has waited too long, as in a store of an older program. Whether there was any.
+        """Sum up a part of what was loaded, if much of it waits. Whether there was any.
 
         Raises:
             StoreRefused, StoreBroken: nothing was summed up.
         """
-        if self._is_behind:
-            with translated(), self._memory.more(self._loading()), transaction(self._loading()):
-                self._is_behind = sum_up(self._loading(), unsummed_max=self._limits.unsummed_max)
-        return self._is_behind
+        try:
+            return self._sum_up()
+        except StoreTooSmall:
+            with translated(), self._memory.more(self._loading()):
+                return self._sum_up()
+
+    def _sum_up(self) -> bool:
+        with translated(), transaction(self._loading()):
+            return sum_up(self._loading(), unsummed_max=self._limits.unsummed_max)
 
     def verify(self) -> Iterator[None]:
         """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.

@@ -7,7 +7,7 @@ import duckdb
 from embedsink.sqlfiles import read_sql
 
 # Of an older store there may be millions to sum up. So many at once fit into a load's memory.
-SUMMED_AT_ONCE = 500_000
+SUMMED_AT_ONCE = 250_000
 _LINE_BITS = 32
 
 
