@@ -46,7 +46,7 @@ def _day(instant: datetime, zone: ZoneInfo) -> date:
     return instant.replace(tzinfo=UTC).astimezone(zone).date()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(history=spread, scope=scopes)
 def test_any_history_makes_the_days_that_the_oracle_counts(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope

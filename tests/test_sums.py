@@ -22,7 +22,7 @@ from tests.histories import INSTANTS, Event, Scope, found_rows, histories, rows_
 from tests.rows import replace_events, replace_rows
 from tests.stores import make_folder, open_store
 
-OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity")
+OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness")
 SEGMENT = 1 << 32
 
 

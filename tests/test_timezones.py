@@ -16,6 +16,7 @@ from embedsink.reports import Scope, parse_scope
 from embedsink.reports.scope import TIME_FORMS, timezones
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Reader, utc_of
+from embedsink.store.sums import sum_up
 from tests.rows import replace_events, views_over_nothing
 
 # Half hours, days on either side of the date line, clocks that jump by thirty minutes, by two hours and at midnight,
@@ -276,16 +277,20 @@ def test_what_the_quarter_of_an_hour_tells_is_the_period_of_each_event(zone: str
     days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
     hours = [day + timedelta(minutes=7 * step) for day in days for step in range(400)]
     with views_over_nothing() as connection:
-        replace_events(connection, [{"occurred_at": instant} for instant in years + hours])
+        rows = [{"occurred_at": instant, "arrival": place} for place, instant in enumerate(years + hours)]
+        replace_events(connection, rows)
+        assert sum_up(connection, unsummed_max=0)
         for interval in (None, "hour", "week", "month"):
             Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, held=ExitStack())
-            compared = "select count(*), count(*) filter (period_start = period_of(occurred_at)) from event_in_period"
-            assert connection.execute(compared).fetchone() == (len(years + hours),) * 2, interval
+            by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
+            by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
+            found = connection.execute(by_quarters.format("session_quarter_in_scope")).fetchall()
+            assert found == connection.execute(by_events).fetchall(), interval
 
 
 @pytest.mark.slow
 def test_from_2012_on_no_clock_changes_within_a_quarter_of_an_hour() -> None:
-    """As sql/views/base/event_in_period.sql relies on: neither by a part of one, nor at a time within one.
+    """As the sums of quarters rely on (docs/decisions/0012): neither by a part of one, nor at a time within one.
 
     But for three in one, which went from a minute past midnight to a minute past three: no period begins there.
     """

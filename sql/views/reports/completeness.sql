@@ -14,8 +14,8 @@ with lost as (
     group by period_start, deployment, reason
 ),
 counted as (
-    select period_start, deployment, count(*) as received
-    from event_in_period
+    select period_of(began_at) as period_start, deployment, sum(event_count) as received
+    from session_quarter_in_scope
     group by period_start, deployment
     union all by name
     select period_of(occurred_at) as period_start, deployment, sum(missing_count) as missing

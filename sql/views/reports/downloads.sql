@@ -5,7 +5,7 @@
 create or replace view downloads as
 with exported as (
     select
-        period_start,
+        period_of(occurred_at) as period_start,
         deployment,
         surface,
         format,
@@ -13,7 +13,7 @@ with exported as (
         viewer,
         count(*) as download_count,
         sum(believed_row_count(row_count)) as exported_row_count
-    from event_in_period
+    from event_in_scope
     where type = 'download'
     group by all
 )
