@@ -11,7 +11,7 @@ from embedsink.store import Store, StoreLimits
 def open_store(path: Path, limits: StoreLimits | None = None) -> Store:
     """A new store with all tables and views, and no row."""
     path.write_bytes(_empty_store())
-    store = Store(path, limits or StoreLimits())
+    store = Store(path, limits)
     store.open()
     return store
 

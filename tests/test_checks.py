@@ -56,6 +56,9 @@ OTHER_FAULTS = [
         "insert into session_quarter by name select began_at, event_count from session_quarter",
     ),
     ("sums_are_those_of_events", "update summed set up_to = 0"),
+    ("sums_are_those_of_events", "update session_quarter set deployment = 2"),
+    ("sums_are_those_of_events", "update session_quarter set viewer = 'x'"),
+    ("sums_are_those_of_events", "update session_quarter set began_at = began_at + interval 1 day"),
     ("sync_is_whole", "update sync set completed_at = null"),
     ("sync_is_whole", "delete from sync"),
     ("sync_is_whole", "update sync_file set place = 7"),
@@ -72,7 +75,7 @@ OTHER_FAULTS = [
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
-    store = open_store(folder / "store.duckdb", StoreLimits(unsummed_max=0))
+    store = open_store(folder / "store.duckdb", StoreLimits(summed_from_count=1))
     view = {"type": "view", "id": 1}
     store.load(inspect(segment(folder, [view, {"type": "download"}, view])))
     # The id again, with other content: quarantined.
@@ -81,6 +84,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     # Longer than one row of quarantine, and by two.
     long = {"type": "scroll", "rejected": "unknown_type", "title": "x" * 40_000}
     store.load(inspect(segment(folder, [long, {"lost": {"queue_overflow": 3}}], number=3)))
+    store.sum_up()
     yield store
     store.close()
 

@@ -38,9 +38,10 @@ from embedsink.store import (
     StoreLimits,
     StoreRefused,
     database,
+    limits,
     schema,
 )
-from embedsink.store.reader import SUMMED, VARIABLES, Reader
+from embedsink.store.reader import SUMMED, VARIABLES, Reader, Selection
 from embedsink.store.schema import transaction
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 from tests.stores import open_store
@@ -579,12 +580,40 @@ def test_a_store_that_cannot_be_attached_anew_is_opened_again_and_has_everything
     loading.bodies(view(id=None))
     with monkeypatch.context() as patch:
         patch.setattr(database, "_RENEW_BYTES", 1)
-        patch.setattr(database, "_attach", refuse)
+        patch.setattr(database, "attach", refuse)
         with pytest.raises(StoreBroken):
             loading.store.checkpoint()
     loading.store.close()
     loading.store.open()
     assert loading.ask("select count(*) from event") == [(1,)]
+
+
+@pytest.mark.parametrize("instead", [None, b"another file"])
+def test_a_store_that_was_moved_away_is_never_begun_empty(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch, instead: bytes | None
+) -> None:
+    loading.bodies(view(id=None))
+    loading.store.checkpoint()
+    aside = loading.store.path.rename(loading.store.path.with_suffix(".moved"))
+    if instead:
+        loading.store.path.write_bytes(instead)
+    monkeypatch.setattr(database, "_RENEW_BYTES", 1)
+    with pytest.raises(StoreBroken, match=r"store\.duckdb: was moved or replaced while it was open"):
+        loading.store.checkpoint()
+    assert (loading.store.path.read_bytes() if instead else loading.store.path.exists()) == (instead or False)
+    loading.store.close()
+    aside.replace(loading.store.path)
+    loading.store.open()
+    assert loading.ask("select count(*) from event") == [(1,)]
+
+
+def test_what_was_asked_of_some_columns_leaves_nothing_out_of_the_next_question(loading: Loading) -> None:
+    seen = view({"publicId": "d1"}, id=None, timestamp=RECEIVED_AT)
+    failed = event_or_action("event:error", id=None, surface="dashboard", timestamp=RECEIVED_AT + 1)
+    loading.bodies({"context": {"deployment": 1, "session": "s1"}, "events": [seen, failed]})
+    with loading.store.reader({**EVERYTHING, "since": datetime(2020, 1, 1)}) as reader:
+        assert len([row for rows in reader.rows(Selection("dashboards", ("public_id",))) for row in rows]) == 1
+        assert reader.first_row("select error_count from dashboards") == ({"error_count": 1}, 1)
 
 
 def test_segments_of_the_usual_size_fit_into_the_usual_memory(
@@ -715,7 +744,7 @@ def test_memory_that_can_not_be_raised_is_the_stores_trouble_and_is_not_counted(
     loading.bodies(view())
     usual = memory_limit()
     with monkeypatch.context() as patch:
-        patch.setattr(database._Raised, "_set", refuse)
+        patch.setattr(limits.Raised, "_set", refuse)
         for act in (loading.store.checkpoint, lambda: list(loading.store.verify())):
             with pytest.raises(StoreRefused):
                 act()
@@ -761,7 +790,7 @@ def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
 def test_a_reader_waits_for_room_where_a_load_has_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store.duckdb")
     store.open()
-    set_, refusals = database._Raised._set, iter([True] * 6)
+    set_, refusals = limits.Raised._set, iter([True] * 6)
 
     def set_where_there_is_room(raised: Any, connection: duckdb.DuckDBPyConnection) -> None:
         if next(refusals, False):
@@ -769,7 +798,7 @@ def test_a_reader_waits_for_room_where_a_load_has_all_of_it(tmp_path: Path, monk
         set_(raised, connection)
 
     with contextlib.closing(store):
-        monkeypatch.setattr(database._Raised, "_set", set_where_there_is_room)
+        monkeypatch.setattr(limits.Raised, "_set", set_where_there_is_room)
         with store.reader(EVERYTHING) as reader:
             assert list(reader.rows("views")) == []
         monkeypatch.setattr(database, "_ROOM_WAIT_S_MAX", 0.1)

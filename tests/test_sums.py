@@ -1,7 +1,7 @@
 """Sums of quarters of an hour: whatever is summed up, and when, the reports that read sums have the rows of events."""
 
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import embedsink.store.database
-import embedsink.store.sums
 from embedsink.loader import Loader
 from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Store, StoreLimits
-from embedsink.store.sums import sum_up
+from embedsink.store import EVERYTHING, Store, StoreLimits, database
+from embedsink.store.sums import sum_up, sum_up_late
 from tests.given import segment
 from tests.histories import INSTANTS, Event, Scope, found_rows, histories, rows_in_scope, scopes
 from tests.rows import replace_events, replace_rows
 from tests.stores import make_folder, open_store
 
-OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness")
 SEGMENT = 1 << 32
+_BEGINNING = [datetime(2012, 1, 1), datetime(2011, 12, 31, 23, 59, 59), datetime(2012, 1, 1, 0, 14, 59)]
+OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness")
 
 
 def test_the_reports_that_read_sums_are_known() -> None:
@@ -32,49 +31,86 @@ def test_the_reports_that_read_sums_are_known() -> None:
     assert reads == {*OF_SUMS, "session_quarter_in_scope", "viewer_stretch"}
 
 
-def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes: list[int]) -> dict[str, int]:
-    """Sum up the history in steps of so many events, but for the rest. What a reader's variables are then."""
+def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes: list[int], late: set[int]) -> None:
+    """Load and sum up a history in steps of so many events, but for what is left. Each event is a segment.
+
+    Some come later than their number, when others have been summed up beyond them.
+    """
     replace_rows(connection, "session_quarter", [])
     replace_rows(connection, "summed", [])
-    rows, place = [asdict(event) for event in history], 0
+    replace_events(connection, [])
+    waiting, there = list(range(len(history))), set[int]()
     for size in sizes:
-        place += size
-        replace_events(connection, reversed(rows[:place]))
-        sum_up(connection, unsummed_max=0)
-    replace_events(connection, reversed(rows))
-    found = connection.execute("select max(number), max(up_to) from summed").fetchone()
-    return dict(zip(("summed", "summed_up_to"), found or (), strict=True))
+        coming = [place for place in waiting[:size] if place not in late] or waiting[:1]
+        there |= set(coming)
+        waiting = [place for place in waiting if place not in there]
+        replace_events(connection, [asdict(history[place]) for place in sorted(there, reverse=True)])
+        sum_up_late(connection, coming)
+        sum_up(connection, from_count=1, at_once=1_000)
+    last = connection.execute("select coalesce(max(up_to), -1) >> 32 from summed").fetchone() or (-1,)
+    replace_events(connection, map(asdict, reversed(history)))
+    sum_up_late(connection, [place for place in waiting if place <= last[0]])
 
 
-# Beside those that are drawn: bounds that cut a quarter, and clocks that are far off.
+# Beside those that are drawn: bounds that cut a quarter, days apart, and both sides of where sums begin.
 _cut_bounds = st.sampled_from([instant + timedelta(minutes=step) for instant in INSTANTS for step in (-7, 3, 20)])
 cut_scopes = st.builds(
-    lambda scope, cut: scope | cut, scopes, st.fixed_dictionaries({}, optional={"since": _cut_bounds})
+    lambda scope, cut: scope | cut,
+    scopes,
+    st.fixed_dictionaries({}, optional={"since": _cut_bounds, "until": _cut_bounds}),
 )
-cut_scopes = st.builds(
-    lambda scope, cut: scope | cut, cut_scopes, st.fixed_dictionaries({}, optional={"until": _cut_bounds})
+_moved = st.sampled_from([None] * 12 + [timedelta(days=days) for days in (-31, -30, -7, -1, 13)] + _BEGINNING)
+far_histories = st.builds(
+    lambda history, moves: [
+        Event(
+            **asdict(event)
+            | {
+                "arrival": place * SEGMENT + 1,
+                "occurred_at": move if isinstance(move, datetime) else event.occurred_at + (move or timedelta()),
+            }
+        )
+        for place, (event, move) in enumerate(zip(history, moves, strict=False))
+    ],
+    histories,
+    st.lists(_moved, min_size=40, max_size=40),
 )
 
 
 @pytest.mark.parametrize("report", OF_SUMS)
-@settings(max_examples=100, deadline=None)
-@given(history=histories, scope=cut_scopes, sizes=st.lists(st.integers(1, 15), max_size=4))
+@settings(max_examples=60, deadline=None)
+@given(
+    history=far_histories,
+    scope=cut_scopes,
+    sizes=st.lists(st.integers(1, 15), max_size=4),
+    late=st.sets(st.integers(0, 20), max_size=3),
+)
 def test_whatever_is_summed_up_the_rows_are_those_of_the_events(
-    connection: duckdb.DuckDBPyConnection, report: str, history: list[Event], scope: Scope, sizes: list[int]
+    connection: duckdb.DuckDBPyConnection,
+    report: str,
+    history: list[Event],
+    scope: Scope,
+    sizes: list[int],
+    late: set[int],
 ) -> None:
     by_events = found_rows(connection, report, history, scope)
-    sums = summed_up(connection, history, sizes)
+    summed_up(connection, history, sizes, late)
+    summings = connection.execute("select number, up_to from summed order by number").fetchall()
+    sums = dict(zip(("summed", "summed_up_to"), summings[-1] if summings else (None, None), strict=True))
     assert rows_in_scope(connection, report, scope | sums) == by_events
-    # A reader that began before the last summing, and what is summed up behind its back.
-    for number, up_to in connection.execute("select number, up_to from summed").fetchall():
-        earlier = {"summed": number, "summed_up_to": up_to}
-        assert rows_in_scope(connection, report, scope | earlier) == by_events
+
+
+def test_a_reader_sees_what_is_summed_up_behind_its_back_once(connection: duckdb.DuckDBPyConnection) -> None:
+    history = [Event("view", arrival=place * SEGMENT + 1, session=f"s{place}") for place in range(8)]
+    summed_up(connection, history, [3, 3], set())
+    for number, up_to in [(None, None), *connection.execute("select number, up_to from summed").fetchall()]:
+        [row] = rows_in_scope(connection, "views", {"summed": number, "summed_up_to": up_to})
+        assert row[3:5] == (8, 8)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """One that sums up when more than one event waits, and in a load when more than ten do."""
-    return open_store(tmp_path / "store.duckdb", StoreLimits(unsummed_max=1))
+    """One that sums up as soon as two events wait."""
+    return open_store(tmp_path / "store.duckdb", StoreLimits(summed_from_count=2))
 
 
 def load(store: Store, folder: Path, number: int, count: int) -> None:
@@ -105,14 +141,6 @@ def test_sums_are_made_when_many_events_wait(store: Store, tmp_path: Path) -> No
     store.close()
 
 
-def test_a_load_makes_sums_where_it_waits_for_them_too_long(store: Store, tmp_path: Path) -> None:
-    load(store, tmp_path, 1, 10)
-    assert sums(store) == []
-    load(store, tmp_path, 2, 1)
-    assert (sums(store), view_count(store)) == ([(1, 2 * SEGMENT + 1)], 11)
-    store.close()
-
-
 def test_what_arrives_behind_the_last_summing_is_summed_up_at_once(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 5, 2)
     store.sum_up()
@@ -128,35 +156,92 @@ def test_what_arrives_behind_the_last_summing_is_summed_up_at_once(store: Store,
 def test_of_an_older_store_a_part_is_summed_up_at_a_time(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(store, tmp_path, 1, 9)
-    monkeypatch.setattr(embedsink.store.sums, "SUMMED_AT_ONCE", 4)
-    assert [store.sum_up() for _ in range(3)] == [True, True, False]
-    assert ([up_to for _, up_to in sums(store)], view_count(store)) == ([SEGMENT + 4, SEGMENT + 8], 9)
+    load(store, tmp_path, 1, 10)
+    monkeypatch.setattr(database, "_SUMMED_AT_ONCE", (4, 4))
+    assert [store.sum_up() for _ in range(4)] == [True, True, True, False]
+    assert [up_to for _, up_to in sums(store)] == [SEGMENT + 4, SEGMENT + 8, SEGMENT + 10]
+    assert view_count(store) == 10
     store.close()
 
 
-def test_sums_that_do_not_fit_are_made_with_more_memory(
+def test_sums_that_do_not_fit_are_made_of_fewer_events(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries: list[object] = []
+    tries: list[int] = []
 
-    def too_small_at_first(connection: duckdb.DuckDBPyConnection, **asked: Any) -> bool:
-        tries.append(connection.execute("select current_setting('memory_limit')").fetchone())
-        if len(tries) == 1:
+    def too_small_at_first(connection: duckdb.DuckDBPyConnection, *, at_once: int, **asked: Any) -> int:
+        tries.append(at_once)
+        if len(tries) < len(database._SUMMED_AT_ONCE):
             raise duckdb.OutOfMemoryException("Out of Memory Error: could not allocate")
-        return sum_up(connection, **asked)
+        return sum_up(connection, at_once=at_once, **asked)
 
     load(store, tmp_path, 1, 5)
-    monkeypatch.setattr(embedsink.store.database, "sum_up", too_small_at_first)
+    monkeypatch.setattr(database, "sum_up", too_small_at_first)
     assert store.sum_up()
-    assert tries[0] != tries[1]
+    assert tuple(tries) == database._SUMMED_AT_ONCE
     assert (len(sums(store)), view_count(store)) == (1, 5)
     store.close()
 
 
+@pytest.mark.slow
+def test_texts_as_long_as_a_sender_may_choose_them_are_summed_up(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store.duckdb", StoreLimits(summed_from_count=10_000))
+    long = "select repeat(i::varchar || '-', 1365) as session, i as arrival, timestamp '2026-11-01' as occurred_at"
+    store._loading().execute(f"insert into event by name {long}, 'view' as type from range(12_000) as t(i)")
+    while store.sum_up():
+        pass
+    [(event_count, up_to)] = (
+        store._loading()
+        .execute("select (select sum(event_count) from session_quarter), (select max(up_to) from summed)")
+        .fetchall()
+    )
+    assert event_count == up_to + 1 > 2_000
+    store.close()
+
+
+def test_where_there_is_no_room_for_sums_all_else_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **asked: object) -> int:
+        raise duckdb.IOException("No space left on device")
+
+    folder = make_folder(tmp_path / "data")
+    loader = Loader(folder, Store(folder.store, StoreLimits(summed_from_count=2)))
+    segment(folder.journal, [{"type": "view"}] * 3, number=1)
+    loader.open_store()
+    loader.wake()
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "sum_up", refuse)
+        loader.work_once(is_last=True)
+    assert (loader.status.trouble, loader.status.snapshot_count, loader.status.accepted_count) == (None, 1, 3)
+    loader.close()
+
+
+def test_what_is_rebuilt_from_a_snapshot_has_sums_of_its_events(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "data")
+    for damage in ("", "update session_quarter set view_count = 7"):
+        store = Store(folder.store, StoreLimits(summed_from_count=2))
+        loader = Loader(folder, store)
+        segment(folder.journal, [{"type": "view"}] * 3, number=1)
+        loader.open_store()
+        loader.wake()
+        loader.work_once(is_last=False)
+        assert (len(sums(store)), view_count(store)) == (1, 3)
+        if damage:
+            store._loading().execute(damage)
+        loader._is_dirty = True
+        loader.publish()
+        loader.close()
+        folder.store.unlink()
+    store = Store(folder.store, StoreLimits(summed_from_count=2))
+    loader = Loader(folder, store)
+    loader.open_store()
+    loader.work_once(is_last=False)
+    assert (len(sums(store)), view_count(store)) == (1, 3)
+    loader.close()
+
+
 def test_the_loader_sums_up_what_it_loaded(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "data")
-    store = Store(folder.store, StoreLimits(unsummed_max=1))
+    store = Store(folder.store, StoreLimits(summed_from_count=2))
     loader = Loader(folder, store)
     segment(folder.journal, [{"type": "view"}] * 3, number=1)
     loader.open_store()
@@ -166,15 +251,17 @@ def test_the_loader_sums_up_what_it_loaded(tmp_path: Path) -> None:
     loader.close()
 
 
-def test_a_load_that_fails_leaves_no_sums(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_that_fails_leaves_no_late_sums(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("no")
 
+    load(store, tmp_path, 5, 2)
+    store.sum_up()
     monkeypatch.setattr(Store, "_ledger", fail)
     with pytest.raises(OSError, match="no"):
-        load(store, tmp_path, 1, 15)
+        load(store, tmp_path, 3, 1)
     monkeypatch.undo()
-    assert (sums(store), view_count(store)) == ([], 0)
-    load(store, tmp_path, 1, 15)
-    assert (len(sums(store)), view_count(store)) == (1, 15)
+    assert (len(sums(store)), view_count(store)) == (1, 2)
+    load(store, tmp_path, 3, 1)
+    assert (len(sums(store)), view_count(store)) == (2, 3)
     store.close()

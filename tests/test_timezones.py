@@ -279,7 +279,7 @@ def test_what_the_quarter_of_an_hour_tells_is_the_period_of_each_event(zone: str
     with views_over_nothing() as connection:
         rows = [{"occurred_at": instant, "arrival": place} for place, instant in enumerate(years + hours)]
         replace_events(connection, rows)
-        assert sum_up(connection, unsummed_max=0)
+        assert sum_up(connection, from_count=1, at_once=len(rows))
         for interval in (None, "hour", "week", "month"):
             Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, held=ExitStack())
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"

@@ -26,6 +26,7 @@ from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
+SUMS_AGAIN_S = 60.0
 SNAPSHOT_SHARE_MAX = 1 / 20
 _DIGITS = re.compile(r"\d+")
 
@@ -95,6 +96,7 @@ class Loader:
         self._backlog = Backlog(folder.journal, on_removed=on_removed)
         self._closing_s_max = closing_s_max
         self._snapshot_due_at = 0.0
+        self._sums_due_at = 0.0
         self._is_verified = False
         self._is_from_snapshot = False
         self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
@@ -212,10 +214,28 @@ class Loader:
                 self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
             if time.monotonic() >= self._load_until:
                 return
+            self._sum_up()
         self._pass_what_lies_aside()
-        if self._store.sum_up():
-            self._is_dirty = True
+        if self._sum_up():
             self._wake.set()  # There may be more, but what was sealed meanwhile comes first.
+
+    def _sum_up(self) -> bool:
+        """Sums of what was loaded, if much waits for them. Whether any were made.
+
+        Where there is no room for them, nothing else waits: reports read those events one by one.
+        """
+        if time.monotonic() < self._sums_due_at:
+            return False
+        try:
+            is_made = self._store.sum_up()
+        except StoreRefused as error:
+            log.warning("sums_wait", extra={"detail": f"store: {error}. Sums are tried again in {SUMS_AGAIN_S:g} s"})
+            self._sums_due_at = time.monotonic() + SUMS_AGAIN_S
+            return False
+        if is_made:
+            self._is_dirty = True
+            self._store.checkpoint_when_due()
+        return is_made
 
     def _pass_what_lies_aside(self) -> None:
         """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""
@@ -349,6 +369,8 @@ class Loader:
         self._store.open()
         self._is_verified = False
         try:
+            if self._is_from_snapshot:
+                self._store.forget_sums()  # Should they be what was wrong.
             self._look_what_is_loaded()
         except StoreBroken:
             self._store.close()

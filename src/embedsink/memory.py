@@ -16,7 +16,7 @@ def share_memory_among_threads() -> None:
 
     glibc gives each thread a place of its own, and what one gives back there is of no use to others: with a loader,
     readers and DuckDB's threads that came to 9 MiB at the deliveries' load (docs/decisions/0007). It also
-    learns from each large piece that is given back to keep such pieces: of segments of 8 MiB, another 12 MiB. Other
+    learns from each large piece that is given back to keep such pieces: of segments of 8 MiB, some 10 MiB more. Other
     systems' allocators are left as they are.
     """
     if sys.platform == "linux":

@@ -2,7 +2,10 @@
 -- Days are the reader's (`timezone`), whatever `interval` says. Days after the last that the server's clock has seen, or that
 -- `until` bounds, are left out; those on which somebody was seen never are, and count them alone.
 create or replace view activity as
-with change as (
+with stretch as materialized (
+    from viewer_stretch
+),
+change as (
     -- A viewer counts from the day on, for a day, for 7 and for 30, but only until they are seen again.
     select
         deployment,
@@ -10,11 +13,11 @@ with change as (
         unnest([viewer_count, -viewer_count, 0, 0]) as daily,
         unnest([viewer_count, 0, -viewer_count, 0]) as weekly,
         unnest([viewer_count, 0, 0, -viewer_count]) as monthly
-    from viewer_stretch
+    from stretch
     union all
     -- Every day on which any may still count has a row.
     select deployment, seen_on + unnest(range(30))::integer as day, 0, 0, 0
-    from (select distinct deployment, seen_on from viewer_stretch)
+    from (select distinct deployment, seen_on from stretch)
 ),
 counted as (
     select

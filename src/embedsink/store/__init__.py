@@ -3,8 +3,9 @@
 `Store` is the server's own database. `open_snapshot` reads a published copy. Both answer with a `Reader`.
 """
 
-from embedsink.store.database import Ledger, Store, StoreLimits
+from embedsink.store.database import Ledger, Store
 from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused
+from embedsink.store.limits import StoreLimits
 from embedsink.store.reader import (
     EVERYTHING,
     Column,

@@ -17,28 +17,25 @@ from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
+from embedsink.store.attaching import attach, file_of
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
+from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.reader import Reader, View, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
-from embedsink.store.sums import sum_up
+from embedsink.store.sums import forget_sums, sum_up, sum_up_late
 
 WIDE_ROW_BYTES = 2_048
-# read_json counts a buffer of 32 MiB, however small the file is. A segment of the usual size touches 8 of them.
-_UNTOUCHED_BYTES = 24 * 1_048_576
-# A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
-_BLOCK_BYTES = 65_536
 _ROWS_VERIFIED_AT_ONCE = 500_000
 _CLOSE_TIMEOUT_S = 5.0
 _ROOM_WAIT_S_MAX = 10.0
 _ROOM_PAUSE_S = 0.02
-# A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
-# in memory for the next, and no bytes an event are lost (docs/decisions/0007).
-_ROW_GROUP_ROWS = 32_768
 # Loaded so much, the file is attached anew: until then DuckDB keeps something of each row group that was written, some
-# 13 MiB a million events, and gives it up for no limit (docs/decisions/0007).
+# 10 MiB a million events, and gives it up for no limit (docs/decisions/0007).
 _RENEW_BYTES = 128 * 1_048_576
-# While segments wait, sums do, too: up to so many times as long.
-_UNSUMMED_LOADS = 10
+# So many events are summed up at once; fewer where they don't fit: senders choose how long their texts are.
+_SUMMED_AT_ONCE = (250_000, 50_000, 10_000, 2_000)
+# What a row of sums takes in memory until the next checkpoint.
+_SUM_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,38 +75,11 @@ class Ledger:
     quarantined_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLimits:
-    """DuckDB's memory as a rule, the program's where more is needed, threads, and how long ids are known.
-
-    `threads_max` is while a report is read: two of them halve its time, and loading alone leaves a core to receiving.
-    `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint, `unsummed_max` how many
-    events may wait for their sums: reports read those one by one.
-    """
-
-    memory_bytes: int = 64 * 1_048_576
-    memory_bytes_max: int = 768 * 1_048_576
-    threads: int = 1
-    threads_max: int = 2
-    checkpoint_bytes: int = 20 * 1_048_576
-    dedup_days: int = 7
-    unsummed_max: int = 100_000
-
-    @property
-    def counted_bytes(self) -> int:
-        """What DuckDB may count as a rule: what it counts and never touches comes on top."""
-        return self.memory_bytes + _UNTOUCHED_BYTES
-
-    @property
-    def counted_bytes_max(self) -> int:
-        """What DuckDB may count: half, since it leaves out the program, and what its allocator holds back."""
-        return max(self.counted_bytes, self.memory_bytes_max // 2)
-
-
 class Store:
     """The server's database. `load` and `checkpoint` belong to one thread; `reader` may be called from any."""
 
-    def __init__(self, path: Path, limits: StoreLimits = StoreLimits()) -> None:
+    def __init__(self, path: Path, limits: StoreLimits | None = None) -> None:
+        limits = limits or StoreLimits()
         self.path = path
         self.opened_count = 0
         self._limits = limits
@@ -117,9 +87,10 @@ class Store:
         self._revision = ("", 0)
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._kept_bytes = 0  # of segments, loaded since the file was attached
+        self._file: tuple[int, int] | None = None
         self._has_wide_rows = False
-        self._memory = _Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
-        self._threads = _Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
+        self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
+        self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._reading_count = 0
         self._views: dict[str, View] = {}  # of the database as it was opened
@@ -142,7 +113,7 @@ class Store:
                 refuse_newer(self.path)
             connection = duckdb.connect(":memory:", config=self._config())
             try:
-                _attach(connection, self.path)
+                attach(connection, self.path)
                 migrate(connection)
                 refresh_views(connection)
                 connection.execute("checkpoint store")
@@ -151,6 +122,7 @@ class Store:
                 raise
         with self._lock:
             self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
+            self._file = file_of(self.path)
             self._views = {}
             self.opened_count += 1
         self._revision = (secrets.token_hex(8), 0)
@@ -296,7 +268,7 @@ class Store:
                 for step in LOAD_STEPS:
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
-                sum_up(connection, loaded=loaded, unsummed_max=_UNSUMMED_LOADS * self._limits.unsummed_max)
+                sum_up_late(connection, loaded)
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 return self._ledger()
 
@@ -306,15 +278,24 @@ class Store:
         Raises:
             StoreRefused, StoreBroken: nothing was summed up.
         """
-        try:
-            return self._sum_up()
-        except StoreTooSmall:
-            with translated(), self._memory.more(self._loading()):
-                return self._sum_up()
+        for at_once in _SUMMED_AT_ONCE[:-1]:
+            try:
+                return self._sum_up(at_once)
+            except StoreTooSmall:
+                continue
+        with translated(), self._memory.more(self._loading()):
+            return self._sum_up(_SUMMED_AT_ONCE[-1])
 
-    def _sum_up(self) -> bool:
+    def _sum_up(self, at_once: int) -> bool:
         with translated(), transaction(self._loading()):
-            return sum_up(self._loading(), unsummed_max=self._limits.unsummed_max)
+            row_count = sum_up(self._loading(), from_count=self._limits.summed_from_count, at_once=at_once)
+        self._waiting_bytes += row_count * _SUM_BYTES
+        return row_count > 0
+
+    def forget_sums(self) -> None:
+        """Leave all sums to be made anew, of the events alone."""
+        with translated(), transaction(self._loading()):
+            forget_sums(self._loading())
 
     def verify(self) -> Iterator[None]:
         """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.
@@ -363,12 +344,17 @@ class Store:
             connection = self._loading()
             if self._kept_bytes < _RENEW_BYTES or self._reading_count:
                 return
+            # Else attaching would make an empty one, and publishing it would replace a snapshot that has everything.
+            if file_of(self.path) != self._file:
+                raise StoreBroken(f"{self.path.name}: was moved or replaced while it was open")
             try:
                 connection.execute("use memory")
                 connection.execute("detach store")
-                _attach(connection, self.path)
+                attach(connection, self.path)
             except duckdb.Error as error:
-                # Whoever loads closes what is broken, and opens it.
+                # Readers are told that it is away; whoever loads opens it.
+                self._connection = None
+                connection.close()
                 raise StoreBroken(first_line(error)) from error
             self._kept_bytes = 0
 
@@ -400,18 +386,6 @@ class Store:
         }
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    # Attached, because only so a database can be told its row groups, and to keep no log: the journal is its log, since
-    # a segment is deleted only when a snapshot has its rows. 'v1.5.0' is what 1.5.5 can read, whoever writes it: so
-    # nobody loses their history by going back from 2.0.
-    options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
-    if not path.exists():
-        options += f", block_size {_BLOCK_BYTES}"  # later it stands in the file
-    quoted = str(path).replace("'", "''")  # The operator's own words; ATTACH takes no parameters.
-    connection.execute(f"attach '{quoted}' as store ({options})")
-    connection.execute("use store")
-
-
 def _described(segment: Segment, lines_before: int) -> dict[str, object]:
     """What sql/load says of a segment; `lines_before` is how many lines the segments have that are read before it."""
     return {
@@ -425,34 +399,6 @@ def _described(segment: Segment, lines_before: int) -> dict[str, object]:
 
 def _lines_before(segments: Sequence[Segment]) -> list[int]:
     return list(itertools.accumulate((segment.count_lines() for segment in segments[:-1]), initial=0))
-
-
-class _Raised:
-    """A setting of all of DuckDB: more while anybody needs it, such as a step that has to hold 2,048 huge strings."""
-
-    def __init__(self, name: str, usual: str, most: str) -> None:
-        self._name = name
-        self._usual = usual
-        self._most = most
-        self._needing_count = 0
-        self._lock = threading.Lock()
-
-    @contextlib.contextmanager
-    def more(self, connection: duckdb.DuckDBPyConnection, *, only_if: bool = True) -> Iterator[None]:
-        with self._lock:
-            self._needing_count += only_if
-        try:
-            with self._lock:
-                self._set(connection)
-            yield
-        finally:
-            # Also where it is what it was: a memory_limit makes DuckDB give back what it holds for nothing, 40 MiB.
-            with self._lock, contextlib.suppress(duckdb.Error):  # It keeps what it still needs.
-                self._needing_count -= only_if
-                self._set(connection)
-
-    def _set(self, connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute(f"set global {self._name} = '{self._most if self._needing_count else self._usual}'")
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:

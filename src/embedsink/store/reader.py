@@ -44,8 +44,9 @@ VARIABLES = (
     "fate",
     "asked_columns",
 )
-# Up to where the sums reach that most reports read: of the moment at which the reader begins, so that what is summed up
-# meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql).
+# Up to where the sums reach that many reports read: of the moment at which the reader begins, so that what is summed up
+# meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql). Both in one question, since
+# between two there may be a summing.
 SUMMED = ("summed", "summed_up_to")
 # Where a page lies that was dear to find.
 _KEPT = "kept_page"
@@ -189,6 +190,7 @@ class Reader:
         of an earlier arrival that shows only later is skipped: see embedsink.reports.paging.
         """
         limit = selection.limit or 1
+        self.narrowed(asked_columns=None)
         if selection.is_dear:
             names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
             page = f"select {', '.join(names)} from {_page_of(selection.view)} limit $1"  # noqa: S608
@@ -213,6 +215,7 @@ class Reader:
             Refused: it is no SQL, or names what there is not.
             Unavailable: it needs more memory than there is.
         """
+        self.narrowed(asked_columns=None)
         try:
             with translated():
                 result: duckdb.DuckDBPyConnection | None = self._connection.execute(sql)
@@ -224,6 +227,7 @@ class Reader:
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
         """The first row that a check of `sql/checks` returns, by column, and how many there are."""
+        self.narrowed(asked_columns=None)
         result = self._ask(sql)
         names = [column[0] for column in result.description or ()]
         first = result.fetchone()

@@ -6,32 +6,49 @@ import duckdb
 
 from embedsink.sqlfiles import read_sql
 
-# Of an older store there may be millions to sum up. So many at once fit into a load's memory.
-SUMMED_AT_ONCE = 250_000
 _LINE_BITS = 32
 
 
-def sum_up(connection: duckdb.DuckDBPyConnection, *, unsummed_max: int, loaded: Iterable[int] = ()) -> bool:
-    """Sum up what was loaded, if much has come since the last time. Whether anything was.
-
-    What arrives behind the last summing has been passed by: its sums are made at once.
+def sum_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -> None:
+    """Sum up what arrived behind the last summing, which has passed it by; in the transaction that loads it.
 
     Args:
         connection: to the database, in a transaction.
-        unsummed_max: how many events may wait.
-        loaded: the numbers of the segments whose rows come with this transaction.
+        loaded: the numbers of the segments whose rows come with it.
     """
     number, up_to = _last(connection)
-    spans = [(of << _LINE_BITS, (of + 1 << _LINE_BITS) - 1) for of in loaded if of << _LINE_BITS <= up_to]
-    newest = _newest(connection, up_to + 1, unsummed_max)
-    if newest is not None:
-        spans.append((up_to + 1, newest))
-    for first, last in spans:
-        _set(connection, summing=number + 1, summing_from=first, summing_to=last)
-        connection.execute(read_sql("load")["session_quarter"])
-    if spans:
-        connection.execute("insert into summed values ($1, $2)", [number + 1, up_to if newest is None else newest])
-    return bool(spans)
+    late = [segment for segment in loaded if segment << _LINE_BITS <= up_to]
+    for segment in late:
+        _sum_up(connection, number + 1, segment << _LINE_BITS, ((segment + 1) << _LINE_BITS) - 1)
+    if late:
+        connection.execute("insert into summed values ($1, $2)", [number + 1, up_to])
+
+
+def sum_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:
+    """Sum up the oldest of what came since the last summing, if much has. How many rows that made.
+
+    Args:
+        connection: to the database, in a transaction.
+        from_count: how many events have to wait.
+        at_once: how many are summed up.
+    """
+    number, up_to = _last(connection)
+    # As a variable, since a constant is what lets the engine skip all that is older.
+    _set(connection, summing_from=up_to + 1)
+    waiting = "select arrival from event where arrival >= getvariable('summing_from')::bigint limit $1"
+    found = connection.execute(f"select count(*) from ({waiting})", [from_count]).fetchone()  # noqa: S608
+    if not found or found[0] < from_count:
+        return 0
+    newest = connection.execute(f"select max(arrival) from ({waiting})", [at_once]).fetchone() or (up_to,)  # noqa: S608
+    row_count = _sum_up(connection, number + 1, up_to + 1, newest[0])
+    connection.execute("insert into summed values ($1, $2)", [number + 1, newest[0]])
+    return row_count
+
+
+def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
+    """Leave all sums to be made anew."""
+    connection.execute("truncate session_quarter")
+    connection.execute("truncate summed")
 
 
 def _last(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
@@ -39,14 +56,10 @@ def _last(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
     return last or (0, -1)
 
 
-def _newest(connection: duckdb.DuckDBPyConnection, first: int, unsummed_max: int) -> int | None:
-    """Up to where to sum up, from this arrival on; None while it is too little."""
-    # As a variable, since a constant is what lets the engine skip all that is older.
-    _set(connection, summing_from=first)
-    waiting = "select arrival from event where arrival >= getvariable('summing_from')::bigint limit $1"
-    found = connection.execute(f"select count(*), max(arrival) from ({waiting})", [SUMMED_AT_ONCE]).fetchone()  # noqa: S608
-    count, newest = found or (0, None)
-    return newest if count > unsummed_max else None
+def _sum_up(connection: duckdb.DuckDBPyConnection, number: int, first: int, last: int) -> int:
+    _set(connection, summing=number, summing_from=first, summing_to=last)
+    made = connection.execute(read_sql("load")["session_quarter"]).fetchone()
+    return int(made[0]) if made else 0
 
 
 def _set(connection: duckdb.DuckDBPyConnection, **variables: int) -> None:
