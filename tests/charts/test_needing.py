@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import Section, answering
+from embedsink.charts import Figure, Gauge, Section, answering, read_dashboards
+from embedsink.charts.checking import read_by, shown_by
 from embedsink.charts.needing import needed_columns, shown_columns
-from embedsink.reports import Report
+from embedsink.reports import Report, all_reports
 from embedsink.reports.catalog import ReportColumn
+from embedsink.store import EVERYTHING, Store
 from tests.charts.test_ours import shown
 from tests.given import Given
 
@@ -108,3 +110,18 @@ def test_our_dashboards_show_the_same_when_all_columns_are_asked_for(
     (tmp_path / "all").mkdir()
     assert shown(tmp_path / "all", given, asked) == narrow
     assert any(answer.rows for answer in narrow.values())
+
+
+def test_what_a_file_may_name_of_a_report_is_asked_of_it(opened: Store) -> None:
+    with opened.reader(EVERYTHING) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+    seen_count = 0
+    for dashboard in read_dashboards().values():
+        for tile in (tile for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)):
+            report = reports[tile.report]
+            named = {column for _, column in read_by(tile)}
+            named |= set() if isinstance(tile, Figure) else {column for _, column in shown_by(tile)}
+            named &= {column.name for column in report.columns}
+            assert named <= set(needed_columns(report, [tile])), tile.id
+            seen_count += len(named)
+    assert seen_count > 100

@@ -82,7 +82,7 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
     read = {column.name: column.type for column in report.columns}
     if isinstance(tile, Figure):
         _check_figure(place, tile, report)
-    for where, column in _read_by(tile):
+    for where, column in read_by(tile):
         _check_column(f"{place}.{where}", column, read, f"report {report.name}")
     for column in tile.older_days:
         _check_moment(f"{place}.older_days.{column}", column, report)
@@ -99,7 +99,7 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
     if tile.sort:
         _check_column(f"{place}.sort", tile.sort.removeprefix("-"), shown, whose)
     known = {*shown, *(ADDED if set(shown) & set(PERIOD_COLUMNS) else ())}
-    for where, column in _shown_by(tile):
+    for where, column in shown_by(tile):
         made = _made_by(tile) if isinstance(tile, Chart) and where.startswith("spec") else set()
         _check_column(f"{place}.{where}", column, known | made, whose)
 
@@ -145,7 +145,7 @@ def _check_spec(place: str, spec: dict[str, Any]) -> None:
             raise Misconfigured(f"{place}.{where}: may not stand in a spec; the rows are the report's. Remove it.")
 
 
-def _read_by(tile: OfReport) -> Iterator[tuple[str, str]]:
+def read_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     """Every column of the report that a tile reads, and where it says so."""
     for column in tile.where:
         yield f"where.{column}", column
@@ -170,14 +170,14 @@ def _added_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     if not isinstance(tile, Figure):
         yield from (
             (where, column)
-            for where, column in _read_by(tile)
+            for where, column in read_by(tile)
             if where.startswith(("group.sum", "group.median", "leading.by"))
         )
     elif tile.how in ("sum", "ratio") or (tile.how in ("newest", "only") and tile.times != 1):
-        yield from ((where, column) for where, column in _read_by(tile) if where == "column" or where.startswith("of"))
+        yield from ((where, column) for where, column in read_by(tile) if where == "column" or where.startswith("of"))
 
 
-def _shown_by(tile: Chart | Table) -> Iterator[tuple[str, str]]:
+def shown_by(tile: Chart | Table) -> Iterator[tuple[str, str]]:
     """Every column that a tile shows, of those that its rows have."""
     if isinstance(tile, Table):
         yield from ((f"columns.{column}", column) for column in tile.columns)

@@ -16,8 +16,8 @@ from embedsink.charts.model import Chart, Figure, Group, Leading, Table
 Row = Sequence[Any]
 # How many different values a chart puts together; beyond it, only those that are known go on.
 GROUPS_MAX = 50_000
-# How many values a chart keeps for their medians; beyond it, those that came first tell.
-MEDIAN_VALUES_MAX = 500_000
+# How many values are kept for a median, an even number; of more, each second one, then each fourth, and so on.
+MEDIAN_VALUES_MAX = 2_000
 # How many rows are kept until it is known which values lead; beyond it, those that have least so far are given up.
 LEADING_ROWS_MAX = 50_000
 
@@ -133,8 +133,7 @@ class Grouped:
         self._sum = [names.index(name) for name in group.sum]
         self._median = [names.index(name) for name in group.median]
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
-        self._values: dict[tuple[Any, ...], list[list[Any]]] = {}
-        self._value_count = 0
+        self._middles: dict[tuple[Any, ...], list[_Middle]] = {}
         self._sort = sort or f"-{self.names[len(group.by)]}"
         self._has_count = group.count is not None
         self._count = count
@@ -152,23 +151,14 @@ class Grouped:
             sums[place] += row[column] or 0
         sums[-1] += 1
         if self._median:
-            self._keep(key, row)
-
-    def _keep(self, key: tuple[Any, ...], row: Row) -> None:
-        values = self._values.setdefault(key, [[] for _ in self._median])
-        for kept, column in zip(values, self._median, strict=True):
-            if row[column] is None:
-                continue
-            if self._value_count == MEDIAN_VALUES_MAX:
-                self._is_full = True
-                return
-            kept.append(row[column])
-            self._value_count += 1
+            middles = self._middles.setdefault(key, [_Middle() for _ in self._median])
+            for middle, column in zip(middles, self._median, strict=True):
+                middle.see(row[column])
 
     def rows(self) -> list[Row]:
         listed = Listed(self.names, self._sort, self._count)
         for key, (*sums, count) in self._sums.items():
-            middles = [median(kept) if kept else None for kept in self._values.get(key, ())]
+            middles = [middle.value() for middle in self._middles.get(key, ())]
             listed.see((*key, *sums, *middles, count) if self._has_count else (*key, *sums, *middles))
         return listed.rows()
 
@@ -178,6 +168,28 @@ class Grouped:
     @property
     def row_count(self) -> int:
         return len(self._sums)
+
+
+class _Middle:
+    """The median of values as they come; of many, that of some of them, evenly spread."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+        self._seen_count = 0
+        self._step = 1
+
+    def see(self, value: Any) -> None:
+        if value is None:
+            return
+        if self._seen_count % self._step == 0:
+            if len(self._kept) == MEDIAN_VALUES_MAX:
+                del self._kept[1::2]
+                self._step *= 2
+            self._kept.append(value)
+        self._seen_count += 1
+
+    def value(self) -> Any:
+        return median(self._kept) if self._kept else None
 
 
 class Led:
