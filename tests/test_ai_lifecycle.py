@@ -299,6 +299,7 @@ def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection
     assert finished == sum(stage.status != "submitted" for stage in history)
 
 
+@pytest.mark.alone
 def test_a_question_sent_a_hundred_thousand_times_is_paired_in_seconds(connection: duckdb.DuckDBPyConnection) -> None:
     """Counting from the queue's start at each stage took the square of its length: seven seconds of this."""
     connection.execute("truncate event")

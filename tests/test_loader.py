@@ -868,6 +868,7 @@ print(*counts)
 """
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: Path) -> None:
