@@ -1,10 +1,14 @@
 """The way of a delivery: what is understood, what is answered, and what is durable by then."""
 
 import json
+import weakref
 from typing import Any
 
 import pytest
 
+from embedsink.envelope import Parsed, parse
+from embedsink.errors import Unavailable
+from embedsink.journal import Settled
 from tests.envelope.sending import view
 from tests.http.asking import Server, problem
 
@@ -51,6 +55,30 @@ def test_everything_that_a_delivery_says_is_journaled(server: Server) -> None:
     assert event["extra"] == {"shade": "teal"}
     assert event["envelope_extra"] == {"flavour": "mint"}
     assert (lost["kind"], lost["reason"], lost["lost_count"]) == ("lost", "queue_overflow", 3)
+
+
+def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = server.sink.journal.submit
+    parsed: list[weakref.ref[Parsed]] = []
+    held: list[Parsed | None] = []
+
+    def note_and_parse(*arguments: Any, **options: Any) -> Parsed:
+        delivery = parse(*arguments, **options)
+        parsed.append(weakref.ref(delivery))
+        return delivery
+
+    def look_when_durable(lines: bytes, settled: Settled) -> None:
+        def look(failure: Unavailable | None) -> None:
+            held.extend(reference() for reference in parsed)
+            settled(failure)
+
+        submit(lines, look)
+
+    monkeypatch.setattr("embedsink.http.events.parse", note_and_parse)
+    monkeypatch.setattr(server.sink.journal, "submit", look_when_durable)
+    answer = server.post({"events": [view(), "x"]}, key=server.key())
+    assert (answer.json()["accepted"], len(answer.json()["rejected"])) == (1, 1)
+    assert held == [None]
 
 
 def test_a_delivery_may_say_only_what_was_lost(server: Server) -> None:

@@ -98,7 +98,7 @@ def _accepted_lines(parsed: Parsed, around: bytes, new_id: NewId) -> list[bytes]
         payload, known = envelope["payload"], known_fields[envelope["type"]]
         add(_BEGINNINGS[envelope["direction"]])
         add(around)
-        if payload.keys() <= known:
+        if known.issuperset(payload):
             add(encode(envelope))
         else:
             # Apart from the others: another type may have a field of this name, whose SQL type the value breaks.
@@ -106,7 +106,7 @@ def _accepted_lines(parsed: Parsed, around: bytes, new_id: NewId) -> list[bytes]
             add(b',"extra":' + _other_members(payload, known))
         if envelope.get("id") is None:
             add(b',"id":"%b"' % str(new_id()).encode())
-        if not envelope.keys() <= ENVELOPE_FIELDS:
+        if not ENVELOPE_FIELDS.issuperset(envelope):
             add(b',"envelope_extra":' + _other_members(envelope, ENVELOPE_FIELDS))
         add(b"}\n")
     return pieces

@@ -107,9 +107,11 @@ class Events:
         key = _key_of(parsed, head)
         self.rates.spend(key.key_id, parsed.received_count or 1)
         kept = parsed.within_scope(key.deployments)
+        # Made now, so that the envelopes can go before the fsync: docs/decisions/0006.
+        answer = _answer(head, kept)
 
         def settled(failure: Unavailable | None) -> None:
-            reply(_answer(head, kept) if failure is None else _refuse(head.scope, failure))
+            reply(answer if failure is None else _refuse(head.scope, failure))
 
         head.sink.keep(kept, settled, key_id=key.key_id)
 
