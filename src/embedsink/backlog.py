@@ -7,7 +7,7 @@ from pathlib import Path
 
 from embedsink.segment import SEALED, Segment, number_of
 
-TOGETHER_BYTES_MAX = 8 * 1_048_576
+TOGETHER_BYTES_MAX = 32 * 1_048_576
 TOGETHER_COUNT_MAX = 256
 
 

@@ -1,0 +1,19 @@
+"""The backlog: what waits is loaded together, within a bound."""
+
+from pathlib import Path
+
+from embedsink.backlog import TOGETHER_BYTES_MAX, Backlog
+from embedsink.journal import JournalLimits
+
+
+def test_full_segments_that_wait_share_a_load_within_its_bound(tmp_path: Path) -> None:
+    # Sealed when they are full, so each is a group longer than that; of holes, so that they take no room.
+    byte_count = JournalLimits().segment_bytes_max + 1
+    for number in range(1, 9):
+        with (tmp_path / f"{number:012d}-00000000.ndjson").open("wb") as file:
+            file.truncate(byte_count)
+
+    together = [len(some) for some in Backlog(tmp_path, on_removed=lambda _: None).waiting()]
+
+    assert together == [3, 3, 2]
+    assert max(together) * byte_count <= TOGETHER_BYTES_MAX
