@@ -13,10 +13,12 @@ MODULES = sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__init__.py"})
 FLOORS: list[set[str]] = [
     {
         "reasons",
+        "busyness",
         "copying",
         "loopback",
         "memory",
         "priority",
+        "resting",
         "row_format",
         "sharing",
         "sqlfiles",

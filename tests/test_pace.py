@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import embedsink.pace
+from embedsink.busyness import Busyness
 from embedsink.errors import Unavailable
 from embedsink.pace import RESTS, Pace
 
@@ -58,7 +59,7 @@ def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, waiting_max: int
 ) -> None:
     # Whatever else this machine does: a loop that waits for a processor is busy.
-    monkeypatch.setattr(embedsink.pace, "_wanted_s", lambda: 0.0)
+    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: 0.0)
 
     async def ask() -> None:
         pace, begun, all_begun = Pace(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
@@ -128,7 +129,7 @@ def test_who_leaves_ends_what_is_made_for_it() -> None:
 def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) -> None:
     making = Making()
     # Of each second the loop wants a processor for a third, and has none.
-    monkeypatch.setattr(embedsink.pace, "_wanted_s", lambda: time.monotonic() / 3)
+    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: time.monotonic() / 3)
 
     async def ask() -> None:
         pace = Pace(waiting_max=64)
@@ -167,11 +168,3 @@ def test_only_so_many_wait() -> None:
         assert [isinstance(one, Unavailable) for one in told] == [False, False, False, True]
 
     run_busy(ask, waiting_max=2)
-
-
-@pytest.mark.skipif(not embedsink.pace.SCHEDSTAT.exists(), reason="this system does not tell how long a thread waits")
-def test_what_a_thread_wants_is_what_it_computes_and_waits() -> None:
-    before, computed = embedsink.pace._wanted_s(), time.thread_time()
-    while time.thread_time() < computed + 0.1:
-        pass
-    assert embedsink.pace._wanted_s() - before >= 0.09

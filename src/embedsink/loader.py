@@ -20,6 +20,7 @@ from embedsink.backlog import Backlog
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
 from embedsink.priority import give_way_to_ingest
+from embedsink.resting import Rests
 from embedsink.segment import Segment, inspect, number_of
 from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused
 
@@ -74,6 +75,7 @@ class Loader:
         on_loaded: called in the loader's thread after each load.
         on_removed: called there with the bytes of each segment that it takes out of the journal.
         closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
+        rests: between loads; without, none.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Loader:
         on_loaded: Callable[[], None] = lambda: None,
         on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
+        rests: Rests | None = None,
     ) -> None:
         self.status = LoaderStatus()
         self._folder = folder
@@ -95,6 +98,7 @@ class Loader:
         self._on_loaded = on_loaded
         self._backlog = Backlog(folder.journal, on_removed=on_removed)
         self._closing_s_max = closing_s_max
+        self._rests = rests or Rests()
         self._snapshot_due_at = 0.0
         self._sums_due_at = 0.0
         self._is_verified = False
@@ -120,6 +124,7 @@ class Loader:
         if self._closing_s_max is not None:
             self._load_until = time.monotonic() + self._closing_s_max
         self._closing = True
+        self._rests.end()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -150,8 +155,10 @@ class Loader:
     def load_waiting(self) -> Iterator[None]:
         """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
         for some in self._backlog.waiting():
-            self._load_some(some)
+            began_at = time.monotonic()
+            self._load([segment for path in some if (segment := self._inspected(path))])
             yield
+            self._rests.rest_after(time.monotonic() - began_at)  # also after what was done with the step
 
     def publish(self) -> None:
         """Publish a snapshot now, and delete the segments that it covers, but for the newest.
@@ -294,9 +301,6 @@ class Loader:
             log.error("loader_trouble", extra={"detail": trouble})
         self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
         return trouble
-
-    def _load_some(self, paths: list[Path]) -> None:
-        self._load([segment for path in paths if (segment := self._inspected(path))])
 
     def _inspected(self, path: Path) -> Segment | None:
         """A segment to load; None when it is damaged: then it lies aside."""

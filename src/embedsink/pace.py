@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
+from embedsink.busyness import Busyness
 from embedsink.slots import Slots
 
 # Of the time, how much the event loop computes, or waits for a processor, where senders keep it busy.
@@ -14,15 +14,12 @@ BUSY_SHARE = 0.25
 RESTS = 1.0
 # What takes longer goes on beside the next: a question about years must not keep all pages from their answers.
 TURN_S_MAX = 1.0
-# Of Linux: for how long a thread has computed, and waited for a processor, in ns.
-SCHEDSTAT = Path("/proc/thread-self/schedstat")
-_LOOK_EVERY_S = 0.25
 
 T = TypeVar("T")
 
 
 class Pace:
-    """Lets answers be made. Belongs to one event loop, whose processor time it watches.
+    """Lets answers be made. Belongs to one event loop, whose thread it watches.
 
     `waiting_max` is how many may wait; whoever comes then is refused.
     """
@@ -30,8 +27,7 @@ class Pace:
     def __init__(self, *, waiting_max: int) -> None:
         self._turn = Slots(1, waiting_max=waiting_max)
         self._rest_until = 0.0
-        self._share = 0.0
-        self._looked_at = (time.monotonic(), _wanted_s())
+        self._loop = Busyness()
 
     async def answer(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What `make` answers, when it is its turn.
@@ -43,7 +39,7 @@ class Pace:
             if (rest_s := self._rest_until - time.monotonic()) > 0:
                 await asyncio.sleep(rest_s)
             making = asyncio.create_task(make())
-            if self._is_busy():
+            if self._loop.share() >= BUSY_SHARE:
                 await self._keep_the_turn(making)
         return await making
 
@@ -57,22 +53,3 @@ class Pace:
         finally:
             ended_at = time.monotonic()
             self._rest_until = ended_at + RESTS * (ended_at - began_at)
-
-    def _is_busy(self) -> bool:
-        since, wanted_by_then = self._looked_at
-        now = time.monotonic()
-        if now >= since + _LOOK_EVERY_S:
-            wanted = _wanted_s()
-            self._share = (wanted - wanted_by_then) / (now - since)
-            self._looked_at = now, wanted
-        return self._share >= BUSY_SHARE
-
-
-def _wanted_s() -> float:
-    """For how long this thread has computed so far, and waited for a processor: others may keep it from one."""
-    try:
-        computed_ns, waited_ns, _ = map(int, SCHEDSTAT.read_text(encoding="ascii").split())
-    except (OSError, ValueError):
-        return time.thread_time()
-    # Kernels without these statistics say that nothing ever computed.
-    return (computed_ns + waited_ns) / 1e9 if computed_ns else time.thread_time()

@@ -11,6 +11,7 @@ from typing import Self
 
 from uuid_utils import uuid7
 
+from embedsink.busyness import Busyness
 from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.folder import DataFolder, FolderLock
@@ -20,6 +21,7 @@ from embedsink.live import Live
 from embedsink.loader import Loader
 from embedsink.pace import Pace
 from embedsink.priority import give_way_to_ingest
+from embedsink.resting import BUSY_SHARE, Rests
 from embedsink.settings import Settings
 from embedsink.slots import Slots
 from embedsink.store import Store, StoreLimits, StoreRefused
@@ -54,6 +56,7 @@ class Sink:
         settings: the limits.
         on_failed: called, in another thread, once the disk has failed and nothing more can be accepted.
         closing_s_max: how long closing may go on loading; what is left is loaded at the next start. Without, all is.
+        has_senders: whether loading rests while the event loop is busy; where nobody sends, it would only take longer.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Sink:
         *,
         on_failed: Callable[[], None] = lambda: None,
         closing_s_max: float | None = None,
+        has_senders: bool = False,
     ) -> None:
         self.folder = folder
         self.settings = settings
@@ -85,6 +89,7 @@ class Sink:
         )
         self._on_failed = on_failed
         self._closing_s_max = closing_s_max
+        self._has_senders = has_senders
         self._lock = FolderLock(folder)
 
     async def __aenter__(self) -> Self:
@@ -110,6 +115,7 @@ class Sink:
             closing_s_max=self._closing_s_max,
             on_loaded=self._tell_of_load,
             on_removed=lambda byte_count: self.journal.space.remove(byte_count),
+            rests=self._rests() if self._has_senders else None,
         )
         opened.callback(self.reading.shutdown, wait=False)  # The store ends what is still read.
         opened.push_async_callback(asyncio.to_thread, self.loader.close)
@@ -145,6 +151,11 @@ class Sink:
         # Last: it opens the store again by itself, and may do so only under the lock.
         self.loader.wake()
         self.loader.start()
+
+    def _rests(self) -> Rests:
+        """Of the loader: where senders want all of the event loop, and the journal has room for what then waits."""
+        loop = Busyness()
+        return Rests(lambda: loop.share() >= BUSY_SHARE and self.journal.space.is_ample)
 
     def _tell_of_load(self) -> None:
         self.syncs.forget_loaded()

@@ -30,6 +30,7 @@ class Space:
         self._free_bytes_min = free_bytes_min
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
+        self._room_bytes = 0
         sizes = _sizes_in(folder)
         # Each with one writer, so that neither thread can lose the other's sum.
         self._added_count, self._added_bytes = len(sizes), sum(sizes)
@@ -44,6 +45,11 @@ class Space:
     def byte_count(self) -> int:
         """How many bytes they have."""
         return self._added_bytes - self._removed_bytes
+
+    @property
+    def is_ample(self) -> bool:
+        """Whether half of the budget is left, in it and on the disk, as of the last measurement."""
+        return self._room_bytes >= self._journal_bytes_max // 2
 
     def add(self, byte_count: int) -> None:
         """A segment of so many bytes was sealed."""
@@ -76,10 +82,13 @@ class Space:
                     raise
 
     def _what_is_low(self, open_bytes: int) -> str | None:
-        free = os.statvfs(self._folder)
-        if free.f_bavail * free.f_frsize < self._free_bytes_min:
+        disk = os.statvfs(self._folder)
+        spare_bytes = disk.f_bavail * disk.f_frsize - self._free_bytes_min
+        left_bytes = self._journal_bytes_max - self.byte_count - open_bytes
+        self._room_bytes = min(spare_bytes, left_bytes)
+        if spare_bytes < 0:
             return "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to make room; then resend."
-        if self.byte_count + open_bytes > self._journal_bytes_max:
+        if left_bytes < 0:
             return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
         return None
 

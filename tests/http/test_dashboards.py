@@ -15,7 +15,7 @@ import pytest
 import embedsink.charts.files
 import embedsink.http.dashboards
 import embedsink.http.freshness
-import embedsink.pace
+from embedsink.busyness import Busyness
 from embedsink.charts import Measure, dashboards_folder, period_of, read_dashboards
 from embedsink.errors import Misconfigured
 from embedsink.http.dashboards import _MEASURES, Dashboards
@@ -160,7 +160,7 @@ def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monk
             yield found
         reading.append(reading[-1] - 1)
 
-    monkeypatch.setattr(embedsink.pace, "_wanted_s", time.monotonic)  # as a loop that never rests
+    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: time.monotonic())  # as a loop that never rests
     monkeypatch.setattr(told.sink.store, "reader", counted)
     answers = told.get_at_once(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
     assert [answer.status_code for answer in answers] == [200, 200]
@@ -178,7 +178,7 @@ def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, mon
 
     revisions = (str(number) for number in itertools.count())
     monkeypatch.setattr(Store, "revision", property(lambda _: next(revisions)))  # Something is loaded all the time.
-    monkeypatch.setattr(embedsink.pace, "_wanted_s", time.monotonic)
+    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: time.monotonic())
     monkeypatch.setattr(told.sink.store, "reader", counted)
     answers = told.get_at_once((QUALITY, key), *[(USE, key)] * 3)
     assert [answer.status_code for answer in answers] == [200] * 4

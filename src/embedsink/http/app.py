@@ -107,7 +107,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        async with Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX) as sink, aclosing(vega):
+        opened = Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX, has_senders=True)
+        async with opened as sink, aclosing(vega):
             if sink.store.is_open:
                 boards.check(sink)
             if demo is not None:

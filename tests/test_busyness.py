@@ -1,0 +1,84 @@
+"""Busyness: a thread is busy while it computes, and while it waits for a processor."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import embedsink.busyness
+from embedsink.busyness import Busyness
+
+NO_STATISTICS = "/proc/self/task/{}/no such file"
+COMPUTED_S = 0.1
+
+
+@contextmanager
+def computing() -> Iterator[Busyness]:
+    """Of another thread, which computes as long as the block lasts."""
+    made, ended = threading.Event(), threading.Event()
+    found: list[Busyness] = []
+
+    def compute() -> None:
+        found.append(Busyness())
+        made.set()
+        while not ended.is_set():
+            pass
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    made.wait()
+    try:
+        yield found[0]
+    finally:
+        ended.set()
+        thread.join()
+
+
+def compute_here() -> None:
+    until = time.thread_time() + COMPUTED_S
+    while time.thread_time() < until:
+        pass
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists(), reason="this system does not tell how long a thread waits"
+)
+def test_another_thread_is_seen_to_compute() -> None:
+    with computing() as busyness:
+        before, until = busyness._wanted_s(), time.monotonic() + 15
+        while busyness._wanted_s() - before < COMPUTED_S and time.monotonic() < until:
+            time.sleep(0.01)
+        assert busyness._wanted_s() - before >= COMPUTED_S
+
+
+@pytest.mark.parametrize("schedstat", [embedsink.busyness.SCHEDSTAT, NO_STATISTICS])
+def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
+    monkeypatch.setattr(embedsink.busyness, "SCHEDSTAT", schedstat)
+    busyness = Busyness()
+    before = busyness._wanted_s()
+    compute_here()
+    assert busyness._wanted_s() - before >= COMPUTED_S * 0.9  # The system counts a running thread's time in ticks.
+
+
+def test_where_the_system_does_not_tell_another_thread_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.busyness, "SCHEDSTAT", NO_STATISTICS)
+    monkeypatch.setattr(embedsink.busyness, "_LOOK_EVERY_S", 0.0)
+    with computing() as busyness:
+        time.sleep(0.01)
+        assert busyness.share() <= 0
+
+
+def test_a_share_is_of_a_while_and_not_of_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, wanted_s = [0.0], [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: wanted_s[0])
+    busyness = Busyness()
+    now_s[0], wanted_s[0] = 1.0, 0.75
+    assert busyness.share() == 0.75
+    now_s[0], wanted_s[0] = 1.01, 0.76
+    assert busyness.share() == 0.75
+    now_s[0], wanted_s[0] = 2.0, 0.85
+    assert busyness.share() == pytest.approx(0.1)
