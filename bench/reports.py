@@ -157,6 +157,9 @@ def _make_by_hand(store: Store, since: datetime | None) -> None:
     waiting = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
     for name in ("event_on_any_surface", "event_at_any_time"):
         waiting[name] = f"create or replace view {name} as select * from event"
+    # Texts need no number that would be the same tomorrow.
+    number = "macro question_of(session, chat_id, query) as hash(session, chat_id, query)"
+    waiting["question_of"] = f"create or replace {number}"
     waiting["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
     for name in ("event_between", "session_context_between"):
         del waiting[name]

@@ -1,5 +1,6 @@
 """Rows straight into the tables, for tests that need thousands of histories and no journal."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -16,6 +17,20 @@ def views_over_nothing() -> duckdb.DuckDBPyConnection:
         connection.execute(sql)
     create_views(connection)
     return connection
+
+
+def reports_upon(name: str) -> set[str]:
+    """The reports that read a table, a view or a macro, through whatever other views and macros."""
+    sqls = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
+    upon = {name}
+    while more := {view for view, sql in sqls.items() if upon & _named(sql)} - upon:
+        upon |= more
+    return upon & read_sql("views/reports").keys()
+
+
+def _named(sql: str) -> set[str]:
+    code = re.sub("--.*", "", sql.partition("\ncomment on ")[0])
+    return {name for pair in re.findall(r"\b(?:from|join)\s+(\w+)|(\w+)\(", code) for name in pair}
 
 
 def replace_events(connection: duckdb.DuckDBPyConnection, rows: Iterable[Mapping[str, object]]) -> None:

@@ -28,6 +28,7 @@ FAULTS = {
         "insert into loaded_segment (segment) select left(segment, 12) || '-1.ndjson' from loaded_segment"
     ),
     "segment_is_not_missing": "delete from loaded_segment where segment like '000000000002-%'",
+    "stages_are_those_of_events": "update question_stage set question = question + 1",
     "sums_are_those_of_events": "update session_quarter set view_count = view_count + 1",
     "sync_is_whole": "insert into sync select * from sync",
     "time_is_possible": "update event set occurred_at = received_at + interval 61 seconds",
@@ -50,6 +51,10 @@ OTHER_FAULTS = [
     ("ledger_adds_up", "update loaded_segment set received_count = received_count + 1"),
     ("ledger_adds_up", "delete from loaded_segment"),
     ("ledger_adds_up", "insert into quarantine (arrival) select min(arrival) from event"),
+    ("stages_are_those_of_events", "delete from question_stage"),
+    ("stages_are_those_of_events", "insert into question_stage select * from question_stage"),
+    ("stages_are_those_of_events", "update question_stage set deployment = 2"),
+    ("stages_are_those_of_events", "update event set query = query || '?' where type = 'ai-query'"),
     ("sums_are_those_of_events", "delete from session_quarter"),
     (
         "sums_are_those_of_events",
@@ -77,7 +82,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
     store = open_store(folder / "store.duckdb", StoreLimits(summed_from_count=1))
     view = {"type": "view", "id": 1}
-    store.load(inspect(segment(folder, [view, {"type": "download"}, view])))
+    store.load(inspect(segment(folder, [view, {"type": "download"}, view, {"type": "ai-query"}])))
     # The id again, with other content: quarantined.
     again: list[dict[str, object]] = [{"type": "error", "id": 1}, {"type": "ready"}, {"sync": "job1"}]
     store.load(inspect(segment(folder, again, number=2)))

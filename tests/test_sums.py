@@ -10,25 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embedsink.charts.answering import PAIRED
 from embedsink.loader import Loader
 from embedsink.segment import inspect
-from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Store, StoreLimits, database
 from embedsink.store.sums import sum_up, sum_up_late
 from tests.given import segment
 from tests.histories import INSTANTS, Event, Scope, found_rows, histories, rows_in_scope, scopes
-from tests.rows import replace_events, replace_rows
+from tests.rows import replace_events, replace_rows, reports_upon
 from tests.stores import make_folder, open_store
 
 SEGMENT = 1 << 32
 _BEGINNING = [datetime(2012, 1, 1), datetime(2011, 12, 31, 23, 59, 59), datetime(2012, 1, 1, 0, 14, 59)]
-OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness")
+OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness", *PAIRED)
 
 
 def test_the_reports_that_read_sums_are_known() -> None:
-    views = read_sql("views/base") | read_sql("views/reports")
-    reads = {name for name, sql in views.items() if "session_quarter" in sql or "from viewer_stretch" in sql}
-    assert reads == {*OF_SUMS, "session_quarter_in_scope", "viewer_stretch"}
+    assert reports_upon("session_quarter") | reports_upon("question_stage") == set(OF_SUMS)
+
+
+def test_the_reports_that_pair_ai_queries_are_known() -> None:
+    assert reports_upon("ai_pair") == set(PAIRED)
 
 
 def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes: list[int], late: set[int]) -> None:
@@ -37,6 +39,7 @@ def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes
     Some come later than their number, when others have been summed up beyond them.
     """
     replace_rows(connection, "session_quarter", [])
+    replace_rows(connection, "question_stage", [])
     replace_rows(connection, "summed", [])
     replace_events(connection, [])
     waiting, there = list(range(len(history))), set[int]()
@@ -77,7 +80,7 @@ far_histories = st.builds(
 
 
 @pytest.mark.parametrize("report", OF_SUMS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     history=far_histories,
     scope=cut_scopes,

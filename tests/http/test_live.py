@@ -57,6 +57,7 @@ def _nobody_listens(request: pytest.FixtureRequest) -> Iterator[None]:
         wait_until(lambda: listener_count(server) == 0, what="nobody listens")
 
 
+@pytest.mark.alone
 def test_what_was_acknowledged_is_told_within_two_seconds(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="1") as server:  # as it is by default
         key = server.key()

@@ -1,27 +1,27 @@
--- One row per stage of an AI query (an ai-query event) in the period, and per stage at any other time of the sessions that
--- these are of: what stages are paired from. Events without a session are one session here. `queue` is a number for the
--- stages of one deployment, session, chat and text; hardly ever, two such have the same.
--- Those of other times are found first, by a number for their session, and read then: they are few, and near in the table.
--- What is found too much does no harm, as the scope is applied then, and queues lie within sessions: so the table will do.
+-- One row per stage of an AI query (an ai-query event) in the period, and per stage of the same questions at any other time:
+-- what queries are paired from. Events without a session are one session here.
 create or replace view ai_stage as
-select *, hash(deployment, session, chat_id, query) as queue
+select
+    arrival,
+    occurred_at,
+    seq,
+    status,
+    deployment,
+    question,
+    surface,
+    viewer,
+    agent_id,
+    session is null as is_nobodys
 from (
-    select *
-    from event_in_scope
-    where type = 'ai-query'
+    from question_stage_between(getvariable('since')::timestamp, getvariable('until')::timestamp)
     union all
-    select *
-    from event_at_any_time
-    where type = 'ai-query'
-      and not is_in_period(occurred_at)
-      and arrival in (
-          select arrival
-          from event
-          where type = 'ai-query'
-            and not is_in_period(occurred_at)
-            and hash(session) in (select hash(session) from event_in_scope where type = 'ai-query')
+    from question_stage_between(null::timestamp, null::timestamp)
+    where not is_in_period(occurred_at)
+      and question in (
+          select question
+          from question_stage_between(getvariable('since')::timestamp, getvariable('until')::timestamp)
       )
 );
 
 comment on view ai_stage is
-'Every stage of an AI query in scope, and those of the same sessions at any other time.';
+'Every stage of an AI query in scope, and those of the same questions at any other time, without their texts.';

@@ -15,7 +15,7 @@ select
     error_count / nullif(completed_count + error_count + abandoned_count, 0) as error_rate,
     quantile_cont(latency_ms, 0.5) as latency_p50_ms,
     quantile_cont(latency_ms, 0.95) as latency_p95_ms
-from ai_lifecycle
+from ai_pair
 group by period_start, deployment, surface, agent_id
 order by period_start, deployment, surface, agent_id;
 

@@ -22,8 +22,15 @@ from embedsink.charts.words import NONE_BEFORE, NOT_YET
 from embedsink.reports import Report, Scope, parse_scope
 from embedsink.store import Reader, Selection
 
+# What takes most of the time of the reports that build on it, whose stages of AI queries are paired there.
+_PAIRS = "ai_pair"
+PAIRED = ("ai_queries", "ai_query", "answers")
 # More of them hide what is drawn.
 MARKS_MAX = 100
+
+_Tile = Figure | Chart | Table
+# A report, and the parameters of a chart's own.
+_Source = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,10 @@ def answer_section(
     answers: dict[str, ChartAnswer] = {}
     with reader.consistent():
         asked = _Asked(period, now, has_begun=_has_begun(reader, period))
-        for (name, own), group in itertools.groupby(sorted(tiles, key=_source), key=_source):
-            answers |= _answer_source(reader, reports[name], dict(own), list(group), asked)
+        sources = {source: list(group) for source, group in itertools.groupby(sorted(tiles, key=_source), key=_source)}
+        _keep_pairs(reader, sources, asked)
+        for (name, own), group in sources.items():
+            answers |= _answer_source(reader, reports[name], dict(own), group, asked)
         moments = {marks: _moments(reader, marks, asked) for tile in tiles if (marks := _marks_of(tile))}
     for tile in tiles:
         if marks := _marks_of(tile):
@@ -82,7 +91,17 @@ def answer_section(
     return {tile.id: answers[tile.id] for tile in tiles}
 
 
-def _marks_of(tile: Figure | Chart | Table) -> Marks | None:
+def _keep_pairs(reader: Reader, sources: Mapping[_Source, Sequence[_Tile]], asked: "_Asked") -> None:
+    """Pair AI queries once for all that is asked of them, of the period and the one before it."""
+    period = asked.period
+    groups = [group for (name, own), group in sources.items() if name in PAIRED and not own]
+    compared = [group for group in groups if period.before and any(map(_has_before, group))]
+    if len(groups) + len(compared) > 1:
+        first = period.before if period.before and compared else period.scope
+        reader.narrowed(**period.scope.variables()).keep(_PAIRS, since=first.since, until=period.scope.until)
+
+
+def _marks_of(tile: _Tile) -> Marks | None:
     return tile.marks if isinstance(tile, Chart) else None
 
 
@@ -97,7 +116,7 @@ def _moments(reader: Reader, marks: Marks, asked: "_Asked") -> list[int]:
     return [Clock(scope).shown(at) for (at,) in listed.rows()]
 
 
-def _source(tile: Figure | Chart | Table) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _source(tile: _Tile) -> _Source:
     return tile.report, tuple(sorted((str(name), value) for name, value in tile.parameters.items()))
 
 
@@ -124,7 +143,7 @@ class _Shown:
 
 
 def _answer_source(
-    reader: Reader, report: Report, own: dict[str, str], tiles: list[Figure | Chart | Table], asked: _Asked
+    reader: Reader, report: Report, own: dict[str, str], tiles: list[_Tile], asked: _Asked
 ) -> dict[str, ChartAnswer]:
     """What the charts of one report with the same parameters of their own show."""
     period, now = asked.period, asked.now
@@ -152,7 +171,7 @@ def _has_begun(reader: Reader, period: Period) -> bool:
     return any(reader.narrowed(**variables).rows(Selection("event_before", limit=1)))
 
 
-def _has_before(tile: Figure | Chart | Table) -> bool:
+def _has_before(tile: _Tile) -> bool:
     return (isinstance(tile, Figure) and tile.how != "newest") or (isinstance(tile, Chart) and tile.compare is not None)
 
 
@@ -166,7 +185,7 @@ def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, An
 
 
 def _read(
-    reader: Reader, report: Report, tiles: Sequence[Figure | Chart | Table], variables: dict[str, Any], now: datetime
+    reader: Reader, report: Report, tiles: Sequence[_Tile], variables: dict[str, Any], now: datetime
 ) -> list[Seen]:
     names = list(needed_columns(report, tiles))
     seen = [seeing(tile, names) for tile in tiles]
@@ -180,7 +199,7 @@ def _read(
     return seen
 
 
-def _answer(tile: Figure | Chart | Table, seen: Any, before: Any, shown: _Shown) -> ChartAnswer:
+def _answer(tile: _Tile, seen: Any, before: Any, shown: _Shown) -> ChartAnswer:
     clock, asked = shown.clock, shown.words
     if isinstance(tile, Figure):
         value = clock.shown(seen.value())

@@ -5,6 +5,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import duckdb
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.reasons import Reason
 from embedsink.store.failures import SqlUnfit, StoreBroken, StoreRefused, first_line, translated
+from embedsink.store.keeping import Kept
 
 if TYPE_CHECKING:
     import pandas
@@ -49,7 +51,7 @@ VARIABLES = (
 # between two there may be a summing.
 SUMMED = ("summed", "summed_up_to")
 # Where a page lies that was dear to find.
-_KEPT = "kept_page"
+_KEPT_PAGE = "kept_page"
 # What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
 _PORTABLE = {
     "TIMESTAMP": "timezone('UTC', {})",
@@ -126,6 +128,8 @@ class Reader:
         views: dict[str, View] | None = None,
     ) -> None:
         self._connection = connection
+        self._variables: dict[str, Any] = {}
+        self._kept: Kept | None = None
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
         # keeps readers apart must be named, because null means every deployment.
         self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
@@ -195,7 +199,7 @@ class Reader:
             names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
             page = f"select {', '.join(names)} from {_page_of(selection.view)} limit $1"  # noqa: S608
             # Of this connection alone, and gone with it.
-            self._ask(f"create or replace temp table {_KEPT} as {page}", [limit + 1])
+            self._ask(f"create or replace temp table {_KEPT_PAGE} as {page}", [limit + 1])
         ends = self._ask(
             f"select arrival from {_page_of(_source_of(selection))} limit 2 offset $1",  # noqa: S608
             [limit - 1],
@@ -269,6 +273,25 @@ class Reader:
             with contextlib.suppress(duckdb.Error):  # It ends with the connection, at the latest.
                 self._connection.execute("rollback")
 
+    def keep(self, view: str, *, since: datetime | None, until: datetime | None) -> None:
+        """Work a view out once for this period: what builds on it reads that, until more or something else is asked.
+
+        Args:
+            view: as `Kept.make` says.
+            since, until: of the longest period, in UTC.
+        """
+        self.narrowed(since=since, until=until)
+        with away_is_unavailable():
+            self._forget()
+            kept = Kept(view, dict(self._variables))
+            kept.make(self._connection)
+            self._kept = kept
+
+    def _forget(self) -> None:
+        if self._kept:
+            self._kept.drop(self._connection)
+            self._kept = None
+
     def interrupt(self) -> None:
         """Stop a running question, from any thread."""
         with contextlib.suppress(duckdb.ConnectionException):  # closed meanwhile
@@ -319,6 +342,9 @@ class Reader:
             raise ValueError(f"variables {sorted(unknown)}: no view reads them. There are {', '.join(VARIABLES)}.")
         for name, value in variables.items():
             self._connection.execute(f"set variable {name} = $1", [value])
+        self._variables |= variables
+        if self._kept and not self._kept.holds(self._variables):
+            self._forget()
 
     def _ask(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
         with away_is_unavailable():
@@ -380,7 +406,7 @@ def _column(column: Column, expressions: Mapping[str, str]) -> str:
 
 
 def _source_of(selection: Selection) -> str:
-    return _KEPT if selection.is_dear else selection.view
+    return _KEPT_PAGE if selection.is_dear else selection.view
 
 
 def _page_of(view: str) -> str:

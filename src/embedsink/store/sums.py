@@ -48,6 +48,7 @@ def sum_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: i
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
     """Leave all sums to be made anew."""
     connection.execute("truncate session_quarter")
+    connection.execute("truncate question_stage")
     connection.execute("truncate summed")
 
 
@@ -58,8 +59,8 @@ def _last(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 def _sum_up(connection: duckdb.DuckDBPyConnection, number: int, first: int, last: int) -> int:
     _set(connection, summing=number, summing_from=first, summing_to=last)
-    made = connection.execute(read_sql("load")["session_quarter"]).fetchone()
-    return int(made[0]) if made else 0
+    made = [connection.execute(read_sql("load")[table]).fetchone() for table in ("session_quarter", "question_stage")]
+    return sum(int(row_count) for (row_count,) in filter(None, made))
 
 
 def _set(connection: duckdb.DuckDBPyConnection, **variables: int) -> None:

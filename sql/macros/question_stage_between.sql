@@ -1,0 +1,39 @@
+-- One row per stage of an AI query (an ai-query event) in scope from first_at on and before end_at (null bounds nothing),
+-- with a number for its session, chat and text instead of these. Its deployment and tenant are resolved as event_between
+-- does. What came since the last summing is not in the table yet; readers set the variables, and for whoever does not,
+-- nothing is.
+create or replace macro question_stage_between(first_at, end_at) as table
+with part as (
+    select * exclude (summed_in)
+    from question_stage
+    where summed_in <= getvariable('summed')::bigint
+    union all by name
+    select
+        arrival,
+        occurred_at,
+        key_id,
+        deployment,
+        tenant,
+        session,
+        viewer,
+        surface,
+        seq,
+        status,
+        agent_id,
+        question_of(session, chat_id, query) as question
+    from event
+    where type = 'ai-query'
+      and arrival > coalesce(getvariable('summed_up_to')::bigint, -1)
+)
+select
+    part.* replace (
+        coalesce(part.deployment, context.deployment) as deployment,
+        coalesce(part.tenant, context.tenant) as tenant
+    )
+from part
+left join session_context_between(first_at, end_at) as context using (key_id, session)
+where (first_at is null or occurred_at >= first_at)
+  and (end_at is null or occurred_at < end_at)
+  and is_in_deployments(coalesce(part.deployment, context.deployment))
+  and (getvariable('tenant') is null or coalesce(part.tenant, context.tenant) = getvariable('tenant')::varchar)
+  and (getvariable('surface') is null or part.surface = getvariable('surface')::varchar);

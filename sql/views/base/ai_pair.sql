@@ -1,0 +1,108 @@
+-- One row per AI query in scope. The protocol has no query id, so stages pair by order: within one deployment, session,
+-- chat and text, each closing stage (completed, error) closes the oldest open `submitted`. A closing stage that finds
+-- none open is a row of its own, without submitted_at.
+-- Pairing looks at all times, and only then at the period: a question asked before midnight and answered after it is
+-- one row, on the day before. Texts are for ai_lifecycle to add.
+-- Not with an `asof full join`, which is as quick: now and then DuckDB 1.5.5 waits in it forever, of however few rows.
+create or replace view ai_pair as
+with stage as materialized (
+    select
+        *,
+        status = 'submitted' as is_question,
+        lag(status = 'submitted') over queue as is_after_question,
+        lead(
+            {
+                'is_question': status = 'submitted',
+                'arrival': arrival,
+                'occurred_at': occurred_at,
+                'status': status,
+                'surface': surface,
+                'viewer': viewer,
+                'agent_id': agent_id
+            }
+        ) over queue as next_stage
+    from ai_stage
+    window queue as (partition by deployment, question order by occurred_at, seq, arrival)
+),
+-- What was asked once more before it had an end. It is seldom, so all others are spared more windows: their questions and
+-- ends come by turns, and an end belongs to the question right before it.
+mixed as (
+    select distinct deployment, question from stage where is_question and next_stage.is_question
+),
+-- Both stages of a query get the same place in the queue; orphans get negative ones.
+placed as (
+    select
+        *,
+        -- submitted minus closed falls to a new low each time that a closing stage finds none open.
+        greatest(0, -min(submitted_so_far - closed_so_far) over before) as orphaned_before,
+        case
+            when is_question then submitted_so_far
+            when submitted_so_far - closed_so_far < -orphaned_before then -1 - orphaned_before
+            else closed_so_far - orphaned_before
+        end as place,
+        is_question
+            and (next_stage.is_question or submitted_so_far - closed_so_far + orphaned_before > 1) as is_crowded
+    from (
+        select
+            stage.*,
+            -- Not with `filter`: the engine then counts each frame from its start, which takes the square of a queue's length.
+            count(if(is_question, 1, null)) over so_far as submitted_so_far,
+            count(if(is_question, null, 1)) over so_far as closed_so_far
+        from stage
+        join mixed on stage.question = mixed.question and stage.deployment is not distinct from mixed.deployment
+        window so_far as (
+            partition by stage.deployment, stage.question order by occurred_at, seq, arrival
+            rows between unbounded preceding and current row
+        )
+    )
+    window before as (
+        partition by deployment, question order by occurred_at, seq, arrival
+        rows between unbounded preceding and 1 preceding
+    )
+),
+paired as (
+    -- An end that a question is right before is in its row.
+    select
+        if(is_question, arrival, null) as submitted_arrival,
+        if(is_question, next_stage.arrival, arrival) as finished_arrival,
+        deployment,
+        if(is_question, coalesce(surface, next_stage.surface), surface) as surface,
+        if(is_question, coalesce(viewer, next_stage.viewer), viewer) as viewer,
+        if(is_question, coalesce(next_stage.agent_id, agent_id), agent_id) as agent_id,
+        if(is_question, occurred_at, null) as submitted_at,
+        if(is_question, next_stage.occurred_at, occurred_at) as finished_at,
+        if(is_question, next_stage.status, status) as finished_status,
+        is_nobodys as is_ambiguous
+    from stage
+    anti join mixed on stage.question = mixed.question and stage.deployment is not distinct from mixed.deployment
+    where is_question or not coalesce(is_after_question, false)
+    union all by name
+    select
+        deployment,
+        any_value(arrival) filter (is_question) as submitted_arrival,
+        any_value(arrival) filter (not is_question) as finished_arrival,
+        coalesce(any_value(surface) filter (is_question), any_value(surface)) as surface,
+        coalesce(any_value(viewer) filter (is_question), any_value(viewer)) as viewer,
+        coalesce(any_value(agent_id) filter (not is_question), any_value(agent_id)) as agent_id,
+        any_value(occurred_at) filter (is_question) as submitted_at,
+        any_value(occurred_at) filter (not is_question) as finished_at,
+        any_value(status) filter (not is_question) as finished_status,
+        bool_or(is_nobodys) or coalesce(bool_or(is_crowded), false) as is_ambiguous
+    from placed
+    group by deployment, question, place
+)
+select
+    * exclude (finished_status),
+    coalesce(submitted_at, finished_at) as occurred_at,
+    case
+        when finished_status is not null then finished_status
+        -- The server's clock, in UTC whatever the time zone of the session; tests set their own.
+        when submitted_at + interval 10 minutes
+            > current_moment() then 'pending'
+        else 'abandoned'
+    end as status,
+    (epoch_us(finished_at) - epoch_us(submitted_at)) // 1000 as latency_ms
+from paired
+where is_in_period(coalesce(submitted_at, finished_at));
+
+comment on view ai_pair is 'Every AI query in scope, its stages paired: when it was asked, when and how it ended.';

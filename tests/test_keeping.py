@@ -1,0 +1,83 @@
+"""What a reader works out once gives what the view itself would, and gives way when something else is asked."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink.charts.answering import PAIRED
+from embedsink.segment import inspect
+from embedsink.store import EVERYTHING, Reader, Store
+from tests.given import segment
+from tests.stores import open_store
+
+DAY = datetime(2026, 11, 2)
+
+
+def asked(minute: int, status: str, query: str = "why", **said: Any) -> dict[str, Any]:
+    at = DAY + timedelta(minutes=minute)
+    return {"type": "ai-query", "at": at.isoformat(), "status": status, "query": query, "session": "s1", **said}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path / "store.duckdb")
+    store.load(inspect(segment(tmp_path, HISTORY)))
+    yield store
+    store.close()
+
+
+HISTORY = [
+    asked(0, "submitted"),
+    asked(1, "completed"),
+    asked(24 * 60 - 1, "submitted", "over midnight"),
+    asked(24 * 60 + 1, "completed", "over midnight"),
+    asked(24 * 60 + 5, "submitted", "never"),
+    asked(24 * 60 + 6, "error", "of another", deployment=2, session="s2"),
+]
+PERIODS = [(DAY, DAY + timedelta(days=1)), (DAY + timedelta(days=1), DAY + timedelta(days=2)), (DAY, None)]
+
+
+def rows(reader: Reader, report: str) -> list[tuple[Any, ...]]:
+    return [row for some in reader.rows(report) for row in some]
+
+
+@pytest.mark.parametrize("report", PAIRED)
+def test_each_period_has_the_rows_that_it_has_without(report: str, store: Store) -> None:
+    with store.reader(EVERYTHING) as plain, store.reader(EVERYTHING) as keeping, keeping.consistent():
+        keeping.keep("ai_pair", since=DAY, until=None)
+        for since, until in PERIODS:
+            found = rows(keeping.narrowed(since=since, until=until), report)
+            assert found == rows(plain.narrowed(since=since, until=until), report)
+            assert found
+
+
+def test_what_is_kept_is_what_is_read(store: Store, tmp_path: Path) -> None:
+    with store.reader(EVERYTHING) as reader:
+        reader.keep("ai_pair", since=DAY, until=None)
+        before = rows(reader, "ai_queries")
+        store.load(inspect(segment(tmp_path, [asked(3, "submitted", "later")], number=2)))
+        assert rows(reader, "ai_queries") == before
+        # Nothing of a longer time is kept.
+        assert sum(row[4] for row in rows(reader.narrowed(since=None), "ai_queries")) == 4
+
+
+@pytest.mark.parametrize("scope", [{"deployments": [2]}, {"surface": "app"}, {"tenant": "x"}])
+def test_another_scope_sees_what_it_would_without(scope: dict[str, Any], store: Store) -> None:
+    with store.reader(EVERYTHING) as reader, reader.consistent():
+        reader.keep("ai_pair", since=None, until=None)
+        everything = rows(reader, "ai_query")
+        narrow = rows(reader.narrowed(**scope), "ai_query")
+        assert len(narrow) == (1 if "deployments" in scope else 0)
+        assert rows(reader.narrowed(**dict.fromkeys(scope)), "ai_query") == everything
+
+
+def test_what_was_kept_in_a_transaction_that_has_ended_is_read_anew(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader:
+        for _ in range(2):
+            with reader.consistent():
+                reader.keep("ai_pair", since=None, until=None)
+                inside = rows(reader, "ai_query")
+            assert rows(reader.narrowed(since=DAY), "ai_query") == inside
