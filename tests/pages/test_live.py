@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Route
 
 from embedsink.keys import KeyFile
 from tests.envelope.sending import event_or_action, view
-from tests.listening import listening
+from tests.listening import listener_count, listening
 from tests.pages.traffic import loaded_count
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
 from tests.pictures.reading import texts_of
@@ -297,8 +297,13 @@ def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_p
             load(server, server.key("ingest"), "full")
             reader.page.clock.run_for(31_000)
             reader.wait(lambda: reader.number("views") == "2", "it asks now and then")
-        reader.page.clock.run_for(31_000)
-        reader.wait(lambda: "Live · " in reader.page.inner_text("#live"), "it has a place")
+
+        def is_live_half_a_minute_later() -> bool:
+            reader.page.clock.run_for(31_000)
+            return "Live · " in reader.page.inner_text("#live")
+
+        wait_until(lambda: listener_count(server) == 0, what="there is a place")
+        reader.wait(is_live_half_a_minute_later, "it has a place")  # It may only now be told that it had none.
         reader.troubles.clear()  # A browser notes each refusal.
 
 

@@ -44,7 +44,7 @@ class Reader:
         """Until no tile waits any more."""
         self.wait(lambda: self.page.evaluate(_IS_SHOWN), "all tiles are shown", timeout_s=timeout_s)
 
-    def wait(self, holds: Callable[[], Any], what: str, *, timeout_s: float = 10.0) -> None:
+    def wait(self, holds: Callable[[], Any], what: str, *, timeout_s: float = 30.0) -> None:
         """Until something holds. The page's policy forbids what Playwright's own waiting does there."""
         end = time.monotonic() + timeout_s
         while not holds():
