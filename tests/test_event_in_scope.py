@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.rows import replace_events, variables
 
 START = datetime(2026, 11, 2, 10)
-CONTEXTS = "from session_context_between(null::timestamp, null::timestamp)"
 Event = dict[str, Any]
 
 
@@ -34,7 +33,7 @@ def _resolve(event: Event, name: str, events: list[Event]) -> object:
     return said.pop() if len(said) == 1 else None
 
 
-def _is_seen(event: Event, scope: dict[str, Any]) -> bool:
+def is_seen(event: Event, scope: dict[str, Any]) -> bool:
     return (
         ("deployments" not in scope or event["deployment"] in scope["deployments"])
         and scope.get("surface", event["surface"]) == event["surface"]
@@ -87,12 +86,12 @@ scopes = st.fixed_dictionaries(
 def test_any_scope_shows_what_the_oracle_sees(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
 ) -> None:
-    expected = [event for event in resolved(history) if _is_seen(event, scope)]
+    expected = [event for event in resolved(history) if is_seen(event, scope)]
     assert seen(connection, history, scope) == [(e["arrival"], e["deployment"], e["tenant"]) for e in expected]
 
 
 @pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
-def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
+def test_an_event_without_a_deploymentis_seen_only_where_none_are_asked_for(
     connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
 ) -> None:
     homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "arrival": 1}
@@ -110,15 +109,3 @@ def test_a_second_ready_hides_what_names_no_deployment_from_some_deployments_and
     assert [arrival for arrival, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
     assert [arrival for arrival, *_ in seen(connection, rows, only)] == [0, 2]  # what docs/reports.md warns of
     assert [row[:2] for row in seen(connection, rows, {})] == [(0, 12), (1, None), (2, 12), (3, 13)]
-
-
-def test_nothing_is_joined_while_no_event_lacks_what_ready_could_say(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    ready = {"type": "ready", "key_id": "k1", "session": "s1", "deployment": 1, "tenant": None}
-    replace_events(connection, [ready, ready | {"type": "view"}])
-    assert connection.execute(CONTEXTS).fetchall() == []
-    replace_events(connection, [ready, ready | {"type": "view", "deployment": None}])
-    assert connection.execute(CONTEXTS).fetchall() == [("k1", "s1", 1, None)]
-    replace_events(connection, [ready | {"tenant": "acme"}, ready | {"type": "view"}])
-    assert connection.execute(CONTEXTS).fetchall() == [("k1", "s1", 1, "acme")]

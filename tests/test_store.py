@@ -303,7 +303,7 @@ def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_i
         ("0002_sync",),
         ("0003_loss_id",),
         ("0004_session_quarter",),
-        ("0005_question_stage",),
+        ("0005_digests",),
     ]
     assert loading.ask("select event_id::varchar from event") == [(ID,)]
     loading.lines(sync())

@@ -12,7 +12,9 @@ with told as (
         count(*)::bigint as stage_count,
         -- Which they are, in one number.
         sum(
-            hash(arrival, occurred_at, session, viewer, seq, status, agent_id, question_of(session, chat_id, query)) % 1000000007
+            hash(
+                arrival, occurred_at, digest_of(session), viewer, seq, status, agent_id, question_of(session, chat_id, query)
+            ) % 1000000007
         )::hugeint as which
     from event
     where type = 'ai-query' and arrival <= (select max(up_to) from summed)

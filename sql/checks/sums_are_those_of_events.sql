@@ -18,7 +18,7 @@ with told as (
         count(*) filter (type = 'error') as error_count,
         count(*) filter (type = 'error' and fatal) as fatal_count,
         -- Whose they are, in one number.
-        sum(hash(session, viewer) % 1000000007)::hugeint as whose,
+        sum(hash(digest_of(session), digest_of(viewer)) % 1000000007)::hugeint as whose,
         min(occurred_at) as first_at,
         max(occurred_at) as last_at
     from event

@@ -7,7 +7,7 @@ select
     key_id,
     deployment,
     tenant,
-    session,
+    digest_of(session) as session,
     viewer,
     surface,
     seq,

@@ -14,7 +14,7 @@ with part as (
         key_id,
         deployment,
         tenant,
-        session,
+        digest_of(session) as session,
         viewer,
         surface,
         seq,
@@ -31,9 +31,9 @@ select
         coalesce(part.tenant, context.tenant) as tenant
     )
 from part
-left join session_context_between(first_at, end_at) as context using (key_id, session)
-where (first_at is null or occurred_at >= first_at)
-  and (end_at is null or occurred_at < end_at)
+left join session_context_between(first_at, end_at) as context
+    on part.key_id = context.key_id and part.session = digest_of(context.session)
+where is_between(occurred_at, first_at, end_at)
   and is_in_deployments(coalesce(part.deployment, context.deployment))
-  and (getvariable('tenant') is null or coalesce(part.tenant, context.tenant) = getvariable('tenant')::varchar)
-  and (getvariable('surface') is null or part.surface = getvariable('surface')::varchar);
+  and is_of_tenant(coalesce(part.tenant, context.tenant))
+  and is_on_surface(part.surface);

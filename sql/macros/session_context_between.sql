@@ -2,16 +2,8 @@
 -- event from first_at on and before end_at needs it. Null bounds nothing.
 -- By key as well, so that nobody lends a deployment to what another key sent. Where the `ready` events of a session
 -- disagree it is null: a guess could show one deployment's events to another's readers.
--- No rows while no event lacks what a `ready` could supply: column statistics mostly answer that without reading, and
--- the join with nothing costs nothing. Without this, every report would pay for the join (docs/reports.md).
+-- Until an event lacks what a `ready` says, that in plain/ stands in for it.
 create or replace macro session_context_between(first_at, end_at) as table
-with lacking as (
-    select 1 from event where deployment is null and session is not null
-    and exists (select 1 from event where type = 'ready' and deployment is not null)
-    union all
-    select 1 from event where tenant is null and session is not null
-    and exists (select 1 from event where type = 'ready' and tenant is not null)
-)
 select
     key_id,
     session,
@@ -20,7 +12,6 @@ select
 from event
 where type = 'ready'
   and session is not null
-  and exists (select 1 from lacking)
   and (
       (first_at is null and end_at is null)
       or session in (
@@ -28,8 +19,7 @@ where type = 'ready'
           from event
           where (first_at is not null or end_at is not null) -- else all of it would be read for nothing
             and (deployment is null or tenant is null)
-            and (first_at is null or occurred_at >= first_at)
-            and (end_at is null or occurred_at < end_at)
+            and is_between(occurred_at, first_at, end_at)
       )
   )
 group by key_id, session;

@@ -32,8 +32,8 @@ part as (
         key_id,
         deployment,
         tenant,
-        session,
-        viewer,
+        digest_of(session) as session,
+        digest_of(viewer) as viewer,
         surface,
         1 as event_count,
         (type = 'view')::integer as view_count,
@@ -51,8 +51,7 @@ part as (
             type in ('drilldown', 'download') or (type = 'ai-query' and status = 'completed'), occurred_at, null
         ) as first_value_at
     from single
-    where (first_at is null or occurred_at >= first_at)
-      and (end_at is null or occurred_at < end_at)
+    where is_between(occurred_at, first_at, end_at)
 )
 select
     part.* replace (
@@ -60,7 +59,8 @@ select
         coalesce(part.tenant, context.tenant) as tenant
     )
 from part
-left join session_context_between(first_at, end_at) as context using (key_id, session)
+left join session_context_between(first_at, end_at) as context
+    on part.key_id = context.key_id and part.session = digest_of(context.session)
 where is_in_deployments(coalesce(part.deployment, context.deployment))
-  and (getvariable('tenant') is null or coalesce(part.tenant, context.tenant) = getvariable('tenant')::varchar)
-  and (getvariable('surface') is null or part.surface = getvariable('surface')::varchar);
+  and is_of_tenant(coalesce(part.tenant, context.tenant))
+  and is_on_surface(part.surface);

@@ -374,7 +374,7 @@ class Loader:
         self._is_verified = False
         try:
             if self._is_from_snapshot:
-                self._store.forget_sums()  # Should they be what was wrong.
+                self._store.derive_anew()  # Should that be what was wrong.
             self._look_what_is_loaded()
         except StoreBroken:
             self._store.close()

@@ -9,7 +9,7 @@ with stage as materialized (
     select
         *,
         status = 'submitted' as is_question,
-        lag(status = 'submitted') over queue as is_after_question,
+        lag(status = 'submitted') over turns as is_after_question,
         lead(
             {
                 'is_question': status = 'submitted',
@@ -20,14 +20,14 @@ with stage as materialized (
                 'viewer': viewer,
                 'agent_id': agent_id
             }
-        ) over queue as next_stage
+        ) over turns as next_stage
     from ai_stage
-    window queue as (partition by deployment, question order by occurred_at, seq, arrival)
+    window turns as (partition by queue order by occurred_at, seq, arrival)
 ),
 -- What was asked once more before it had an end. It is seldom, so all others are spared more windows: their questions and
 -- ends come by turns, and an end belongs to the question right before it.
 mixed as (
-    select distinct deployment, question from stage where is_question and next_stage.is_question
+    select distinct queue from stage where is_question and next_stage.is_question
 ),
 -- Both stages of a query get the same place in the queue; orphans get negative ones.
 placed as (
@@ -49,14 +49,14 @@ placed as (
             count(if(is_question, 1, null)) over so_far as submitted_so_far,
             count(if(is_question, null, 1)) over so_far as closed_so_far
         from stage
-        join mixed on stage.question = mixed.question and stage.deployment is not distinct from mixed.deployment
+        join mixed using (queue)
         window so_far as (
-            partition by stage.deployment, stage.question order by occurred_at, seq, arrival
+            partition by queue order by occurred_at, seq, arrival
             rows between unbounded preceding and current row
         )
     )
     window before as (
-        partition by deployment, question order by occurred_at, seq, arrival
+        partition by queue order by occurred_at, seq, arrival
         rows between unbounded preceding and 1 preceding
     )
 ),
@@ -74,11 +74,11 @@ paired as (
         if(is_question, next_stage.status, status) as finished_status,
         is_nobodys as is_ambiguous
     from stage
-    anti join mixed on stage.question = mixed.question and stage.deployment is not distinct from mixed.deployment
+    anti join mixed using (queue)
     where is_question or not coalesce(is_after_question, false)
     union all by name
     select
-        deployment,
+        any_value(deployment) as deployment,
         any_value(arrival) filter (is_question) as submitted_arrival,
         any_value(arrival) filter (not is_question) as finished_arrival,
         coalesce(any_value(surface) filter (is_question), any_value(surface)) as surface,
@@ -89,7 +89,7 @@ paired as (
         any_value(status) filter (not is_question) as finished_status,
         bool_or(is_nobodys) or coalesce(bool_or(is_crowded), false) as is_ambiguous
     from placed
-    group by deployment, question, place
+    group by queue, place
 )
 select
     * exclude (finished_status),

