@@ -41,8 +41,9 @@ from embedsink.store import (
     limits,
     schema,
 )
-from embedsink.store.reader import SUMMED, VARIABLES, Reader, Selection
+from embedsink.store.reader import SUMMED, VARIABLES, Reader
 from embedsink.store.schema import transaction
+from embedsink.store.selection import Selection
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 from tests.stores import open_store
 
@@ -449,7 +450,7 @@ def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monk
         }
 
     with monkeypatch.context() as patch:
-        patch.setattr(database, "read_sql", ending_early)
+        patch.setattr("embedsink.store.loading.read_sql", ending_early)
         with pytest.raises(SqlUnfit, match="ends here"):
             loading.bodies(view(id=ID))
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]

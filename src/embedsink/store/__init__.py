@@ -6,15 +6,9 @@
 from embedsink.store.database import Ledger, Store
 from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import (
-    EVERYTHING,
-    Column,
-    Reader,
-    Selection,
-    frame_of_parquet,
-    open_snapshot,
-)
+from embedsink.store.reader import EVERYTHING, Reader, frame_of_parquet, open_snapshot
 from embedsink.store.schema import check_duckdb_version, create_views, refuse_newer
+from embedsink.store.selection import Column, Selection
 from embedsink.store.timezones import timezone_names, utc_of
 
 __all__ = [

@@ -1,7 +1,6 @@
 """The server's own database: one connection loads, cursors read."""
 
 import contextlib
-import itertools
 import secrets
 import threading
 import time
@@ -16,13 +15,14 @@ import duckdb
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
-from embedsink.sqlfiles import read_sql
 from embedsink.store.attaching import attach, file_of
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
 from embedsink.store.heeding import choose_form, heed_ready_if_needed, heeds_ready
 from embedsink.store.limits import Raised, StoreLimits
-from embedsink.store.reader import Reader, View, away_is_unavailable
+from embedsink.store.loading import described, load_rows
+from embedsink.store.reader import Reader, away_is_unavailable
 from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
+from embedsink.store.selection import View
 from embedsink.store.sums import forget_sums, sum_up, sum_up_late
 
 WIDE_ROW_BYTES = 2_048
@@ -37,32 +37,6 @@ _RENEW_BYTES = 128 * 1_048_576
 _SUMMED_AT_ONCE = (250_000, 50_000, 10_000, 2_000)
 # What a row of sums takes in memory until the next checkpoint.
 _SUM_BYTES = 256
-
-
-@dataclass(frozen=True, slots=True)
-class LoadStep:
-    """A file of `sql/load/`, and what has to have rows for it to be worth its time: most read the segment once more."""
-
-    name: str
-    only_with: str | None = None
-
-
-LOAD_STEPS = (
-    LoadStep("line"),
-    LoadStep("incoming"),
-    LoadStep("arrived"),
-    LoadStep("repeated"),
-    LoadStep("event", only_with="arrived where kind = 'event'"),
-    LoadStep("action", only_with="arrived where kind = 'action'"),
-    LoadStep("conflict", only_with="repeated"),
-    LoadStep("rejected", only_with="arrived where kind = 'quarantined'"),
-    LoadStep("conflicting", only_with="conflict"),
-    LoadStep("quarantine", only_with="rejected"),
-    LoadStep("replayed", only_with="arrived where kind = 'replayed'"),
-    LoadStep("loss", only_with="arrived where kind = 'lost'"),
-    LoadStep("sync", only_with="arrived where kind = 'sync'"),
-    LoadStep("loaded_segment"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +205,7 @@ class Store:
             SqlUnfit, StoreRefused, StoreBroken: nothing of them is in the store.
         """
         variables = {
-            "segments": list(map(_described, segments, _lines_before(segments))),
+            "segments": described(segments),
             "segment_paths": [str(segment.path) for segment in segments],
             "line_bytes_max": max(segment.group_bytes_max for segment in segments),
             "dedup_days": self._limits.dedup_days,
@@ -268,9 +242,7 @@ class Store:
             for name, value in variables.items():
                 connection.execute(f"set variable {name} = $1", [value])
             with transaction(connection):
-                for step in LOAD_STEPS:
-                    if step.only_with is None or _has_rows(connection, step.only_with):
-                        connection.execute(read_sql("load")[step.name])
+                load_rows(connection)
                 sum_up_late(connection, loaded)
                 heeding = self._heeds_ready or heed_ready_if_needed(connection)
                 # Nothing may fail behind the commit: the segments would be loaded once more.
@@ -392,22 +364,3 @@ class Store:
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
-
-
-def _described(segment: Segment, lines_before: int) -> dict[str, object]:
-    """What sql/load says of a segment; `lines_before` is how many lines the segments have that are read before it."""
-    return {
-        "path": str(segment.path),
-        "name": segment.path.name,
-        "number": segment.number,
-        "byte_count": segment.byte_count,
-        "lines_before": lines_before,
-    }
-
-
-def _lines_before(segments: Sequence[Segment]) -> list[int]:
-    return list(itertools.accumulate((segment.count_lines() for segment in segments[:-1]), initial=0))
-
-
-def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608  a step's own

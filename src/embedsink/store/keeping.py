@@ -27,8 +27,8 @@ class Kept:
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Give way to the view itself."""
-        connection.execute(f"drop view if exists temp.{self.view}")
-        connection.execute(f"drop table if exists temp.kept_{self.view}")
+        connection.execute(f"drop view temp.{self.view}")
+        connection.execute(f"drop table temp.kept_{self.view}")
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
         """Whether it has all rows that the view would have for these variables, and no others in their period."""

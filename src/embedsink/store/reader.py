@@ -4,7 +4,6 @@ import contextlib
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -16,6 +15,7 @@ from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.reasons import Reason
 from embedsink.store.failures import SqlUnfit, StoreBroken, StoreRefused, first_line, translated
 from embedsink.store.keeping import Kept
+from embedsink.store.selection import KEPT_PAGE, Column, Selection, View, column_sql, page_of, source_of
 
 if TYPE_CHECKING:
     import pandas
@@ -50,8 +50,6 @@ VARIABLES = (
 # meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql). Both in one question, since
 # between two there may be a summing.
 SUMMED = ("summed", "summed_up_to")
-# Where a page lies that was dear to find.
-_KEPT_PAGE = "kept_page"
 # What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
 _PORTABLE = {
     "TIMESTAMP": "timezone('UTC', {})",
@@ -69,44 +67,6 @@ _COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where n
 # Python's own objects for ids cost more than all the rest of a row.
 _IN_PYTHON = {"UUID": "{}::varchar"}
 EVERYTHING: Mapping[str, object] = {"deployments": None}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a view: `type` in SQL's words, `comment` from `comment on column`."""
-
-    name: str
-    type: str
-    comment: str
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What the catalog has of a view: `comment` from `comment on view`, and its columns in order."""
-
-    comment: str
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What is read of a view.
-
-    Args:
-        view: its name; one of ours, never a sender's text.
-        columns: these of its columns, in this order; None for all.
-        limit: the first so many rows; None for all.
-        is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
-        is_dear: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
-        where: only rows whose columns, written as text, are these; of what is no page.
-    """
-
-    view: str
-    columns: tuple[str, ...] | None = None
-    limit: int | None = None
-    is_page: bool = False
-    is_dear: bool = False
-    where: tuple[tuple[str, str], ...] = ()
 
 
 class Reader:
@@ -197,11 +157,11 @@ class Reader:
         self.narrowed(asked_columns=None)
         if selection.is_dear:
             names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
-            page = f"select {', '.join(names)} from {_page_of(selection.view)} limit $1"  # noqa: S608
+            page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
             # Of this connection alone, and gone with it.
-            self._ask(f"create or replace temp table {_KEPT_PAGE} as {page}", [limit + 1])
+            self._ask(f"create or replace temp table {KEPT_PAGE} as {page}", [limit + 1])
         ends = self._ask(
-            f"select arrival from {_page_of(_source_of(selection))} limit 2 offset $1",  # noqa: S608
+            f"select arrival from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
             [limit - 1],
         ).fetchall()
         self.narrowed(up_to=ends[0][0] if ends else None)
@@ -265,11 +225,13 @@ class Reader:
 
     @contextlib.contextmanager
     def consistent(self) -> Iterator[None]:
-        """Everything that is asked in here is of one moment, whatever is loaded meanwhile."""
+        """Everything that is asked in here is of one moment, whatever is loaded. What is kept in it ends with it."""
+        self._forget()
         self._ask("begin transaction")
         try:
             yield
         finally:
+            self._kept = None
             with contextlib.suppress(duckdb.Error):  # It ends with the connection, at the latest.
                 self._connection.execute("rollback")
 
@@ -280,16 +242,17 @@ class Reader:
             view: as `Kept.make` says.
             since, until: of the longest period, in UTC.
         """
+        self._forget()
         self.narrowed(since=since, until=until)
         with away_is_unavailable():
-            self._forget()
             kept = Kept(view, dict(self._variables))
             kept.make(self._connection)
             self._kept = kept
 
     def _forget(self) -> None:
         if self._kept:
-            self._kept.drop(self._connection)
+            with away_is_unavailable():
+                self._kept.drop(self._connection)
             self._kept = None
 
     def interrupt(self) -> None:
@@ -314,14 +277,14 @@ class Reader:
         # What is made for other columns alone, a view can leave out (the macro is_asked).
         self.narrowed(asked_columns=None if selection.columns is None else list(selection.columns))
         # Identifiers can't be parameters. These are the view's own, by way of the catalog.
-        columns = ", ".join(_column(column, expressions) for column in self.selected(selection))
+        columns = ", ".join(column_sql(column, expressions) for column in self.selected(selection))
         if selection.is_page:
-            return f"select {columns} from {_page_of(_source_of(selection))}", []  # noqa: S608
+            return f"select {columns} from {page_of(source_of(selection))}", []  # noqa: S608
         sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
         wanted = self.selected(Selection(selection.view, tuple(name for name, _ in selection.where)))
         for place, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
             # Written as text, since a text that is no number can't be compared with one.
-            sql += f" {'and' if parameters else 'where'} {_column(column, {})}::varchar = ${place}"
+            sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${place}"
             parameters.append(text)
         if selection.limit is not None:
             parameters.append(selection.limit)
@@ -397,23 +360,6 @@ def away_is_unavailable() -> Iterator[None]:
             yield
     except (StoreBroken, StoreRefused) as error:
         raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
-
-
-def _column(column: Column, expressions: Mapping[str, str]) -> str:
-    name = '"' + column.name.replace('"', '""') + '"'
-    expression = expressions.get(column.type)
-    return f"{expression.format(name)} as {name}" if expression else name
-
-
-def _source_of(selection: Selection) -> str:
-    return _KEPT_PAGE if selection.is_dear else selection.view
-
-
-def _page_of(view: str) -> str:
-    return (
-        f"\"{view}\" where (getvariable('after') is null or arrival > getvariable('after')::bigint) "
-        "and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint) order by arrival"
-    )
 
 
 def _address(file: IO[bytes] | Path) -> str:
