@@ -328,7 +328,8 @@ def test_a_stream_ends_after_its_time_and_beats_until_then(tmp_path: Path, monke
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "private, no-store"
     assert answer.text.startswith("retry: 1000\nid: 0\nevent: connected\n")
-    assert 3 <= answer.text.count("\n:\n\n") <= 12
+    # A busy machine leaves some out.
+    assert 1 <= answer.text.count(":\n\n") <= 8
 
 
 def test_streams_that_began_at_different_moments_share_what_they_are_told(
