@@ -91,7 +91,7 @@ def test_any_scope_shows_what_the_oracle_sees(
 
 
 @pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
-def test_an_event_without_a_deploymentis_seen_only_where_none_are_asked_for(
+def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
     connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
 ) -> None:
     homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "arrival": 1}

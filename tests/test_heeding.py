@@ -1,5 +1,6 @@
 """Views heed `ready` events from the very load on that brings an event which needs one."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Reader, Selection, Store, StoreRefused
-from embedsink.store.heeding import choose_form, heed_ready_if_needed, heeds_ready
+from embedsink.store import EVERYTHING, Reader, Selection, Store, StoreRefused, database, schema
+from embedsink.store.heeding import Seen, choose_form, heed_ready, heeds_ready
+from embedsink.store.schema import transaction
 from tests.given import segment
 from tests.rows import replace_events
 from tests.stores import open_store
@@ -112,6 +114,24 @@ def test_a_rebuild_looks_anew(store: Store) -> None:
     store._loading().execute("delete from event where type = 'view'")
     store.derive_anew()
     assert not heeds(store)
+    load(store, 2, LACKING)
+    assert heeds(store), "what is loaded then is looked at as before"
+
+
+def test_a_load_whose_commit_was_not_answered_is_seen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def losing_the_answer(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+        raise duckdb.IOException("No space left on device")
+
+    load(store, 1, WHOLE)
+    with monkeypatch.context() as failing:
+        failing.setattr(database, "transaction", losing_the_answer)
+        with pytest.raises(StoreRefused):
+            load(store, 2, READY)
+    load(store, 3, LACKING)
+    assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme"), ("view", 7, "acme")]
 
 
 def test_views_that_are_made_anew_look_anew(store: Store) -> None:
@@ -124,16 +144,50 @@ def test_views_that_are_made_anew_look_anew(store: Store) -> None:
         store._loading().execute("delete from event where type = 'view'")
 
 
+def test_another_plain_form_makes_all_views_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(folder: str, pattern: str = "*.sql") -> dict[str, str]:
+        return {
+            name: sql + "\n" if folder == "macros/plain" else sql for name, sql in read_sql(folder, pattern).items()
+        }
+
+    before = schema._digest()
+    monkeypatch.setattr(schema, "read_sql", changed)
+    assert schema._digest() != before
+
+
 @settings(max_examples=100, deadline=None)
-@given(history=histories, scope=scopes)
+@given(
+    history=histories,
+    scope=scopes,
+    size=st.integers(1, 12),
+    late=st.booleans(),
+    forgets=st.sets(st.integers(0, 12)),
+)
 def test_the_plain_form_stays_only_where_it_shows_what_the_oracle_sees(
-    connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
+    connection: duckdb.DuckDBPyConnection,
+    history: list[Event],
+    scope: dict[str, Any],
+    size: int,
+    late: bool,
+    forgets: set[int],
 ) -> None:
-    replace_events(connection, history)
+    replace_events(connection, [])
     make_plain(connection)
-    heed_ready_if_needed(connection)
-    expected = [event for event in resolved(history) if is_seen(event, scope)]
-    assert seen(connection, history, scope) == [(e["arrival"], e["deployment"], e["tenant"]) for e in expected]
+    # A segment for each, loaded in parts, and some of them behind those that come after them.
+    numbered = [event | {"arrival": (1 + place) << 32} for place, event in enumerate(history)]
+    parts = [numbered[first : first + size] for first in range(0, len(numbered), size)]
+    loaded: list[Event] = []
+    seen_before: Seen | None = None
+    for place, part in enumerate(reversed(parts) if late else parts):
+        loaded += part
+        replace_events(connection, loaded)
+        seen_before = heed_ready(
+            connection,
+            None if place in forgets else seen_before,
+            loaded_from=min(event["arrival"] for event in part) >> 32,
+        )
+        expected = [event for event in resolved(loaded) if is_seen(event, scope)]
+        assert seen(connection, loaded, scope) == sorted((e["arrival"], e["deployment"], e["tenant"]) for e in expected)
 
 
 @settings(max_examples=50, deadline=None)
@@ -145,6 +199,7 @@ def test_it_stays_where_nothing_can_be_supplied(
     silent: Event = {"type": "ready", "key_id": "k1", "session": "s1", "deployment": None, "tenant": None}
     around = {"surface": "app", "occurred_at": None, "arrival": 99}
     replace_events(connection, [*history[:place], homeless | around, silent | around])
-    assert not choose_form(connection)
+    choose_form(connection)
     assert not heeds_ready(connection)
-    assert not heed_ready_if_needed(connection)
+    assert not heed_ready(connection, None, loaded_from=0).is_needed
+    assert not heeds_ready(connection)

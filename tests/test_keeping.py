@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from embedsink.charts import answer_section, period_of, read_dashboards
 from embedsink.charts.answering import PAIRED
+from embedsink.reports import all_reports
 from embedsink.segment import inspect
 from embedsink.store import EVERYTHING, Reader, Store
 from tests.given import segment
@@ -62,6 +64,52 @@ def test_what_is_kept_is_what_is_read(store: Store, tmp_path: Path) -> None:
         assert rows(reader, "ai_queries") == before
         # Nothing of a longer time is kept.
         assert sum(row[4] for row in rows(reader.narrowed(since=None), "ai_queries")) == 4
+
+
+def test_beyond_what_is_kept_and_at_another_moment_the_view_itself_is_read(store: Store) -> None:
+    # Right after what is never answered was asked: it still may be, for ten minutes.
+    ends = DAY + timedelta(days=1, minutes=5, seconds=30)
+    scope = {**EVERYTHING, "now": ends}
+    later = ends + timedelta(days=1)
+    changes: list[dict[str, datetime | None]] = [{"until": None}, {"until": later}, {"now": later}]
+    for changed in changes:
+        with store.reader(scope) as plain, store.reader(scope) as keeping, keeping.consistent():
+            keeping.keep("ai_pair", since=DAY, until=ends)
+            within = rows(keeping.narrowed(since=DAY, until=ends), "ai_query")
+            assert within == rows(plain.narrowed(since=DAY, until=ends), "ai_query")
+            found = rows(keeping.narrowed(**changed), "ai_query")
+            assert found == rows(plain.narrowed(**changed), "ai_query")
+            assert found != within
+
+
+def test_what_is_kept_is_no_view_of_the_store(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader, reader.consistent():
+        reader.keep("ai_pair", since=DAY, until=None)
+        names = [column.name for column in reader.columns("ai_pair")]
+        assert len(names) == len(set(names))
+        assert reader.columns("kept_ai_pair") == []
+
+
+@pytest.mark.parametrize(("compare", "kept_from"), [(True, DAY - timedelta(days=1)), (False, DAY)])
+def test_a_section_pairs_once_for_all_that_it_shows(
+    store: Store, monkeypatch: pytest.MonkeyPatch, compare: bool, kept_from: datetime
+) -> None:
+    kept: list[tuple[str, datetime | None]] = []
+    keep = Reader.keep
+
+    def note_and_keep(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
+        kept.append((view, since))
+        keep(self, view, since=since, until=until)
+
+    monkeypatch.setattr(Reader, "keep", note_and_keep)
+    now = DAY + timedelta(days=2)
+    said = {"since": DAY.isoformat(), "until": (DAY + timedelta(days=1)).isoformat()}
+    period = period_of(said if compare else said | {"compare": "off"}, now=now)
+    [section] = read_dashboards()["ai-questions"].sections
+    with store.reader({**EVERYTHING, "now": now}) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+        answer_section(reader, section, period, reports=reports, now=now)
+    assert kept == [("ai_pair", kept_from)]
 
 
 @pytest.mark.parametrize("scope", [{"deployments": [2]}, {"surface": "app"}, {"tenant": "x"}])

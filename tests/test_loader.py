@@ -311,6 +311,31 @@ def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_ca
     assert [path.name for path in folder.aside.iterdir()] == ["store.duckdb"]
 
 
+def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_segment(folder, 1)
+    with opened(folder) as loader:
+        loader.work_once(is_last=True)
+    folder.store.unlink()
+    derive_anew, tries = Store.derive_anew, list[str]()
+
+    def refuse_once(store: Store) -> None:
+        tries.append("tried")
+        if len(tries) == 1:
+            raise StoreRefused("no memory just now")
+        derive_anew(store)
+
+    monkeypatch.setattr(Store, "derive_anew", refuse_once)
+    loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
+    with pytest.raises(StoreRefused):
+        loader.open_store()
+    loader.work_once(is_last=False)
+    assert len(tries) == 2
+    assert loader.status.trouble is None
+    loader.close()
+
+
 def damage_deep_inside(folder: DataFolder) -> None:
     """Flip a bit in the store that shows when all of it is read, and not before."""
     sound = folder.store.read_bytes()

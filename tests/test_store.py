@@ -54,9 +54,9 @@ OTHER_ID = ID[:-1] + "f"
 class Loading:
     """A store and the segments that are loaded into it, one for each call."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: StoreLimits | None = None) -> None:
         self.folder = folder
-        self.store = open_store(folder / "store.duckdb")
+        self.store = open_store(folder / "store.duckdb", limits)
         self.count = 0
 
     def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
@@ -484,7 +484,8 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(schema, "read_sql", with_a_faulty_one)
-        with pytest.raises(StoreBroken):
+        # The file is not what is wrong, so it must not be set aside.
+        with pytest.raises(Misconfigured, match=r"killed here\)\. Nothing was changed"):
             Store(path).open()
 
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
@@ -656,6 +657,32 @@ def test_what_is_brief_begins_no_second_thread(loading: Loading) -> None:
         with loading.store.reader(EVERYTHING):
             assert loading.ask("select current_setting('threads')") == [(2,)]
         assert loading.ask("select current_setting('threads')") == [(1,)]
+
+
+def test_a_store_whose_sums_held_texts_is_summed_up_once_more(tmp_path: Path) -> None:
+    limits = StoreLimits(summed_from_count=1)
+    loading = Loading(tmp_path, limits)
+    loading.bodies(view(id=ID))
+    loading.store.sum_up()
+    connection = loading.store._loading()
+    # As the version before left it, with rows.
+    for statement in (
+        "drop table question_stage",
+        "drop table session_quarter",
+        "drop table summed",
+        read_sql("schema")["0004_session_quarter"],
+        "insert into summed values (1, 7)",
+        "insert into session_quarter (summed_in, session, viewer, view_count) values (1, 's1', 'u1', 1)",
+        "delete from migration where name = '0005_digests'",
+    ):
+        connection.execute(statement)
+    loading.store.close()
+
+    loading.store.open()
+    assert loading.ask("select count(*) from session_quarter union all select count(*) from summed") == [(0,), (0,)]
+    assert loading.store.sum_up()
+    assert loading.ask("select sum(view_count)::bigint from session_quarter") == [(1,)]
+    assert loading.offending() == {}
 
 
 @pytest.mark.parametrize("failures", [["No space left on device"], ["Out of Memory Error", "No space left on device"]])

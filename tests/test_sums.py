@@ -276,3 +276,39 @@ def test_a_load_that_fails_leaves_no_late_sums(store: Store, tmp_path: Path, mon
     load(store, tmp_path, 3, 1)
     assert (len(sums(store)), view_count(store)) == (2, 3)
     store.close()
+
+
+@pytest.mark.parametrize("report", OF_SUMS)
+@pytest.mark.parametrize("is_summed", [False, True])
+def test_what_one_key_said_lends_nothing_to_another(report: str, is_summed: bool, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store.duckdb", StoreLimits(summed_from_count=1))
+    said = {"type": "ready", "key": "k2", "session": "s1", "deployment": None, "deploymentId": 7, "viewer": None}
+    homeless = {"key": "k1", "session": "s1", "deployment": None, "viewer": "canary"}
+    told = [homeless | {"type": "ai-query", "query": "canary"}, homeless | {"type": "view"}]
+    store.load(inspect(segment(tmp_path, [said, *told])))
+    assert store.sum_up() or not is_summed
+    if not is_summed:
+        store.derive_anew()
+    with store.reader({**EVERYTHING, "deployments": [7]}) as reader:
+        seen = [row for rows in reader.rows(report) for row in rows]
+    store.close()
+
+    alone = open_store(tmp_path / "alone.duckdb", StoreLimits(summed_from_count=1))
+    alone.load(inspect(segment(tmp_path, [said], number=3)))
+    with alone.reader({**EVERYTHING, "deployments": [7]}) as reader:
+        assert seen == [row for rows in reader.rows(report) for row in rows]
+    alone.close()
+
+
+@pytest.mark.parametrize("report", OF_SUMS)
+def test_who_reads_across_a_summing_counts_nothing_twice(report: str, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store.duckdb", StoreLimits(summed_from_count=1))
+    asked = {"type": "ai-query", "query": "why"}
+    store.load(inspect(segment(tmp_path, [{"type": "view"}, asked])))
+    store.sum_up()
+    store.load(inspect(segment(tmp_path, [{"type": "view"}, asked | {"status": "completed", "at": "10:01"}], number=2)))
+    with store.reader({**EVERYTHING, "now": datetime(2026, 11, 3)}) as reader:
+        before = [row for rows in reader.rows(report) for row in rows]
+        assert store.sum_up()
+        assert [row for rows in reader.rows(report) for row in rows] == before != []
+    store.close()

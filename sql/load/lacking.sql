@@ -1,9 +1,19 @@
--- Whether an event lacks a deployment or a tenant that a session's `ready` may supply (some event of a session lacks it, and
--- some `ready` names one). Column statistics mostly answer that without reading.
-select exists (
-    select 1 from event where deployment is null and session is not null
-    and exists (select 1 from event where type = 'ready' and deployment is not null)
-    union all
-    select 1 from event where tenant is null and session is not null
-    and exists (select 1 from event where type = 'ready' and tenant is not null)
-);
+-- Of the arrivals from one on: whether some event of a session lacks a deployment, whether some `ready` names one, and the same
+-- of tenants. Statistics of columns and of arrivals leave little to read.
+select
+    exists (
+        select 1 from event
+        where arrival >= getvariable('looked_from')::bigint and deployment is null and session is not null
+    ),
+    exists (
+        select 1 from event
+        where arrival >= getvariable('looked_from')::bigint and type = 'ready' and deployment is not null
+    ),
+    exists (
+        select 1 from event
+        where arrival >= getvariable('looked_from')::bigint and tenant is null and session is not null
+    ),
+    exists (
+        select 1 from event
+        where arrival >= getvariable('looked_from')::bigint and type = 'ready' and tenant is not null
+    );

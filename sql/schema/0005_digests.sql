@@ -16,8 +16,30 @@ create table question_stage (
     question    ubigint   -- of its session, chat and text: the macro question_of
 );
 
--- All is summed up once more: what was summed up before this has no stages, and texts for digests.
-truncate session_quarter;
+-- All is summed up once more: what was summed up before this has no stages, and texts for digests. A new table, since DuckDB
+-- 1.5.5 can't commit that one of which rows were deleted has another type.
+drop table session_quarter;
+create table session_quarter (
+    summed_in      bigint,    -- `number` of the summing
+    began_at       timestamp, -- the quarter, by occurred_at
+    key_id         varchar,
+    deployment     bigint,
+    tenant         varchar,
+    session        ubigint,   -- the macro digest_of
+    viewer         ubigint,   -- the same
+    surface        varchar,
+    event_count    integer,
+    view_count     integer,
+    loaded_count   integer,
+    download_count integer,
+    drilldown_count integer,
+    asked_count    integer,
+    answered_count integer,
+    failed_count   integer,
+    error_count    integer,
+    fatal_count    integer,
+    first_at       timestamp,
+    last_at        timestamp,
+    first_value_at timestamp  -- of the first drilldown, download or AI answer
+);
 truncate summed;
-alter table session_quarter alter session type ubigint using null;
-alter table session_quarter alter viewer type ubigint using null;

@@ -376,7 +376,7 @@ class Loader:
             if self._is_from_snapshot:
                 self._store.derive_anew()  # Should that be what was wrong.
             self._look_what_is_loaded()
-        except StoreBroken:
+        except (StoreBroken, StoreRefused):
             self._store.close()
             raise
 

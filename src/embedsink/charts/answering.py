@@ -96,7 +96,8 @@ def _keep_pairs(reader: Reader, sources: Mapping[_Source, Sequence[_Tile]], aske
     period = asked.period
     groups = [group for (name, own), group in sources.items() if name in PAIRED and not own]
     compared = [group for group in groups if period.before and any(map(_has_before, group))]
-    if len(groups) + len(compared) > 1:
+    # Snapshots of older servers have no such view.
+    if len(groups) + len(compared) > 1 and reader.columns(_PAIRS):
         first = period.before if period.before and compared else period.scope
         reader.narrowed(**period.scope.variables()).keep(_PAIRS, since=first.since, until=period.scope.until)
 

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from embedsink.envelope import REJECTIONS_LISTED_MAX, Parsed, Rejection, parse
+from embedsink.envelope import REJECTIONS_LISTED_MAX, Parsed, parse
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.access import check_kind, check_origin, check_transport, key_for, token_of
 from embedsink.http.answers import Answer
@@ -108,10 +109,12 @@ class Events:
         self.rates.spend(key.key_id, parsed.received_count or 1)
         kept = parsed.within_scope(key.deployments)
         # All that the answer needs, so that the envelopes can go before the fsync: docs/decisions/0006.
-        accepted_count, rejected = len(kept.accepted), kept.rejected
+        accepted_count, rejected_count = len(kept.accepted), len(kept.rejected)
+        listed = [rejection.listed() for rejection in kept.rejected[:REJECTIONS_LISTED_MAX]]
 
         def settled(failure: Unavailable | None) -> None:
-            reply(_answer(head, accepted_count, rejected) if failure is None else _refuse(head.scope, failure))
+            told = _refuse(head.scope, failure) if failure else _answer(head, accepted_count, rejected_count, listed)
+            reply(told)
 
         head.sink.keep(kept, settled, key_id=key.key_id)
 
@@ -204,13 +207,12 @@ def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> s
     return media_type
 
 
-def _answer(head: _Head, accepted_count: int, rejections: Sequence[Rejection]) -> Answer:
-    rejected = [rejection.listed() for rejection in rejections[:REJECTIONS_LISTED_MAX]]
-    if rejected and not accepted_count:
-        return Answer.of(nothing_accepted(Request(head.scope), rejected, len(rejections)))
-    content = {"accepted": accepted_count, "rejected": rejected}
-    if len(rejections) > len(rejected):
-        content["rejectedCount"] = len(rejections)
+def _answer(head: _Head, accepted_count: int, rejected_count: int, listed: list[dict[str, Any]]) -> Answer:
+    if listed and not accepted_count:
+        return Answer.of(nothing_accepted(Request(head.scope), listed, rejected_count))
+    content = {"accepted": accepted_count, "rejected": listed}
+    if rejected_count > len(listed):
+        content["rejectedCount"] = rejected_count
     body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if head.origin is not None:

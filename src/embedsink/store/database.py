@@ -17,11 +17,11 @@ from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
 from embedsink.store.attaching import attach, file_of
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
-from embedsink.store.heeding import choose_form, heed_ready_if_needed, heeds_ready
+from embedsink.store.heeding import Seen, choose_form, heed_ready
 from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.loading import described, load_rows
 from embedsink.store.reader import Reader, away_is_unavailable
-from embedsink.store.schema import check_duckdb_version, migrate, refresh_views, refuse_newer, transaction
+from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
 from embedsink.store.selection import View
 from embedsink.store.sums import forget_sums, sum_up, sum_up_late
 
@@ -64,7 +64,7 @@ class Store:
         self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._file: tuple[int, int] | None = None
         self._has_wide_rows = False
-        self._heeds_ready = True
+        self._seen: Seen | None = None
         self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
@@ -76,7 +76,8 @@ class Store:
         """Open or create the database, migrate its schema, and make its views again where they are not of these files.
 
         Raises:
-            Misconfigured: DuckDB is too old or too new, or the store was made by a newer embedsink.
+            Misconfigured: DuckDB is too old or too new, the store was made by a newer embedsink, or it can't be brought
+                up to date.
             StoreRefused: there was no room, or another program has it open. It is as it was.
             StoreBroken: the file is no sound database.
         """
@@ -90,9 +91,7 @@ class Store:
             connection = duckdb.connect(":memory:", config=self._config())
             try:
                 attach(connection, self.path)
-                migrate(connection)
-                refresh_views(connection)
-                heeding = heeds_ready(connection)
+                bring_up_to_date(connection, self.path.name)
                 connection.execute("checkpoint store")
             except BaseException:
                 connection.close()
@@ -100,7 +99,7 @@ class Store:
         with self._lock:
             self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
             self._file = file_of(self.path)
-            self._heeds_ready, self._views = heeding, {}
+            self._seen, self._views = None, {}
             self.opened_count += 1
         self._revision = (secrets.token_hex(8), 0)
 
@@ -241,13 +240,15 @@ class Store:
         with translated():
             for name, value in variables.items():
                 connection.execute(f"set variable {name} = $1", [value])
+            # What fails may be the commit, after all was done: then all is looked at once more.
+            seen, self._seen = self._seen, None
             with transaction(connection):
                 load_rows(connection)
                 sum_up_late(connection, loaded)
-                heeding = self._heeds_ready or heed_ready_if_needed(connection)
+                seen = heed_ready(connection, seen, loaded_from=min(loaded))
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 ledger = self._ledger()
-        self._heeds_ready = heeding
+        self._seen = seen
         return ledger
 
     def sum_up(self) -> bool:
@@ -272,10 +273,10 @@ class Store:
 
     def derive_anew(self) -> None:
         """Leave all sums to be made anew, of the events alone, and see anew whether these need what `ready` says."""
-        with translated(), transaction(self._loading()):
+        self._seen = None  # Before it: a commit that fails may have taken effect.
+        with translated(), self._memory.more(self._loading()), transaction(self._loading()):
             forget_sums(self._loading())
-            heeding = choose_form(self._loading())
-        self._heeds_ready = heeding
+            choose_form(self._loading())
 
     def verify(self) -> Iterator[None]:
         """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.

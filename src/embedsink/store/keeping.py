@@ -22,7 +22,7 @@ class Kept:
 
     def make(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Work it out, and stand in for it. Its rows are the same in every period that their `occurred_at` lies in."""
-        connection.execute(f"create temp table kept_{self.view} as from {self.view}")
+        connection.execute(f"create or replace temp table kept_{self.view} as from {self.view}")
         connection.execute(f"create temp view {self.view} as from kept_{self.view} where is_in_period(occurred_at)")
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:

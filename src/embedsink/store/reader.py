@@ -60,10 +60,10 @@ _PORTABLE = {
 _COLUMNS = """
 select table_name, column_name, data_type, coalesce(comment, '')
 from duckdb_columns()
-where not internal
+where not internal and database_name <> 'temp'
 order by table_name, column_index
 """
-_COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal"
+_COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal and not temporary"
 # Python's own objects for ids cost more than all the rest of a row.
 _IN_PYTHON = {"UUID": "{}::varchar"}
 EVERYTHING: Mapping[str, object] = {"deployments": None}

@@ -29,6 +29,22 @@ def check_duckdb_version() -> None:
         raise Misconfigured(f"duckdb {duckdb.__version__}: is not supported, 1.5.5 to 2.x is. Install duckdb==1.5.5.")
 
 
+def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Migrate the schema, and make every macro and view again if they were made from other files.
+
+    Raises:
+        Misconfigured: it can't be done, and the file is not what is wrong: no rebuild would help.
+    """
+    try:
+        migrate(connection)
+        refresh_views(connection)
+    except (duckdb.ProgrammingError, duckdb.TransactionException) as error:
+        raise Misconfigured(
+            f"{name}: can't be brought up to date ({first_line(error)}). Nothing was changed: install the embedsink "
+            "that wrote it again, and report this."
+        ) from error
+
+
 def refresh_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Make every macro and view again, if they were made from other files or by another DuckDB: it takes a while."""
     made_from = _digest()
