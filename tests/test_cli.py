@@ -155,6 +155,19 @@ def test_no_command_loads_pandas(data: Path, words: list[str]) -> None:
     assert "pandas.core" not in done.stderr
 
 
+@pytest.mark.parametrize(("word", "said"), [("svc", []), ("acme", ['data-service-name="acme"'])])
+def test_the_element_of_a_key_says_the_vendors_word(tmp_path: Path, word: str, said: list[str]) -> None:
+    words = ["keys", "create", "--kind", "ingest", "--origin", "https://app.example", "--data", str(tmp_path / "data")]
+    done = subprocess.run(
+        [sys.executable, "-m", "embedsink", *words],
+        env=os.environ | {"EMBEDSINK_SERVICE_NAME": word},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.findall(r'data-service-name="\w+"', done.stderr) == said
+
+
 def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
     script = (
         "import sys, json; from embedsink.cli import app; "

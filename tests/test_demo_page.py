@@ -600,6 +600,8 @@ class TestServers:
         assert known["ingestKey"].startswith("es_ingest_")
         assert known["readKey"].startswith("es_read_")
         assert "es_admin_" not in json.dumps(known)
+        # What the page says of a notebook is to be run as it stands.
+        assert fetch(f"{demo.server.url}/api/v1/reports", key=known["readKey"]).status == 200
         # The snapshot holds every deployment, also those that the demo knows nothing of.
         assert fetch(f"{demo.server.url}/api/v1/analytics.duckdb", key=known["readKey"]).status == 403
         elsewhere = {"Origin": "https://elsewhere.example"}

@@ -92,13 +92,16 @@ def _purpose(key: Key) -> str:
 
 def _element(token: str) -> str:
     """How a page loads the forwarder of this version, and no other content (docs/browser.md)."""
-    from embedsink.web import browser_files  # here, since no other command wants files for browsers
+    # Here, since nothing else of these commands wants them.
+    from embedsink.settings import read_settings
+    from embedsink.web import browser_files
 
-    file = browser_files()["forwarder.js"]
+    file, word = browser_files()["forwarder.js"], read_settings().service_name
+    service_name = "" if word == "svc" else f' data-service-name="{word}"'
     return (
         "For the page, before the iframe, with the origins of your server and of the embed:\n"
         f'<script type="module" crossorigin src="https://YOUR-SERVER/{file.versioned_name}" '
-        f'integrity="{file.integrity}" data-key="{token}" data-origin="https://YOUR-EMBED"></script>'
+        f'integrity="{file.integrity}" data-key="{token}" data-origin="https://YOUR-EMBED"{service_name}></script>'
     )
 
 

@@ -147,7 +147,8 @@ def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[]
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return aware.astimezone(UTC).replace(tzinfo=None)
     except OverflowError:
-        raise _no_instant(name, text) from None
+        outside = f"{name}: {quote(text)} lies outside of the years 1 to 9999 in UTC. Take a time within."
+        raise Refused(Reason.BAD_PARAMETER, outside) from None
 
 
 def _moment(text: str | None) -> datetime | None:

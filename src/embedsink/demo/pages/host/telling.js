@@ -18,7 +18,7 @@ export function showTag(element, known) {
 /** The same for whoever reads. */
 export function showNotebook(element, known) {
   element.textContent = `import embedsink
-sink = embedsink.connect("${location.origin}", key="${known.readKey.slice(0, 11)}…")
+sink = embedsink.connect("${location.origin}", key="${known.readKey}")
 sink.report("ai_queries", since="7d")  # a DataFrame`;
 }
 
