@@ -115,7 +115,7 @@ def test_a_link_shows_the_same(looking: Reader) -> None:
     assert page.input_value('input[name="timezone"]') == "Asia/Tokyo"
     assert not page.is_checked('input[name="compare"]')
     assert page.inner_text("#chips").startswith("Surface: dashboard")
-    query = "period=24h&compare=off&surface=dashboard&timezone=Asia%2FTokyo"
+    query = "period=24h&surface=dashboard&timezone=Asia%2FTokyo&compare=off"
     assert page.url.endswith(f"?{query}")
     assert (page.get_attribute('nav a[href*="exports"]', "href") or "").endswith(f"/dashboards/exports?{query}")
 
@@ -241,6 +241,18 @@ def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader
     assert not page.is_visible("#refused")
     assert page.is_checked('input[name="period"][value="7d"]')
     assert looking.number("views") != "–"
+    looking.troubles.clear()  # A browser notes each refusal.
+
+
+@pytest.mark.parametrize(
+    ("place", "meant"), [("overview?deploymnt=1", "deployment"), ("inspector?sesion=x", "session")]
+)
+def test_a_misspelt_filter_is_told_and_does_not_show_everything(looking: Reader, place: str, meant: str) -> None:
+    page = looking.page
+    page.goto(f"{looking.server.url}/dashboards/{place}")
+    assert f'Did you mean "{meant}"?' in page.inner_text("[role=alert]")
+    assert page.url.endswith(place), "it can be mended there"
+    assert page.locator("section").count() == 0
     looking.troubles.clear()  # A browser notes each refusal.
 
 

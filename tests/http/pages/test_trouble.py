@@ -18,6 +18,8 @@ def logged_in(server: Server) -> dict[str, str]:
     [
         ("/dashboards/overveiw", 404, "not_found", "Did you mean &#34;overview&#34;?"),
         ("/dashboards/overview?period=7d&period=30d", 400, "bad_parameter", "Give it once."),
+        ("/dashboards/overview?deploymnt=1", 400, "bad_parameter", "Did you mean &#34;deployment&#34;?"),
+        ("/dashboards/inspector?sesion=x", 400, "bad_parameter", "Did you mean &#34;session&#34;?"),
         ("/dashboards/a/b", 404, "not_found", "/dashboards/a/b"),
         ("/login?nxt=1", 400, "bad_parameter", "parameter &#34;nxt&#34; does not exist."),
     ],
@@ -49,3 +51,8 @@ def test_what_others_add_to_a_link_is_left_out(server: Server) -> None:
     assert answer.status_code == 303
     assert answer.headers["location"] == "/dashboards/overview?tenant=a%26b&deployment=1&deployment=2"
     assert server.get("/dashboards/?utm_source=mail").headers["location"] == "/dashboards/"
+
+
+def test_the_inspector_has_no_period_and_leaves_out_the_one_that_a_tab_leads_with(server: Server) -> None:
+    answer = server.get("/dashboards/inspector?timezone=UTC&period=24h&tenant=acme")
+    assert answer.headers["location"] == "/dashboards/inspector?tenant=acme"

@@ -1,5 +1,6 @@
 """`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
@@ -39,6 +40,8 @@ from embedsink.settings import Settings
 from embedsink.sink import Sink
 
 _UNITS = {"h": "hours", "d": "days"}
+# What mails, chats and advertisements add to links. Anything else that is not known may be a slip.
+_ADDED = re.compile(r"(utm|mc|pk|mtm|hsa|mkt)_\w+|_(hs\w+|ga|gl)|\w*clid|[gw]braid|igsh(id)?|trk")
 
 
 class Link(NamedTuple):
@@ -105,11 +108,17 @@ class DashboardPages:
         return await self._page(request, "inspector.html", name=INSPECTOR.name, types=self._types)
 
     def _first(self, request: Request, known: Sequence[str]) -> Response | None:
-        """Where to go before the page is shown: to its address without what others added, or to the login."""
+        """Where to go before the page is shown: to its address without what others added, or to the login.
+
+        Raises:
+            Refused: `bad_parameter` for a misspelt name: without it the page would show everything, as if asked to.
+        """
         check_transport(request.scope)
         asked = request.query_params.multi_items()
-        kept = [(name, value) for name, value in asked if name in known]
-        if len(kept) < len(asked):  # Mails and chats add words of their own to links.
+        # The tabs lead with what is chosen to pages that have no period, too.
+        others = {name for name, _ in asked if name in PERIOD_PARAMETERS or _ADDED.fullmatch(name)} - set(known)
+        kept = [(name, value) for name, value in asked if name not in others]
+        if len(kept) < len(asked):
             return RedirectResponse(f"{request.url.path}?{urlencode(kept)}".rstrip("?"), 303, headers=self._headers)
         check_parameters(request.query_params, known)
         if key := login_of(request, or_navigation=True) or self._opening_key(request):

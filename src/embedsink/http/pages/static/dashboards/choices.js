@@ -2,7 +2,6 @@
 import { at, make } from "/pages/make.js";
 import { named } from "/pages/words.js";
 
-const NAMES = ["period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone"];
 const FILTERS = { surface: "Surface", deployment: "Deployment", tenant: "Tenant" };
 // A day is chosen with its end; the address has the day after.
 const days = (day, by) => new Date(Date.parse(day) + by * 864e5).toISOString().slice(0, 10);
@@ -20,8 +19,7 @@ export class Choices {
 
   // The address, into the form.
   read() {
-    const had = new URLSearchParams(location.search);
-    this.query = new URLSearchParams(NAMES.flatMap((name) => had.getAll(name).map((value) => [name, value])));
+    this.query = new URLSearchParams(location.search);
     if (!this.query.has("timezone")) this.query.set("timezone", home || "UTC");
     this.write();
   }

@@ -28,8 +28,7 @@ let sums = {};
 let staleTimer = 0;
 
 function query() {
-  const had = new URLSearchParams(location.search);
-  return new URLSearchParams(NARROWING.flatMap((name) => had.getAll(name).filter(Boolean).map((value) => [name, value])));
+  return new URLSearchParams([...new URLSearchParams(location.search)].filter(([, value]) => value));
 }
 
 function listen() {
