@@ -124,3 +124,28 @@ def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None
     for place in over_time:
         columns = set(found[place].columns)
         assert not columns & {"deployment", "agent_id", "public_id"}, place
+
+
+def test_each_line_of_a_tooltip_has_a_title_and_not_the_name_of_a_column() -> None:
+    bare = [
+        (name, tile.id, field["field"])
+        for name, dashboard in read_dashboards().items()
+        for section in dashboard.sections
+        for tile in section.charts
+        if isinstance(tile, Chart)
+        for field in tooltip_fields(tile.spec)
+        if not field.get("title")
+    ]
+    assert bare == []
+
+
+def tooltip_fields(spec: Any) -> Iterable[dict[str, Any]]:
+    """The lines of all tooltips within a spec."""
+    if isinstance(spec, list):
+        for one in spec:
+            yield from tooltip_fields(one)
+    elif isinstance(spec, dict):
+        lines = spec.get("tooltip", [])
+        yield from lines if isinstance(lines, list) else [lines]
+        for one in spec.values():
+            yield from tooltip_fields(one)
