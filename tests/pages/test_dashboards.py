@@ -159,12 +159,24 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
     assert until.input_value() == "2026-11-20"
 
 
+def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> None:
+    page, today = looking.page, datetime.now(UTC).date()
+    for period, days in (("7d", 7), ("24h", 2), ("30d", 30)):
+        looking.open("tenants", f"?timezone=UTC&period={period}")
+        page.click('label:has(input[value="custom"])')
+        fields = [page.input_value(f'input[name="{name}"]') for name in ("since", "until")]
+        assert fields == [str(today - timedelta(days=days - 1)), str(today)]
+    page.fill('input[name="since"]', today.isoformat())
+    assert f"since={today}&until={today + timedelta(days=1)}" in page.url
+
+
 def test_a_last_day_without_a_first_is_told(looking: Reader) -> None:
     looking.open("tenants")
     page = looking.page
     page.click('label:has(input[value="custom"])')
-    page.fill('input[name="until"]', "2026-11-20")
     since = page.locator('input[name="since"]')
+    since.evaluate("field => { field.value = ''; }")
+    page.fill('input[name="until"]', "2026-11-20")
     assert since.evaluate("field => field.validationMessage") == "Choose the first day, too."
     assert "until=" not in page.url
     since.fill("2026-11-19")

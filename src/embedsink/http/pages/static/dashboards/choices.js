@@ -54,6 +54,8 @@ export class Choices {
     const { name, value } = target;
     if (name === "period" && value === "custom") {
       at("dates").hidden = false;
+      // A span's end is no part of it.
+      this.span?.forEach((time, i) => { this.fields[i ? "until" : "since"].value = new Date(time - i).toISOString().slice(0, 10); });
       return this.fields.since.focus();
     }
     if (name === "period") return this.set({ period: value, since: null, until: null });

@@ -103,6 +103,7 @@ async function ask(section, signal) {
     if (isRefused || !content) return true; // The same question would be refused again.
     if (!answer.ok) throw new Error(content.detail);
     Object.assign(section, { tag: answer.headers.get("ETag"), query });
+    choices.span = content.span;
     for (const tile of section.tiles) tile.show(content.charts[tile.told.id]);
   } catch (error) {
     if (signal.aborted) return false;
