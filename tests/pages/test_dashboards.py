@@ -4,7 +4,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +160,18 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
 
 
 def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> None:
-    page, today = looking.page, datetime.now(UTC).date()
-    for period, days in (("7d", 7), ("24h", 2), ("30d", 30)):
+    page = looking.page
+    # 24 hours are whole ones, this one among them: from eleven in the evening they are of one day.
+    for period, length in (("7d", timedelta(days=6)), ("24h", timedelta(hours=23)), ("30d", timedelta(days=29))):
+        before = datetime.now(UTC)
         looking.open("tenants", f"?timezone=UTC&period={period}")
         page.click('label:has(input[value="custom"])')
         fields = [page.input_value(f'input[name="{name}"]') for name in ("since", "until")]
-        assert fields == [str(today - timedelta(days=days - 1)), str(today)]
-    page.fill('input[name="since"]', today.isoformat())
-    assert f"since={today}&until={today + timedelta(days=1)}" in page.url
+        shown = [[str(now.date()) for now in (now - length, now)] for now in (before, datetime.now(UTC))]
+        assert fields in shown
+    last = date.fromisoformat(fields[1])
+    page.fill('input[name="since"]', last.isoformat())
+    assert f"since={last}&until={last + timedelta(days=1)}" in page.url
 
 
 def test_a_last_day_without_a_first_is_told(looking: Reader) -> None:
