@@ -341,6 +341,17 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
     assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs#report-views"
 
 
+def test_a_saved_chart_tells_what_is_dashed(looking: Reader) -> None:
+    looking.open("overview", "?period=24h")
+    page, tile = looking.page, '[data-tile="views-by-surface"]'
+    assert page.inner_text(f"{tile} [data-note]") == "Dashed: the period before."
+    page.click(f"{tile} summary")
+    with page.expect_download() as saved:
+        page.click(f'{tile} [data-do="svg"]')
+    texts = texts_of(Path(saved.value.path()).read_text())
+    assert any(text.endswith("Europe/Berlin · Dashed: the period before.") for text in texts), texts
+
+
 def test_a_tooltip_follows_the_pointer(looking: Reader) -> None:
     looking.open("tenants")
     box = looking.page.locator('[data-tile="tenants"] canvas').bounding_box()

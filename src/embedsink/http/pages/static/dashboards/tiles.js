@@ -230,7 +230,8 @@ class Chart extends Tile {
   async save(format) {
     if (!this.view) return;
     const { answer: { span }, page: { told: { name, grounds } } } = this;
-    const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen()].join(" · ");
+    const note = this.note?.hidden === false ? [this.note.textContent] : [];
+    const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen(), ...note].join(" · ");
     const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.sets()),
       width: this.body.clientWidth, height: this.body.clientHeight + 40, background: grounds[scheme()], title: { text: this.told.title, subtitle }, padding: 16 });
     const url = await view.toImageURL(format, format === "png" ? 2 : 1);
