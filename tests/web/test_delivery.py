@@ -182,8 +182,8 @@ def test_a_server_that_is_down_for_twenty_seconds_costs_nothing(stage: Stage) ->
         ids += emit(page, 3, f"/{index}/")
         settled(page, 1.0)
     stage.gate.is_closed = False
-    # Nobody helps it along: the longest pause by then is 16 s.
-    stage.delivered(60, timeout_s=30)
+    # Nobody helps it along. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
+    stage.delivered(60, timeout_s=60)
     assert sorted(stage.stored(ids)) == sorted(ids)
     assert stage.gate.refused < 12
 
