@@ -1,6 +1,6 @@
 """The journal: the durable list of everything accepted or quarantined, in NDJSON segments.
 
-Requests of one turn of the event loop, and those that arrive while an fsync runs, share the next one (group commit).
+Requests of two turns of the event loop, and those that arrive while an fsync runs, share the next one (group commit).
 A group is its lines and a trailer line with their byte count and CRC-32; after one write and one fdatasync, all its
 waiters are told at once.
 The journal knows bytes, not fields.
@@ -130,10 +130,10 @@ class Journal:
         self._appended_bytes += len(lines)
         self._pending.append((lines, settled))
         if not self._is_waking:
-            # At the end of the loop's turn. Woken now, the committer would take one line and fight for the interpreter
-            # with every callback that follows (docs/decisions/0006).
+            # A turn of the loop later. Woken now, the committer would take one line and fight for the interpreter with
+            # every callback that follows; at the end of this turn, with those of the next (docs/decisions/0006).
             self._is_waking = True
-            self._loop.call_soon(self._wake_committer)
+            self._loop.call_soon(self._loop.call_soon, self._wake_committer)
 
     def append(self, lines: bytes) -> "asyncio.Future[None]":
         """`submit`, for those who can wait: the future ends when the lines are durable, or raises what `submit` does.
