@@ -51,6 +51,8 @@ def test_what_others_add_to_a_link_is_left_out(server: Server) -> None:
     assert answer.status_code == 303
     assert answer.headers["location"] == "/dashboards/overview?tenant=a%26b&deployment=1&deployment=2"
     assert server.get("/dashboards/?utm_source=mail").headers["location"] == "/dashboards/"
+    by_others = "utm_medium=x&gad_source=1&gclid=1&msclkid=1&__hstc=1&_ga=1&ref=slack&li_fat_id=1"
+    assert server.get(f"/dashboards/overview?{by_others}").headers["location"] == "/dashboards/overview"
 
 
 def test_the_inspector_has_no_period_and_leaves_out_the_one_that_a_tab_leads_with(server: Server) -> None:

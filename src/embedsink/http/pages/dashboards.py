@@ -1,6 +1,5 @@
 """`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
@@ -27,6 +26,7 @@ from embedsink.charts import (
     vega_config,
 )
 from embedsink.envelope.catalog import catalog_for
+from embedsink.errors import nearest
 from embedsink.http.access import check_kind, check_transport, is_asked_here, key_for, login_of
 from embedsink.http.dashboards import Dashboards
 from embedsink.http.headers import NEVER_KEPT
@@ -40,8 +40,6 @@ from embedsink.settings import Settings
 from embedsink.sink import Sink
 
 _UNITS = {"h": "hours", "d": "days"}
-# What mails, chats and advertisements add to links. Anything else that is not known may be a slip.
-_ADDED = re.compile(r"(utm|mc|pk|mtm|hsa|mkt)_\w+|_(hs\w+|ga|gl)|\w*clid|[gw]braid|igsh(id)?|trk")
 
 
 class Link(NamedTuple):
@@ -115,9 +113,9 @@ class DashboardPages:
         """
         check_transport(request.scope)
         asked = request.query_params.multi_items()
-        # The tabs lead with what is chosen to pages that have no period, too.
-        others = {name for name, _ in asked if name in PERIOD_PARAMETERS or _ADDED.fullmatch(name)} - set(known)
-        kept = [(name, value) for name, value in asked if name not in others]
+        # Mails, chats and advertisements add names to links; what is like one of ours may be a slip. And the tabs lead
+        # with what is chosen to pages that have no period, too.
+        kept = [(name, value) for name, value in asked if name in known or _is_slip(name, known)]
         if len(kept) < len(asked):
             return RedirectResponse(f"{request.url.path}?{urlencode(kept)}".rstrip("?"), 303, headers=self._headers)
         check_parameters(request.query_params, known)
@@ -147,6 +145,10 @@ class DashboardPages:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
         wrong = [Link(name, name, told) for name, told in sorted(self._dashboards.mistakes.items()) if is_address(name)]
         return [*links, *wrong, INSPECTOR]
+
+
+def _is_slip(name: str, known: Sequence[str]) -> bool:
+    return name not in PERIOD_PARAMETERS and nearest(name, known) is not None
 
 
 def _told(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:
