@@ -1,7 +1,7 @@
 """Views heed `ready` events from the very load on that brings an event which needs one."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def load(store: Store, number: int, *events: Mapping[str, Any]) -> None:
-    store.load(inspect(segment(store.path.parent, events, number=number)))
+    load_together(store, (number, events))
+
+
+def load_together(store: Store, *segments: tuple[int, Sequence[Mapping[str, Any]]]) -> None:
+    store.load(*(inspect(segment(store.path.parent, events, number=number)) for number, events in segments))
 
 
 def shown(store: Store) -> list[tuple[Any, ...]]:
@@ -93,6 +97,28 @@ def test_a_load_that_fails_leaves_the_next_one_to_look(store: Store, monkeypatch
             load(store, 2, LACKING)
     assert not heeds(store)
     load(store, 2, LACKING)
+    assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme")]
+
+
+def test_each_segment_of_a_load_is_looked_at(store: Store) -> None:
+    load(store, 1, READY)
+    load_together(store, (2, [LACKING]), (3, [WHOLE]))
+    assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme"), ("view", 7, "acme")]
+
+
+def test_a_ready_that_names_its_deployment_alone_is_known_later_too(store: Store) -> None:
+    load(store, 1, READY | {"embedTenant": None})
+    load(store, 2, WHOLE | {"tenant": None})
+    load(store, 3, LACKING)
+    assert {row[1:] for row in shown(store)} == {(7, None)}
+
+
+def test_a_store_that_is_begun_anew_is_looked_at_anew(store: Store) -> None:
+    load(store, 1, READY, LACKING)
+    store.close()
+    store.path.unlink()
+    store.open()
+    load(store, 2, READY, LACKING)
     assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme")]
 
 

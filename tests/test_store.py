@@ -740,6 +740,19 @@ def test_readers_of_a_store_that_closes_are_told_to_ask_again(tmp_path: Path) ->
             ask()
 
 
+def test_rows_that_a_closing_cuts_off_are_to_be_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("embedsink.store.reader.ROWS_AT_ONCE", 1)
+    loading = Loading(tmp_path)
+    loading.bodies(view(), view())
+    rows = loading.store.reader(EVERYTHING).rows("event")
+    assert len(next(rows)) == 1
+    loading.store.close()
+    with pytest.raises(Unavailable, match="store: "):
+        next(rows)
+
+
 def test_the_catalog_is_asked_once_for_all_readers_of_an_opened_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,17 @@ def view_count(store: Store) -> int:
         return sum(row[3] for rows in reader.rows("views") for row in rows)
 
 
+def test_a_rebuild_forgets_the_stages_of_questions_too(store: Store, tmp_path: Path) -> None:
+    questions = [{"type": "ai-query", "status": "submitted", "query": f"q{number}"} for number in range(5)]
+    store.load(inspect(segment(tmp_path, questions, number=1)))
+    assert store.sum_up()
+    store.derive_anew()
+    store.sum_up()
+    with store.reader(EVERYTHING) as reader:
+        [count] = [row["submitted_count"] for row in reader.dicts("ai_queries")]
+    assert count == 5
+
+
 def test_sums_are_made_when_many_events_wait(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1, 1)
     assert not store.sum_up()

@@ -9,6 +9,8 @@ from embedsink.errors import EmbedsinkError
 
 _NO_MEMORY = ("Out of Memory", "failed to pin block")
 _DAMAGED = "Corrupt database file"
+# Of rows that are fetched after an interrupt: there are none any more.
+_INTERRUPTED = "No open result set"
 _NOT_NOW = ("No space left on device", "Disk quota exceeded", "Could not set lock on file", "Too many open files")
 
 
@@ -51,6 +53,8 @@ def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
         return StoreBroken
     if lacks_memory(error):
         return StoreTooSmall
+    if _INTERRUPTED in str(error):
+        return StoreRefused
     if isinstance(error, duckdb.DataError | duckdb.ProgrammingError):
         return SqlUnfit
     if isinstance(error, duckdb.InternalException | duckdb.SerializationException):

@@ -107,7 +107,7 @@ class Reader:
 
     def variable(self, name: str) -> Any:
         """What a variable is set to; times are without a zone, in UTC."""
-        [(value,)] = self._ask("select getvariable($1)", [name]).fetchall()
+        [(value,)] = self._ask_all("select getvariable($1)", [name])
         return value
 
     def columns(self, view: str) -> list[Column]:
@@ -126,9 +126,9 @@ class Reader:
 
     def _ask_views(self) -> dict[str, View]:
         columns: dict[str, list[Column]] = defaultdict(list)
-        for view, *column in self._ask(_COLUMNS).fetchall():
+        for view, *column in self._ask_all(_COLUMNS):
             columns[view].append(Column(*column))
-        comments = dict(self._ask(_COMMENTS).fetchall())
+        comments = dict(self._ask_all(_COMMENTS))
         return {view: View(comments.get(view, ""), tuple(columns[view])) for view in columns}
 
     def selected(self, selection: Selection) -> list[Column]:
@@ -160,10 +160,10 @@ class Reader:
             page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
             # Of this connection alone, and gone with it.
             self._ask(f"create or replace temp table {KEPT_PAGE} as {page}", [limit + 1])
-        ends = self._ask(
+        ends = self._ask_all(
             f"select arrival from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
             [limit - 1],
-        ).fetchall()
+        )
         self.narrowed(up_to=ends[0][0] if ends else None)
         return ends[0][0] if len(ends) == 2 else None
 
@@ -193,8 +193,9 @@ class Reader:
         """The first row that a check of `sql/checks` returns, by column, and how many there are."""
         self.narrowed(asked_columns=None)
         result = self._ask(sql)
-        names = [column[0] for column in result.description or ()]
-        first = result.fetchone()
+        with away_is_unavailable():
+            names = [column[0] for column in result.description or ()]
+            first = result.fetchone()
         count = int(first is not None)
         while rows := _fetch(result):
             count += len(rows)
@@ -204,7 +205,7 @@ class Reader:
         """The rows of a view as Parquet: to a path, or into a file of the system that is open for writing."""
         sql, parameters = self._select(selection, _PORTABLE)
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
-        self._ask(f"copy ({sql}) to '{_address(file)}' ({options})", parameters).fetchall()
+        self._ask_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
 
     def write_arrow(self, selection: str | Selection, file: IO[bytes], *, folder: Path | None = None) -> None:
         """The rows of a view as an Arrow IPC stream, in batches of some thousand.
@@ -216,7 +217,7 @@ class Reader:
         with TemporaryFile(dir=folder) as spooled, StreamWriter.from_writable(file) as writer:
             self.write_parquet(selection, spooled)
             source = f"from read_parquet('{_address(spooled)}', file_row_number = true)"
-            [(count,)] = self._ask(f"select count(*) {source}").fetchall()
+            [(count,)] = self._ask_all(f"select count(*) {source}")
             for start in range(0, max(count, 1), ROWS_OF_BATCH):
                 batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
                 with away_is_unavailable():
@@ -312,6 +313,10 @@ class Reader:
     def _ask(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
         with away_is_unavailable():
             return self._connection.execute(sql, parameters)
+
+    def _ask_all(self, sql: str, parameters: list[object] | None = None) -> list[tuple[Any, ...]]:
+        with away_is_unavailable():
+            return self._connection.execute(sql, parameters).fetchall()
 
 
 def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
