@@ -14,8 +14,8 @@ def names_of(svg: str) -> set[str]:
 
 
 def texts_of(svg: str) -> list[str]:
-    """All texts, in their order."""
-    return [element.text or "" for element in parse(svg).iter() if element.tag.endswith("}text")]
+    """All texts, each of their lines, in their order."""
+    return [element.text or "" for element in parse(svg).iter() if element.tag.endswith(("}text", "}tspan"))]
 
 
 def addresses_of(svg: str) -> set[str]:

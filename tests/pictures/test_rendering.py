@@ -191,6 +191,7 @@ def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], t
     alone = drawn(store, "overview", compare="off").decode()
     store.close()
     assert "stroke-dasharray" in compared
+    assert "Dashed: the period before." in texts_of(compared)
     assert "stroke-dasharray" not in alone
 
 

@@ -67,7 +67,7 @@ _LEGEND = {
     # longest half as many again as usual, and no more than the limit of a label. In a page the room is that of the
     # tile but for an axis: what the plot has is known only when room was made for the legend's lines.
     "columns": {
-        "signal": "max(1, floor((isFinite(containerSize()[0]) ? min(width, containerSize()[0] - 60) : width)"
+        "signal": "max(1, floor((containerSize()[0] > 0 ? min(width, containerSize()[0] - 60) : width)"
         " / (36 + min(160, 10 * length(join(domain('color'), '')) / length(domain('color'))))))"
     },
 }

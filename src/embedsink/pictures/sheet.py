@@ -28,6 +28,7 @@ _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _FIGURES = ("_count", *_UNITS, "_p50", "_p95")
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
+_DASHED = "Dashed: the period before."
 _MARKS = {"up": "▲ ", "down": "▼ "}
 
 
@@ -115,17 +116,26 @@ def _height(tile: Tile, answer: "SectionAnswer") -> float:
     if isinstance(tile, Figure | Gauge):
         return NUMBER_HEIGHT
     room = tile.span * _COLUMN + (tile.span - 1) * GAP - 2 * PADDING
-    head = 2 * PADDING + 20 + 17 * len(_about(tile, room))
+    head = 2 * PADDING + 20 + 17 * len(_about(tile, answer.charts[tile.id], room))
     if isinstance(tile, Table):
         rows = len(answer.charts[tile.id]["rows"])
         return head + (HEAD_HEIGHT + rows * ROW_HEIGHT + 8 if rows else 110)
     return head + tile.height - 6
 
 
-def _about(tile: Tile, room: float) -> list[str]:
+def _about(tile: Tile, told: Mapping[str, Any], room: float) -> list[str]:
     # Nobody can click a picture.
     about = _CLICK.sub("", tile.description) if isinstance(tile, Chart | Table) and tile.select else tile.description
-    return wrapped(about, 13, room, lines_max=2) if about else []
+    lines = wrapped(about, 13, room, lines_max=2) if about else []
+    return [*lines, _DASHED] if _is_dashed(tile, told) else lines
+
+
+def _is_dashed(tile: Tile, told: Mapping[str, Any]) -> bool:
+    """Whether there is a line of the period before: one row of it has a place, and no line."""
+    if not isinstance(tile, Chart) or tile.compare is None:
+        return False
+    place = told["columns"].index(tile.compare.x)
+    return len({row[place] for row in told["before"]}) > 1
 
 
 def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) -> Iterator[str]:
@@ -140,7 +150,7 @@ def _tile(tile: Tile, answer: "SectionAnswer", palette: Palette, place: _Place) 
     yield line(cut(tile.title, 15, room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
     if left_out:
         yield line(left_out, place.left + place.room, y, size=13, colour=palette.quiet, anchor="end")
-    for text in _about(tile, place.room):
+    for text in _about(tile, told, place.room):
         y += 17
         yield line(text, place.left, y, size=13, colour=palette.quiet)
     if not told["rows"]:

@@ -74,6 +74,7 @@ export class Choices {
       if (value === null) this.query.delete(name);
       else this.query.set(name, value);
     }
+    this.span = null;
     history.pushState(null, "", `?${this.query}`);
     this.write();
     this.onChange();

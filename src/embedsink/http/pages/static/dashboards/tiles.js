@@ -4,7 +4,7 @@ import { axisFormat, escaped, exact, formatOf, classOf, named, vegaLocale, write
 
 const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const scheme = () => (dark.matches ? "dark" : "light");
+export const scheme = () => (dark.matches ? "dark" : "light");
 // Vega keeps marks by name in an object, where this is no name.
 const PROTO = "__proto__";
 const bare = (text) => make("bdi", {}, text);
@@ -32,8 +32,9 @@ class Tile {
       const place = answer.columns.indexOf(this.told.compare);
       // One period before has a place, and no line.
       const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
-      this.note.hidden = !isDashed && !answer.is_cut;
-      this.note.textContent = isDashed ? "Dashed: the period before." : `${exact(answer.rows.length)} of ${exact(answer.row_count)} rows are shown.`;
+      const told = [isDashed && "Dashed: the period before.", answer.is_cut && `${exact(answer.rows.length)} of ${exact(answer.row_count)} rows are shown.`];
+      this.note.textContent = told.filter(Boolean).join(" ");
+      this.note.hidden = !this.note.textContent;
     }
     this.draw();
   }
@@ -108,7 +109,8 @@ function table(tile, names, rows) {
   const formatIn = (name, i) => {
     if (name === "deployment") return "text";
     const format = formatOf(tile.columns[name] ?? (name.startsWith("period_") ? ["timestamp"] : undefined));
-    return format === "text" && rows.every((row) => row[i] === null || typeof row[i] === "number") ? "count" : format;
+    const given = rows.map((row) => row[i]).filter((value) => value !== null);
+    return format === "text" && given.length && given.every(Number.isFinite) ? "count" : format;
   };
   const shown = names.map((name, i) => [i, name, formatIn(name, i)]).filter(([, name]) => !ADDED.includes(name));
   const cell = (row, [i, name, format]) => {
@@ -136,7 +138,7 @@ class Chart extends Tile {
       target.textContent = this.asTable ? "Show as chart" : "Show as table";
       if (this.answer) this.redraw();
     });
-    for (const format of ["png", "svg"]) this.at(`[data-do="${format}"]`).addEventListener("click", () => this.save(format));
+    for (const format of ["png", "svg"]) this.at(`[data-do="${format}"]`).addEventListener("click", async () => (await import("/pages/saving.js")).save(this, format));
   }
 
   redraw() {
@@ -224,19 +226,6 @@ class Chart extends Tile {
       ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.told.themes[scheme()], ...vegaLocale(),
       tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
     });
-  }
-
-  // A picture goes elsewhere: it says what it is of.
-  async save(format) {
-    if (!this.view) return;
-    const { answer: { span }, page: { told: { name, grounds } } } = this;
-    const note = this.note?.hidden === false ? [this.note.textContent] : [];
-    const subtitle = [`${exact(span[0], "time")} – ${exact(span[1], "time")}`, ...this.page.chosen(), ...note].join(" · ");
-    const { view, finalize } = await this.embed(make("div"), { ...this.spec(this.sets()),
-      width: this.body.clientWidth, height: this.body.clientHeight + 40, background: grounds[scheme()], title: { text: this.told.title, subtitle }, padding: 16 });
-    const url = await view.toImageURL(format, format === "png" ? 2 : 1);
-    finalize();
-    make("a", { href: url, download: `${name}-${this.told.id}.${format}` }).click();
   }
 
   forget() {
