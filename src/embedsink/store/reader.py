@@ -316,7 +316,7 @@ class Reader:
 
     def _ask_all(self, sql: str, parameters: list[object] | None = None) -> list[tuple[Any, ...]]:
         with away_is_unavailable():
-            return self._connection.execute(sql, parameters).fetchall()
+            return self._ask(sql, parameters).fetchall()
 
 
 def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
