@@ -143,12 +143,15 @@ class Server:
 
     def journaled(self) -> list[dict[str, Any]]:
         """Every line that is durable, the trailers aside."""
-        try:
-            content = [segment.read_bytes() for segment in sorted(self.folder.journal.iterdir())]
-        except FileNotFoundError:
-            return self.journaled()  # a segment was sealed or deleted meanwhile
-        lines = [json.loads(line) for line in b"".join(content).splitlines()]
+        lines = [json.loads(line) for line in self.journal_bytes().splitlines()]
         return [line for line in lines if line.get("kind") in ("event", "action", "quarantined", "lost", "sync")]
+
+    def journal_bytes(self) -> bytes:
+        """All segments, in their order."""
+        try:
+            return b"".join(segment.read_bytes() for segment in sorted(self.folder.journal.iterdir()))
+        except FileNotFoundError:
+            return self.journal_bytes()  # one was sealed or deleted meanwhile
 
     def rows(self, path: str, *, key: str, count: int = 1) -> list[dict[str, Any]]:
         """The rows of a report or of the quarantine, once there are as many."""
