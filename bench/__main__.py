@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import deliveries, ingest, pages, reports, size, start, visible, watched
+from bench import abuse, deliveries, ingest, pages, reports, size, start, visible, watched
 from bench.child import BenchError
 from bench.finding import Finding, show, write_json
 from bench.wrk import require_wrk
@@ -61,10 +61,25 @@ def run_watched(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = 
     _run([lambda: watched.measure(seconds=seconds, rounds=rounds, root=data_root)], json)
 
 
+@app.command("abuse")
+def run_abuse(
+    names: Annotated[list[str] | None, typer.Argument(help="Attacks; all of them, when none is named.")] = None,
+    seconds: Seconds = 5,
+    data_root: DataRoot = REPOSITORY,
+    json: Json = None,
+) -> None:
+    """Honest single events at a steady pace, alone and beside each attack."""
+    _run([lambda: abuse.measure(seconds=seconds, root=data_root, only=names or [])], json)
+
+
 @app.command("start")
-def run_start(data_root: DataRoot = REPOSITORY, json: Json = None) -> None:
-    """Seconds until `--help` is printed and until `serve` is ready."""
-    _run([lambda: start.measure(root=data_root)], json)
+def run_start(
+    events: Annotated[int, typer.Option(min=1_000, help="How many events are made.")] = 1_000_000,
+    data_root: DataRoot = REPOSITORY,
+    json: Json = None,
+) -> None:
+    """Seconds until `--help` is printed, until `serve` is ready, and until a new event is visible then."""
+    _run([lambda: start.measure(event_count=events, root=data_root)], json)
 
 
 @app.command("reports")
@@ -99,7 +114,8 @@ def run_all(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPO
         lambda: size.measure(root=data_root),
         lambda: visible.measure(root=data_root),
         lambda: watched.measure(seconds=seconds, rounds=rounds, root=data_root),
-        lambda: start.measure(root=data_root),
+        lambda: abuse.measure(seconds=seconds, root=data_root, only=[]),
+        lambda: start.measure(event_count=1_000_000, root=data_root),
         lambda: reports.measure(event_count=10_000_000, only=[], root=data_root),
         lambda: pages.measure(event_count=10_000_000, days=30, rounds=3, root=data_root),
     ]

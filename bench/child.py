@@ -47,8 +47,7 @@ class Child:
 
     def memory_peak_mib(self) -> float:
         """The most memory it ever had in RAM (VmHWM)."""
-        lines = Path(f"/proc/{self.popen.pid}/status").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) / 1_024 for line in lines if line.startswith("VmHWM"))
+        return memory_peak_mib(self.popen.pid)
 
     def client(self) -> httpx.Client:
         """A client for it, which no proxy setting leads astray."""
@@ -109,6 +108,12 @@ def _wait_until_ready(popen: subprocess.Popen[bytes], port: int, path: str) -> N
                 pass  # It does not listen yet.
             time.sleep(0.005)
     raise BenchError(f"{popen.args!r}: was not ready within {READY_TIMEOUT_S} s.")
+
+
+def memory_peak_mib(pid: int) -> float:
+    """The most memory that a process ever had in RAM (VmHWM)."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1_024 for line in lines if line.startswith("VmHWM"))
 
 
 def _cpu_s(stat: Path) -> float:

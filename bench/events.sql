@@ -98,3 +98,8 @@ select
 from event
 group by arrival >> 32
 order by segment;
+
+insert into journal_hour
+select min(arrival), min(received_at)
+from event
+group by date_trunc('hour', received_at);

@@ -157,7 +157,7 @@ def _make_by_hand(store: Store, since: datetime | None) -> None:
     """Every view and macro once more under the name `…_by_hand`, as one would write it without scope variables."""
     period = f"occurred_at >= timestamp '{since}'" if since else "true"
     waiting = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
-    for name in ("event_on_any_surface", "event_at_any_time"):
+    for name in ("event_on_any_surface", "event_at_any_time", "event_of_any_tenant"):
         waiting[name] = f"create or replace view {name} as select * from event"
     # Texts need no number that would be the same tomorrow.
     waiting["digest_of"] = "create or replace macro digest_of(text) as text"

@@ -1,4 +1,4 @@
-"""How long `embedsink --help` takes, and `serve` until it is ready, on an empty and on a full folder."""
+"""How long `embedsink --help` takes, `serve` until it is ready, and a new event until it is visible after a start."""
 
 import subprocess
 import sys
@@ -6,28 +6,29 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bench.child import BenchError
 from bench.finding import Finding, Goal
-from bench.server import EVENTS_PATH, fresh_folder, serving_on, stored_rows
-from bench.wrk import burst, write_delivery_bodies
+from bench.reports import fill_elsewhere
+from bench.server import fresh_folder, serving_on
+from bench.visible import FIRST_PROBE_DEPLOYMENT, probe
 from embedsink.folder import DataFolder
 
 HELP_RUNS = 10
 SERVE_RUNS = 5
-FULL_EVENTS = 1_000_000
-EVENTS_PER_DELIVERY = 100
-FILL_S = 3
-FILL_BURSTS_MAX = 40
+READY = Goal(at_most=1.5)
+VISIBLE = Goal(at_most=3)
 
 
-def measure(*, root: Path) -> list[Finding]:
+def measure(*, event_count: int, root: Path) -> list[Finding]:
     """Seconds of wall time, medians."""
     findings = [_finding("embedsink --help", [_help_s() for _ in range(HELP_RUNS)], Goal(at_most=0.3))]
     with fresh_folder(root) as folder:
-        findings.append(_finding("serve until ready, empty folder", _ready_s(folder), Goal(at_most=1.5)))
-        _fill(folder)
-        what = f"serve until ready, {stored_rows(folder):,} events"
-        findings.append(_finding(what, _ready_s(folder), Goal(at_most=1.5)))
+        ready_s, _ = _start(folder)
+        findings.append(_finding("serve until ready, empty folder", ready_s, READY))
+    with fresh_folder(root) as folder:
+        fill_elsewhere(folder.store, event_count)
+        ready_s, visible_s = _start(folder)
+        findings.append(_finding(f"serve until ready, {event_count:,} events", ready_s, READY))
+        findings.append(_finding("ack to visible after that start", visible_s, VISIBLE))
     return findings
 
 
@@ -38,23 +39,14 @@ def _help_s() -> float:
     return time.perf_counter() - started_at
 
 
-def _ready_s(folder: DataFolder) -> list[float]:
-    waits_s = []
-    for _ in range(SERVE_RUNS):
-        with serving_on(folder) as server:
-            waits_s.append(server.child.ready_after_s)
-    return waits_s
-
-
-def _fill(folder: DataFolder) -> None:
-    bodies = write_delivery_bodies(folder.path / "bodies", event_count=EVENTS_PER_DELIVERY)
-    with serving_on(folder) as server:
-        for _ in range(FILL_BURSTS_MAX):
-            burst(server.child.url + EVENTS_PATH, bodies, key=server.ingest_key, connections=16, seconds=FILL_S)
-            if server.ledger().accepted >= FULL_EVENTS:
-                server.catch_up()
-                return
-    raise BenchError(f"start: {FILL_BURSTS_MAX * FILL_S} s were not enough to send {FULL_EVENTS:,} events.")
+def _start(folder: DataFolder) -> tuple[list[float], list[float]]:
+    """Start a server again and again. Return the seconds until it is ready, and until a new event is visible."""
+    ready_s, visible_s = [], []
+    for number in range(SERVE_RUNS):
+        with serving_on(folder) as server, server.child.client() as client:
+            ready_s.append(server.child.ready_after_s)
+            visible_s.append(probe(server, client, FIRST_PROBE_DEPLOYMENT + number))
+    return ready_s, visible_s
 
 
 def _finding(what: str, values: list[float], goal: Goal) -> Finding:

@@ -8,6 +8,7 @@ instants right at midnights and at the bounds of the period.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -85,6 +86,13 @@ def _speaks_for(ready: Event, event: Event) -> bool:
     )
 
 
+def spent_s(instants: Iterable[datetime], scope: Scope) -> float:
+    """The oracle of the time spent: the gaps between instants, without those of more than 30 minutes."""
+    gap_max = timedelta(minutes=scope.get("session_gap_minutes", 30))
+    gaps = [later - earlier for earlier, later in pairwise(sorted(instants))]
+    return sum((gap for gap in gaps if gap <= gap_max), timedelta()) / timedelta(seconds=1)
+
+
 def only(values: Iterable[object]) -> Any:
     """The value that there is; None where there are none or several."""
     found = set(values) - {None}
@@ -148,5 +156,7 @@ scopes = st.fixed_dictionaries(
         "tenant": st.just("acme"),
         "interval": st.sampled_from(["hour", "week"]),
         "timezone": st.sampled_from(["Europe/Berlin", "Asia/Kathmandu", "America/New_York"]),
+        # The last three are gaps between the instants, to the microsecond.
+        "session_gap_minutes": st.sampled_from([15, 60, 600, 1_440]),
     },
 )

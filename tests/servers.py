@@ -96,13 +96,14 @@ class RunningServer:
 
 @contextmanager
 def running_server(
-    data: Path, *, arguments: Sequence[str] = (), is_sound: bool = True, **env: str
+    data: Path, *, arguments: Sequence[str] = (), within: Sequence[str] = (), is_sound: bool = True, **env: str
 ) -> Iterator[RunningServer]:
     """Start `embedsink serve` on a data folder and wait until it is ready; stop it at the end, and check its store.
 
     Args:
         data: the data folder; made if missing, with an empty store.
         arguments: further ones for `embedsink serve`.
+        within: a command that executes the one that follows it, as `nice` does.
         is_sound: whether every check of `sql/checks` has to find nothing at the end; not where a test does damage.
         env: environment variables beside those of this process, such as `EMBEDSINK_EVENTS_MAX="10"`.
     """
@@ -112,7 +113,7 @@ def running_server(
     log = data.parent / f"{data.name}.log"
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "embedsink", "serve", "--data", str(data), "--port", str(port), *arguments],
+            [*within, sys.executable, "-m", "embedsink", "serve", "--data", str(data), "--port", str(port), *arguments],
             stdout=file,
             stderr=file,
             env=environment,
@@ -141,7 +142,7 @@ def offending_rows(data: Path) -> dict[str, dict[str, Any]]:
     return {check: first for check, (first, count) in found.items() if count}
 
 
-def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = 10.0) -> None:
+def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = 60.0) -> None:
     """Look again and again until something holds; fail when it takes too long."""
     end = time.monotonic() + timeout_s
     while not holds():

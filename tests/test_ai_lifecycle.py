@@ -69,26 +69,26 @@ def expected_rows(history: list[Stage], scope: dict[str, object], now: datetime 
     for stage in sorted(history, key=lambda s: (s.minute, s.seq is None, s.seq or 0)):
         if _is_seen(stage, scope):
             queues[stage.deployment, stage.session, stage.chat_id, stage.query].append(stage)
-    rows = [row for queue in queues.values() for row in _walk(queue, now)]
-    return Counter(row for row in rows if _is_in_period(row, scope))
+    walked = [one for queue in queues.values() for one in _walk(queue, now)]
+    return Counter(row for tenant, row in walked if _is_asked(tenant, row, scope))
 
 
 def _is_seen(stage: Stage, scope: dict[str, object]) -> bool:
     deployments = scope.get("deployments")
+    return deployments is None or stage.deployment in deployments  # type: ignore[operator]
+
+
+def _is_asked(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
+    began_at = row.submitted_at or row.finished_at
+    assert began_at
     return (
-        (deployments is None or stage.deployment in deployments)  # type: ignore[operator]
-        and scope.get("surface") in (None, stage.surface)
-        and scope.get("tenant") in (None, stage.tenant)
+        scope.get("since", datetime.min) <= began_at < scope.get("until", datetime.max)  # type: ignore[operator]
+        and scope.get("surface") in (None, row.surface)
+        and scope.get("tenant") in (None, tenant)
     )
 
 
-def _is_in_period(row: Row, scope: dict[str, object]) -> bool:
-    began_at = row.submitted_at or row.finished_at
-    assert began_at
-    return scope.get("since", datetime.min) <= began_at < scope.get("until", datetime.max)  # type: ignore[operator]
-
-
-def _walk(queue: list[Stage], now: datetime) -> Iterator[Row]:
+def _walk(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]:
     open_now: list[Stage] = []
     crowded: set[int] = set()
     for stage in queue:
@@ -105,13 +105,13 @@ def _walk(queue: list[Stage], now: datetime) -> Iterator[Row]:
         yield _row(asked, None, id(asked) in crowded, now)
 
 
-def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: datetime) -> Row:
+def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: datetime) -> tuple[str | None, Row]:
     first, last = asked or ended, ended or asked
     assert first
     assert last
     is_pending = first.occurred_at + timedelta(minutes=10) > now
     status = ended.status if ended else "pending" if is_pending else "abandoned"
-    return Row(
+    row = Row(
         deployment=first.deployment,
         surface=first.surface,
         session=first.session,
@@ -125,6 +125,7 @@ def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: dateti
         latency_ms=(ended.minute - asked.minute) * 60_000 if asked and ended else None,
         is_ambiguous=is_crowded or first.session is None,
     )
+    return (first.tenant if first.tenant is not None else last.tenant), row
 
 
 def found_rows(

@@ -68,7 +68,7 @@ def expected_answers(stages: list[Stage], acts: list[Act], scope: dict[str, Any]
     """The oracle. The pairing of stages is that of test_ai_lifecycle."""
     found: Answers = defaultdict(lambda: Answer(dict.fromkeys(COUNTS, 0), set(), set(), set()))
     asked = [s for s in stages if s.status == "submitted" and _is_seen(s, scope)]
-    done = [a for a in acts if a.type in ("drilldown", "download") and _is_seen(a, scope, on_any_surface=True)]
+    done = [a for a in acts if a.type in ("drilldown", "download") and _is_seen(a, scope)]
     for row in expected_rows(stages, scope).elements():
         _count(found[row.deployment, SHAPES[row.query]], row, asked, done)
     return dict(found)
@@ -100,13 +100,10 @@ def _follows(events: Sequence[Stage | Act], row: Row, after: datetime) -> bool:
     )
 
 
-def _is_seen(event: Stage | Act, scope: dict[str, Any], *, on_any_surface: bool = False) -> bool:
+def _is_seen(event: Stage | Act, scope: dict[str, Any]) -> bool:
+    """Whether it may follow a question: on any surface and of any tenant, in the deployments that may be seen."""
     deployments = scope.get("deployments")
-    return (
-        (deployments is None or event.deployment in deployments)
-        and (on_any_surface or scope.get("surface") in (None, event.surface))
-        and scope.get("tenant") in (None, event.tenant)
-    )
+    return deployments is None or event.deployment in deployments
 
 
 def check(connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list[Act], scope: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The command line as its users meet it: real processes, their exit codes, and a stdout that holds the result alone."""
 
 import gzip
+import io
 import json
 import os
 import pty
@@ -38,7 +39,10 @@ COMMANDS = [
     ["quarantine", "list"],
     ["quarantine", "show"],
     ["quarantine", "replay"],
+    ["quarantine", "purge"],
     ["sync-result"],
+    ["backup"],
+    ["restore"],
     ["snapshot"],
     ["rebuild"],
     ["doctor"],
@@ -151,7 +155,8 @@ def test_no_command_loads_pandas(data: Path, words: list[str]) -> None:
     done = embedsink(*words, "--data", data, PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0, done.stderr
     assert "duckdb" in done.stderr
-    assert "numpy" not in done.stderr
+    # The doctor computes checksums with numpy.
+    assert ("numpy" in done.stderr) is (words == ["doctor"])
     assert "pandas.core" not in done.stderr
 
 
@@ -188,9 +193,12 @@ def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
         ["keys", "create", "--kind", "master"],
         ["keys", "create", "--kind", "read", "--expires", "soon"],
         ["keys", "create", "--kind", "ingest", "--origin", "app.example.com"],
+        ["keys", "create", "--kind", "sync", "--origin", "https://app.example.com"],
         ["serve", "--port", "70000"],
         ["serve", "--certificate", __file__],
-        ["export", "events.xlsx"],
+        ["export", "-o", "events.xlsx"],
+        ["export", "-o", "events"],
+        ["export"],
         ["import", "no/such/file"],
         ["report", "views", "-o", "views.xlsx"],
         ["report", "views", "--surface", "moon"],
@@ -233,6 +241,11 @@ def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
         ["quarantine", "replay", "--url", "http://sink.example.com"],
         ["keys", "create", "--kind", "ingest", "--deployment", "99999999999999999999"],
         ["keys", "create", "--kind", "ingest", "--label", "two\nlines"],
+        ["backup"],
+        ["backup", "target", "--keep", "0"],
+        ["backup", "target", "--keep", "3", "--list"],
+        ["restore"],
+        ["restore", "target", "--data", __file__],
         ["serve", "--host", "0.0.0.0"],
         ["serve", "--data", __file__],
     ],
@@ -246,8 +259,8 @@ def test_wrong_use_is_exit_code_2(data: Path, words: list[str], called: Call) ->
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in FOLDERLESS], ids=" ".join)
 def test_an_empty_name_is_no_data_folder(command: list[str], tmp_path: Path, called: Call) -> None:
-    needed = {"create": ["--kind", "read"], "export": ["out.csv"], "import": [__file__]}
-    needed |= {"render": ["overview", "-o", "out.svg"]}
+    needed = {"create": ["--kind", "read"], "export": ["-o", "out.csv"], "import": [__file__]}
+    needed |= {"render": ["overview", "-o", "out.svg"], "backup": ["target"], "restore": ["target"]}
     words = [*command, *needed.get(command[-1], ["x"] if command[-1] in ("revoke", "show") else [])]
     with chdir(tmp_path):
         for done in (called(*words, "--data", ""), called(*words, EMBEDSINK_DATA="")):
@@ -292,6 +305,38 @@ def test_a_key_is_alone_on_stdout_and_known_to_the_file(tmp_path: Path) -> None:
 
 def test_an_unknown_key_is_a_failure(data: Path) -> None:
     assert_failed(embedsink("keys", "revoke", "k_000000000000", "--data", data), 'key "k_000000000000" does not exist')
+
+
+def test_a_key_found_in_public_is_revoked_from_stdin(tmp_path: Path) -> None:
+    token = embedsink("keys", "create", "--kind", "read", "--data", tmp_path).stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "embedsink", "keys", "revoke", "-", "--data", tmp_path],
+        input=token,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    [key] = KeyFile(DataFolder(tmp_path).keys).keys()
+    assert key.revoked_at is not None
+    assert (done.stdout, done.stderr) == ("", f"{key.key_id}: is revoked.\n")
+
+
+@pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
+def test_a_key_on_the_command_line_is_refused_and_not_repeated(tmp_path: Path, called: Call, kind: str) -> None:
+    token = called("keys", "create", "--kind", kind, "--data", tmp_path).stdout.strip()
+    for written in (token, f"'{token}", token[:-1]):
+        done = called("keys", "revoke", written, "--data", tmp_path)
+        assert_failed(done, "shows in `ps` and in the shell's history", code=2)
+        assert token[9:-1] not in done.stderr
+    [key] = KeyFile(DataFolder(tmp_path).keys).keys()
+    assert key.revoked_at is None
+
+
+def test_revoking_from_an_empty_stdin_is_wrong_use(
+    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert_failed(called("keys", "revoke", "-", "--data", tmp_path), "stdin: is empty", code=2)
 
 
 def test_reports_are_listed_and_shown(data: Path, called: Call) -> None:
@@ -407,7 +452,7 @@ def test_a_report_says_what_its_rows_and_columns_are(data: Path, called: Call) -
     assert question.startswith("ai_queries: ")
     assert grain == "One row per period, deployment, surface and agent."
     assert header.split() == ["name", "type", "unit", "description"]
-    assert ["completion_rate", "number", "share"] in [row.split()[:3] for row in rows]
+    assert ["answer_rate", "number", "share"] in [row.split()[:3] for row in rows]
     described = json.loads(called("report", "views", "--describe", "--format", "json", "--data", data).stdout)
     assert described["row"]["properties"].keys() == {column["name"] for column in described["columns"]}
 
@@ -587,6 +632,27 @@ def test_the_quarantine_is_listed_shown_and_replayed(data: Path) -> None:
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
 
 
+def test_the_quarantine_is_purged_of_a_folder_and_through_a_server(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data") as server:
+        key, admin = server.key(), server.key("admin")
+        server.post([VIEW, 1, {}], key=key)
+        there = ("--url", server.url, "--key", admin)
+        done = embedsink("quarantine", "purge", "--reason", "wrong_source", *there)
+        assert (done.returncode, done.stderr) == (0, "purged 1.\n")
+        assert_failed(
+            embedsink("quarantine", "purge", "--reason", "wrong", *there), 'reason: "wrong" does not exist.', code=2
+        )
+    for count in (1, 0):
+        done = embedsink("quarantine", "purge", "--data", tmp_path / "data")
+        assert (done.returncode, done.stderr) == (0, f"purged {count}.\n")
+    rows = json.loads(embedsink("report", "rejections", "--format", "json", "--data", tmp_path / "data").stdout)
+    assert sorted((row["reason"], row["quarantined_count"]) for row in rows) == [
+        ("not_an_object", 1),
+        ("wrong_source", 1),
+    ]
+    assert embedsink("doctor", "--data", tmp_path / "data").returncode == 0
+
+
 def test_where_priority_is_low_already_an_import_is_loaded(tmp_path: Path) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps(VIEW))
@@ -619,12 +685,12 @@ def test_an_import_that_was_not_loaded_fails_and_says_where_it_is(
 @pytest.mark.parametrize("words", [["snapshot"], ["rebuild"], ["quarantine", "replay"]], ids=" ".join)
 def test_a_folder_that_can_not_be_locked_is_told_and_no_success(tmp_path: Path, called: Call, words: list[str]) -> None:
     (tmp_path / "lock").mkdir()
-    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Run this as the user")
+    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Choose another")
 
 
 def test_an_export_imports_elsewhere(data: Path, tmp_path: Path) -> None:
     for suffix in ("ndjson", "csv", "parquet"):
-        done = embedsink("export", tmp_path / f"events.{suffix}", "--data", data)
+        done = embedsink("export", "-o", tmp_path / f"events.{suffix}", "--data", data)
         assert (done.returncode, done.stdout) == (0, "")
     done = embedsink("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
     assert (done.returncode, done.stderr) == (0, "Loading …\naccepted 11, rejected 0.\n")
@@ -651,8 +717,11 @@ def test_a_compressed_file_is_imported_and_again_it_was_there_already(tmp_path: 
 
 
 def test_an_export_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:
-    assert_failed(embedsink("export", tmp_path / "no" / "events.ndjson", "--data", data), "No such file or directory.")
-    assert list(tmp_path.iterdir()) == []
+    missing, folder = tmp_path / "no" / "events.ndjson", tmp_path / "folder.csv"
+    folder.mkdir()
+    assert_failed(embedsink("export", "-o", missing, "--data", data), "No such file or directory. Choose another")
+    assert_failed(embedsink("export", "--output", folder, "--data", data), "Is a directory. Choose another place.")
+    assert list(tmp_path.rglob("*")) == [folder]
 
 
 def test_a_folder_is_rebuilt_and_found_healthy(data: Path, tmp_path: Path) -> None:
@@ -676,6 +745,25 @@ def test_without_a_snapshot_nothing_is_rebuilt_and_then_there_is_one(data: Path)
     assert (sick.returncode, "wrong" in sick.stdout) == (1, True)
     assert embedsink("snapshot", "--data", data).returncode == 0
     assert embedsink("doctor", "--data", data).returncode == 0
+
+
+def test_doctor_tells_sizes_and_names_a_damaged_snapshot_and_what_was_lost(data: Path) -> None:
+    previous, note = data / "analytics.previous.duckdb", data / "aside" / "lost-1.txt"
+    sound = (data / "analytics.duckdb").read_bytes()
+    previous.write_bytes(sound)
+    assert "every checksum holds" in embedsink("doctor", "--data", data).stdout
+    previous.write_bytes(bytes(byte ^ (place % 999 == 0) for place, byte in enumerate(sound)))
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("store: 7 events are lost.")
+    try:
+        done = embedsink("doctor", "--data", data)
+    finally:
+        previous.unlink()
+        note.unlink()
+    told = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    for words in ("analytics.previous.duckdb: is damaged", "7 events are lost", "previous snapshot", "spill files"):
+        assert words in told, words
 
 
 def test_doctor_names_a_damaged_segment(data: Path) -> None:
@@ -708,7 +796,9 @@ def test_doctor_names_a_wrong_dashboard_and_its_place(data: Path) -> None:
     assert (drawn.returncode, drawn.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"], ["backup", "x"]], ids=" ".join
+)
 def test_no_command_makes_a_folder_by_mistake(command: list[str], tmp_path: Path) -> None:
     assert_failed(embedsink(*command, "--data", tmp_path / "typo"), "typo: does not exist.")
     assert not (tmp_path / "typo").exists()
@@ -837,7 +927,7 @@ def result_file(tmp_path: Path) -> Path:
 
 
 def test_a_sync_result_is_recorded_and_may_be_again(server: RunningServer, result_file: Path) -> None:
-    key = server.key("ingest", deployments=[12])
+    key = server.key("sync", deployments=[12])
     words = ("sync-result", result_file, "--deployment", 12, "--url", server.url)
     for _ in range(2):
         done = embedsink(*words, EMBEDSINK_KEY=key)
@@ -856,7 +946,7 @@ def test_a_sync_result_may_come_from_a_pipe(server: RunningServer) -> None:
 def test_a_sync_result_that_is_refused_says_why(
     server: RunningServer, result_file: Path, called: Call, tmp_path: Path
 ) -> None:
-    words = ("sync-result", result_file, "--deployment", "14", "--url", server.url, "--key", server.key("ingest"))
+    words = ("sync-result", result_file, "--deployment", "14", "--url", server.url, "--key", server.key("sync"))
     assert called(*words).returncode == 0
     result_file.write_text(json.dumps(SYNC | {"svcCount": 5}))
     assert_failed(called(*words), 'syncJobId: "job 1" has another result in deployment 14, which stays.')
@@ -874,7 +964,7 @@ def test_a_sync_result_that_is_refused_says_why(
     result_file.write_text(json.dumps(SYNC))
     assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job of the address.')
     reader = server.key("read")
-    assert_failed(called(*words[:-1], reader), "read keys may not do this, ingest keys may.")
+    assert_failed(called(*words[:-1], reader), "read keys may not do this, sync keys may.")
 
 
 @pytest.mark.parametrize(
@@ -890,7 +980,7 @@ def test_a_sync_result_that_is_refused_says_why(
 def test_a_sync_result_that_is_typed_wrongly_is_wrong_use(
     words: list[str], sentence: str, result_file: Path, called: Call
 ) -> None:
-    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.INGEST, now=1.0)
+    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
     good = {"--deployment": "12", "--url": "http://127.0.0.1:1", "--key": key}
     options = [part for pair in (good | dict([words])).items() for part in pair]
     assert_failed(called("sync-result", result_file, *options), sentence, code=2)
@@ -904,7 +994,7 @@ def test_a_sync_result_needs_its_file_deployment_and_server(result_file: Path, c
 def test_a_sync_result_waits_for_a_server_that_is_away(
     result_file: Path, called: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.INGEST, now=1.0)
+    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
     monkeypatch.setattr("embedsink.cli.syncs.PATIENCE_S", 1.0)
     words = ("--deployment", "1", "--url", f"http://127.0.0.1:{free_port()}", "--key", key)
     assert_failed(called("sync-result", result_file, *words), "does not answer")

@@ -9,6 +9,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy
+import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -223,7 +225,8 @@ def test_integers_of_numpy_are_deployments_too(server: RunningServer) -> None:
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        ("selec 1", 'sql: Parser Error: syntax error at or near "selec". Correct it.'),
+        ("selec 1", 'sql: Parser Error: syntax error at or near "selec"'),
+        ("select * from read_csv('missing.csv')", "sql: IO Error: No files found that match"),
         ("select * from nope", "sql: Catalog Error: Table with name nope does not exist!"),
         ("delete from event", 'sql: Invalid Input Error: Cannot execute statement of type "DELETE"'),
         (" \n", "sql: is empty."),
@@ -232,6 +235,74 @@ def test_integers_of_numpy_are_deployments_too(server: RunningServer) -> None:
 def test_sql_that_does_not_do_is_blamed_itself(server: RunningServer, sql: str, told: str) -> None:
     with pytest.raises(Refused, match=f"^{re.escape(told)}"):
         embedsink.open(server.data).sql(sql)
+
+
+@pytest.mark.server
+def test_sql_that_does_not_do_is_told_with_candidates_and_the_place(server: RunningServer) -> None:
+    with pytest.raises(Refused) as refused:
+        embedsink.open(server.data).sql("select count(*),\n       surfac\nfrom event")
+    binder, candidates, *_ = str(refused.value).splitlines()
+    assert binder.startswith('sql: Binder Error: Referenced column "surfac" not found')
+    assert candidates.startswith("Candidate bindings: ")
+    assert '"surface"' in candidates
+    assert "LINE 2:        surfac\n               ^" in str(refused.value)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        ("select ? || ? as found", ["a", "b"]),
+        ("select $2 || $1 as found", ("b", "a")),
+        ("select $one || $two as found", {"one": "a", "two": "b"}),
+    ],
+)
+def test_sql_takes_parameters(server: RunningServer, sql: str, parameters: Any) -> None:
+    assert embedsink.open(server.data).sql(sql, parameters)["found"].tolist() == ["ab"]
+
+
+@pytest.mark.server
+def test_parameters_are_values_and_never_sql(server: RunningServer) -> None:
+    opened = embedsink.open(server.data)
+    assert len(opened.sql("select * from event where type = ? limit ?", ["view", numpy.int64(1)])) == 1
+    assert opened.sql("select * from event where type = $1", ["' or true --"]).empty
+    with pytest.raises(Refused, match=r"(?s)^sql: Invalid Input Error: .*parameters: 2"):
+        opened.sql("select ?, ?", [1])
+
+
+@pytest.mark.parametrize("parameters", [5, "view", b"5 bytes"])
+def test_parameters_are_a_list_or_a_dictionary(tmp_path: Path, parameters: Any) -> None:
+    with pytest.raises(TypeError, match=r"^parameters: .* is neither a list nor a dictionary\."):
+        embedsink.open(tmp_path).sql("select ?", parameters)
+
+
+people = pandas.DataFrame({"viewer": ["global"]})
+
+
+@pytest.mark.server
+def test_sql_sees_the_frames_of_whoever_calls_it(server: RunningServer) -> None:
+    # The names are those of variables inside embedsink, which must not stand in the way.
+    text = result = pandas.DataFrame({"surface": ["dashboard"], "colour": ["blue"]})
+    opened = embedsink.open(server.data)
+    found = opened.sql("select distinct colour from event join text using (surface)")
+    assert found["colour"].tolist() == ["blue"]
+    assert opened.sql("select count(*) as n from result where colour = ?", ["blue"])["n"].tolist() == [1]
+    assert opened.sql("from people")["viewer"].tolist() == ["global"]
+    assert text is result
+
+
+@pytest.mark.server
+def test_a_table_comes_before_a_frame_of_its_name(server: RunningServer) -> None:
+    opened = embedsink.open(server.data)
+    views = opened.report("views", columns=["surface"], limit=1)
+    assert len(opened.sql("from views").columns) > len(views.columns)
+
+
+@pytest.mark.server
+def test_sql_sees_no_variable_of_embedsink_itself(server: RunningServer) -> None:
+    for name in ("pandas", "reader", "parameters", "caller", "EVERYTHING", "_embedsink_execute"):
+        with pytest.raises(Refused, match=rf"^sql: .*{name}"):
+            embedsink.open(server.data).sql(f"from {name}")
 
 
 def test_sql_is_text(tmp_path: Path) -> None:

@@ -45,6 +45,15 @@ def test_a_value_that_can_not_be_written_is_quoted_by_its_type() -> None:
     assert quote(endless) == "a list"
 
 
+def test_no_more_of_a_list_is_written_than_is_quoted() -> None:
+    class Late:
+        def __str__(self) -> str:
+            raise AssertionError("far behind what is quoted")
+
+    assert quote([1] * 100 + [Late()]).endswith("1, 1,…")
+    assert quote({"a": [1] * 100, "b": Late()}).endswith("1,…")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
     lambda parts: st.lists(parts) | st.dictionaries(st.text(), parts),
@@ -57,7 +66,7 @@ def test_any_value_is_quoted_in_at_most_64_printable_characters(value: Any) -> N
     assert quote(value).isprintable()
 
 
-@pytest.mark.parametrize("kind", ["ingest", "read", "admin"])
+@pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
 @pytest.mark.parametrize("text", ["{}", "?key={}&a=1", "key%3D{}", "{} {}", "é{}é", json.dumps({"key": "{}"})])
 def test_a_key_is_cut_down_to_its_kind_wherever_it_stands(kind: str, text: str) -> None:
     key = KEY.replace("read", kind)

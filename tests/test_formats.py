@@ -166,7 +166,7 @@ def test_arrow_comes_in_batches_that_fit_into_memory(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"create view many as select range as arrival from range({2 * ROWS_OF_BATCH + 1})")
         with Reader(connection, EVERYTHING, held=ExitStack()) as reader, TemporaryFile() as file:
-            reader.write_arrow("many", file, folder=tmp_path)
+            reader.write_arrow("many", file)
             file.seek(0)
             with InputStream.from_readable(file) as stream:
                 lengths = [array.length for array in nanoarrow.c_array_stream(stream)]

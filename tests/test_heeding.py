@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from embedsink.segment import inspect
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Reader, Selection, Store, StoreRefused, database, schema
+from embedsink.store import heeding as views
 from embedsink.store.heeding import Seen, choose_form, heed_ready, heeds_ready
 from embedsink.store.schema import transaction
 from tests.given import segment
 from tests.rows import replace_events
-from tests.stores import open_store
+from tests.stores import make_folder, open_store
 from tests.test_event_in_scope import Event, histories, is_seen, resolved, scopes, seen
+from tests.test_loader import load_all, opened
 
 SHOWN = Selection("event_in_scope", ("type", "deployment", "tenant"))
 READY = {"type": "ready", "deployment": None, "deploymentId": 7, "embedTenant": "acme"}
@@ -129,6 +131,28 @@ def test_a_store_that_is_opened_goes_on_as_it_was(store: Store) -> None:
         store.open()
         assert heeds(store) is heeding
     assert shown(store) == [("ready", 7, "acme"), ("view", 7, "acme")]
+
+
+def test_the_first_load_after_a_start_looks_at_its_own_events_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_folder(tmp_path / "data")
+    segment(folder.journal, [WHOLE], number=1)
+    with opened(folder) as loader:
+        load_all(loader)
+    looked: list[int] = []
+    look = views._look
+
+    def note(connection: duckdb.DuckDBPyConnection, first_arrival: int) -> Seen:
+        looked.append(first_arrival)
+        return look(connection, first_arrival)
+
+    monkeypatch.setattr(views, "_look", note)
+    with opened(folder) as loader:
+        loader.work_once(is_last=False)
+        segment(folder.journal, [WHOLE], number=2)
+        loader.work_once(is_last=False)
+    assert looked == [0, 2 << 32]
 
 
 def test_a_rebuild_looks_anew(store: Store) -> None:

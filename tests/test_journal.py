@@ -5,7 +5,7 @@ import contextlib
 import errno
 import json
 import os
-import subprocess
+import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 
 from embedsink import journal as journal_module
+from embedsink import recovery as recovery_module
 from embedsink.errors import Unavailable
 from embedsink.journal import Journal, JournalLimits
 from embedsink.reasons import Reason
-from embedsink.segment import find_damage, number_of
+from embedsink.renaming import rename_new
+from embedsink.segment import find_damage, number_of, sealed_bytes_of, trailer
+from tests.disks import mounted
+from tests.servers import wait_until
 
 QUICK = JournalLimits(segment_seal_s=0.05, free_bytes_min=0)
 MIB = 1_048_576
@@ -128,7 +132,7 @@ def test_a_segment_is_sealed_by_age_and_told(folder: Path) -> None:
         await asyncio.to_thread(sealed.wait, 5)
         assert len(journal.segments()) == 1
 
-    run(test, open_journal(folder, on_sealed=sealed.set))
+    run(test, open_journal(folder, on_sealed=lambda number: sealed.set()))
     assert [segment.suffix for segment in folder.iterdir()] == [".ndjson"]
 
 
@@ -361,15 +365,8 @@ def test_less_free_space_than_the_reserve_is_refused_before_anything_is_written(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 2 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode != 0:
-        if "CI" in os.environ:
-            pytest.fail("CI has to be able to mount a tmpfs")
-        pytest.skip("only root may mount a tmpfs")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with mounted(tmp_path / "disk", mebibytes=2) as disk:
+        yield disk
 
 
 def test_a_full_disk_refuses_keeps_nothing_and_heals_by_itself(small_disk: Path) -> None:
@@ -452,3 +449,116 @@ def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
         assert failed == ["failed"]
 
     run(test, open_journal(folder, on_failed=lambda: failed.append("failed")))
+
+
+def test_the_name_of_a_sealed_segment_tells_its_size(folder: Path) -> None:
+    numbers_sealed: list[int] = []
+
+    async def test(journal: Journal) -> None:
+        for number in range(3):
+            await journal.append(line(number))
+            await asyncio.to_thread(wait_until, lambda: not open_segments(folder), what="it is sealed")
+
+    run(test, open_journal(folder, on_sealed=numbers_sealed.append))
+    assert numbers_sealed == [1, 2, 3]
+    assert [sealed_bytes_of(path.name) for path in sorted(folder.iterdir())] == [
+        path.stat().st_size for path in sorted(folder.iterdir())
+    ]
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_a_folder_that_is_no_longer_there_ends_the_journal_and_takes_nothing_in(folder: Path, how: str) -> None:
+    failures: list[str] = []
+
+    async def test(journal: Journal) -> None:
+        assert await fate(journal, line(1)) is None
+        await asyncio.to_thread(take_away, folder, how)
+        assert await eventually(lambda: fate(journal, line(2)), Reason.STORAGE_FAILED)
+        assert failures == ["failed"]
+
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("failed")))
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def take_away(folder: Path, how: str) -> None:
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    if how == "deleted":
+        shutil.rmtree(elsewhere)
+    if how == "replaced":
+        folder.mkdir()
+
+
+def open_segments(folder: Path) -> list[Path]:
+    return list(folder.glob("*.open"))
+
+
+def test_an_idle_journal_notices_that_its_folder_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_LOOK_EVERY_S", 0.05)
+    failed = threading.Event()
+
+    async def test(journal: Journal) -> None:
+        await asyncio.to_thread(folder.rmdir)
+        assert await asyncio.to_thread(failed.wait, 10)
+
+    run(test, open_journal(folder, on_failed=failed.set))
+
+
+def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        assert await fate(journal, line(1)) is None
+        for path in open_segments(folder):
+            await asyncio.to_thread(path.unlink)
+        assert await fate(journal, line(2)) is Reason.STORAGE_FAILED
+        assert "the open segment was deleted" in str(journal.failed)
+
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
+
+
+def test_without_room_for_its_name_a_segment_stays_open_and_is_sealed_when_there_is_some(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed = threading.Event()
+    is_full = threading.Event()
+    is_full.set()
+
+    def rename(source: Path, target: Path) -> None:
+        if is_full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename_new(source, target)
+
+    monkeypatch.setattr(journal_module, "rename_new", rename)
+
+    async def test(journal: Journal) -> None:
+        assert await fate(journal, line(1)) is None
+        assert await eventually(lambda: fate(journal, line(2)), Reason.STORAGE_LOW)
+        assert len(open_segments(folder)) == 1
+        is_full.clear()
+        assert await asyncio.to_thread(sealed.wait, 10)
+        assert await eventually(lambda: fate(journal, line(3)), None)
+
+    run(test, open_journal(folder, on_sealed=lambda number: sealed.set()))
+    assert set(numbers(folder)) >= {1, 3}
+
+
+def test_what_could_not_be_recovered_on_a_full_disk_is_recovered_when_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.mkdir()
+    (folder / "000000000004-00000000.open").write_bytes(line(1) + trailer(line(1)) + b"torn")
+    sealed: list[int] = []
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery_module, "write_durably", full)
+        journal = open_journal(folder, on_sealed=sealed.append)
+
+    async def test(journal: Journal) -> None:
+        await asyncio.to_thread(wait_until, lambda: sealed == [4], what="it is recovered")
+        await journal.append(line(2))
+
+    run(test, journal)
+    assert sealed == [4, 5]
+    assert numbers(folder) == [1, 2]
+    assert journal.space.byte_count == sum(path.stat().st_size for path in folder.iterdir())

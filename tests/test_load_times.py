@@ -1,8 +1,9 @@
 """`load_times`, and whose an event in `dashboards` is, against an oracle that walks each history as a person would."""
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import product
@@ -111,21 +112,22 @@ def _load(placed: Placed, loading: dict[object, Placed]) -> None:
 
 def _is_seen(event: Event, scope: Scope) -> bool:
     deployments = scope.get("deployments")
-    return (
-        (deployments is None or event.deployment in deployments)
-        and scope.get("surface") in (None, event.surface)
-        and scope.get("tenant") in (None, event.tenant)
-    )
+    return (deployments is None or event.deployment in deployments) and scope.get("surface") in (None, event.surface)
 
 
-def _in_period(walked: Iterable[Placed], scope: Scope) -> Iterator[Placed]:
+def _in_scope(walked: Iterable[Placed], scope: Scope) -> Iterator[Placed]:
+    """A period and a tenant choose from what was attributed and paired without them."""
     since, until = scope.get("since", datetime.min), scope.get("until", datetime.max)
-    return (placed for placed in walked if since <= placed.event.occurred_at < until)
+    return (
+        placed
+        for placed in walked
+        if since <= placed.event.occurred_at < until and scope.get("tenant") in (None, placed.event.tenant)
+    )
 
 
 def expected_rows(history: Iterable[Event], scope: Scope) -> dict[Key, Row]:
     groups: dict[Key, list[Placed]] = defaultdict(list)
-    for placed in _in_period(placed_events(history, scope), scope):
+    for placed in _in_scope(placed_events(history, scope), scope):
         event = placed.event
         if event.surface == "dashboard" and event.type in ("view", "dashboard-loaded"):
             period = event.occurred_at.replace(minute=0, second=0, microsecond=0)
@@ -170,7 +172,7 @@ def _percentile(ordered: list[float], percent: int) -> float | None:
 def expected_counts(history: Iterable[Event], scope: Scope) -> dict[tuple[int | None, str], dict[str, int]]:
     """What `dashboards` counts, by deployment and public id."""
     counts: dict[tuple[int | None, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
-    for placed in _in_period(placed_events(history, scope), scope):
+    for placed in _in_scope(placed_events(history, scope), scope):
         if placed.public_id is not None:
             counted = counts[placed.event.deployment, placed.public_id]
             if placed.event.type in counted:
@@ -242,6 +244,8 @@ OTHER_PLACES: list[dict[str, Any]] = [
     {"session": None},
     {"surface": "app"},
     {"tenant": "acme"},
+    {"tenant": "acme"},
+    {"tenant": "initech"},
 ]
 INSTANTS = [
     timedelta(),
@@ -304,6 +308,29 @@ def test_any_history_loads_as_the_oracle_says(
     counts = expected_counts([event for event in history if event.type != "navigate"], scope)
     assert found_counts(connection, scope) == counts
     assert found_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=histories, tenants=st.lists(st.sampled_from(["acme", "initech"]), min_size=30, max_size=30))
+def test_the_numbers_of_all_tenants_add_up_to_the_whole(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], tenants: list[str]
+) -> None:
+    history = [replace(event, tenant=tenant) for event, tenant in zip(history, tenants, strict=False)]
+    remember(connection, history)
+    scopes: list[Scope] = [{"tenant": tenant} for tenant in ("acme", "initech")]
+    counts: Counter[object] = Counter()
+    for scope in scopes:
+        counts.update(_flat(found_counts(connection, scope)))
+        counts.update(_flat({key: row._asdict() for key, row in found_rows(connection, scope).items()}))
+    whole: Counter[object] = Counter(_flat(found_counts(connection, {})))
+    whole.update(_flat({key: row._asdict() for key, row in found_rows(connection, {}).items()}))
+    assert counts == whole
+
+
+def _flat(rows: Mapping[Any, Mapping[str, Any]]) -> dict[object, int]:
+    """The counts of events, by row and column."""
+    is_count = re.compile("_count$|view|download|drilldown|error")
+    return {(key, name): count for key, row in rows.items() for name, count in row.items() if is_count.search(name)}
 
 
 def test_however_many_events_have_no_session_none_belongs_to_a_view_without_one(

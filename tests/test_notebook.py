@@ -30,7 +30,7 @@ CHARTS = {
     "views_chart",
     "rhythm_chart",
     "dashboards_chart",
-    "funnel_chart",
+    "reach_chart",
     "drilldowns_chart",
     "fates_chart",
     "latency_chart",
@@ -214,7 +214,7 @@ class TestRun:
             r"public_id|title|member|session|viewer|tenant|query|message_shape|query_shape": {"string"},
             r"is_ambiguous": {"boolean"},
         }
-        reports = {"views", "dashboards", "funnel", "drilldowns", "ai_queries", "ai_query", "answers", "error_rates"}
+        reports = {"views", "dashboards", "reach", "drilldowns", "ai_queries", "ai_query", "answers", "error_rates"}
         reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "held"}
         for name in reports:
             for column, type_ in ran.frames[name].items():

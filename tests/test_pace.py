@@ -70,7 +70,7 @@ def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
             await asyncio.wait_for(all_begun.wait(), 10)
             return number
 
-        assert await asyncio.gather(*(pace.answer(make) for _ in range(5))) == [1, 2, 3, 4, 5]
+        assert await asyncio.gather(*(pace.answer(make, key_id="k") for _ in range(5))) == [1, 2, 3, 4, 5]
 
     asyncio.run(ask())
 
@@ -79,7 +79,7 @@ def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests(
     making = Making()
 
     async def ask(pace: Pace) -> None:
-        assert await asyncio.gather(*(pace.answer(making) for _ in range(4))) == [1, 2, 3, 4]
+        assert await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4))) == [1, 2, 3, 4]
 
     run_busy(ask)
     for (began_at, ended_at), (next_at, _) in itertools.pairwise(making.times):
@@ -94,10 +94,10 @@ def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) 
         await ended.wait()
 
     async def ask(pace: Pace) -> None:
-        long = asyncio.create_task(pace.answer(make_long))
+        long = asyncio.create_task(pace.answer(make_long, key_id="k"))
         await asyncio.sleep(0)
         asked_at = time.monotonic()
-        assert await pace.answer(making) == 1
+        assert await pace.answer(making, key_id="k") == 1
         assert not long.done()
         assert making.times[0][0] - asked_at >= TOOK_S * (1 + RESTS) * 0.9
         ended.set()
@@ -116,7 +116,7 @@ def test_who_leaves_ends_what_is_made_for_it() -> None:
             told.append("ended")
 
     async def ask(pace: Pace) -> None:
-        leaving = asyncio.create_task(pace.answer(make))
+        leaving = asyncio.create_task(pace.answer(make, key_id="k"))
         await asyncio.sleep(TOOK_S)
         leaving.cancel()
         await asyncio.wait({leaving})
@@ -134,7 +134,7 @@ def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) 
     async def ask() -> None:
         pace = Pace(waiting_max=64)
         await asyncio.sleep(0.3)
-        await asyncio.gather(pace.answer(making), pace.answer(making))
+        await asyncio.gather(pace.answer(making, key_id="k"), pace.answer(making, key_id="k"))
 
     asyncio.run(ask())
     [(_, ended_at), (next_at, _)] = making.times
@@ -148,14 +148,14 @@ def test_who_leaves_or_fails_keeps_no_turn() -> None:
         raise ValueError("no")
 
     async def ask(pace: Pace) -> None:
-        leaving = [asyncio.create_task(pace.answer(making)) for _ in range(3)]
+        leaving = [asyncio.create_task(pace.answer(making, key_id="k")) for _ in range(3)]
         await asyncio.sleep(TOOK_S / 2)
         for one in leaving:
             one.cancel()
         await asyncio.wait(leaving)
         with pytest.raises(ValueError, match="no"):
-            await pace.answer(fail)
-        assert await pace.answer(making) == 1
+            await pace.answer(fail, key_id="k")
+        assert await pace.answer(making, key_id="k") == 1
 
     run_busy(ask)
 
@@ -164,7 +164,7 @@ def test_only_so_many_wait() -> None:
     making = Making()
 
     async def ask(pace: Pace) -> None:
-        told = await asyncio.gather(*(pace.answer(making) for _ in range(4)), return_exceptions=True)
+        told = await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4)), return_exceptions=True)
         assert [isinstance(one, Unavailable) for one in told] == [False, False, False, True]
 
     run_busy(ask, waiting_max=2)

@@ -135,7 +135,7 @@ def test_a_page_whose_rows_depend_on_others_is_found_once(
 
 def test_it_is_told_by_their_sql_whether_rows_depend_on_others(store: Store) -> None:
     with store.reader(EVERYTHING) as reader:
-        assert {view for view in paged_views(reader) if is_windowed(view)} == {"ai_query"}
+        assert {view for view in paged_views(reader) if is_windowed(view)} == {"ai_query", "sessions"}
 
 
 def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> None:
@@ -145,6 +145,20 @@ def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> N
         for limit, has_next in ((count - 1, True), (count, False), (count + 1, False)):
             rows, following = page(reader, EVENTS, RowsAsked(limit=str(limit)))
             assert (len(rows), following is not None) == (min(limit, count), has_next)
+
+
+@pytest.mark.parametrize("columns", [None, "arrival,type"])
+def test_events_without_a_limit_are_in_the_order_of_arrival(store: Store, tmp_path: Path, columns: str | None) -> None:
+    for number in (2, 3, 1):  # Segment 1 was damaged, mended and loaded last.
+        load(store, tmp_path, number)
+    scopes: list[dict[str, object]] = [{}, {"since": datetime(2026, 11, 2)}, {"deployments": [1]}]
+    for scope in scopes:
+        with store.reader({**EVERYTHING, **scope}) as reader:
+            selection, _ = RowsAsked(columns).select(reader, EVENTS)
+            arrivals = [row["arrival"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
+            frame, _ = reader.frame(selection)
+        assert arrivals == sorted(arrivals) == list(frame["arrival"])
+        assert len(arrivals) == 3 * len(EVERY_TYPE)
 
 
 def test_a_page_needs_no_arrival_among_its_columns(store: Store, tmp_path: Path) -> None:
@@ -210,7 +224,7 @@ def test_a_slip_of_the_keyboard_is_seen(place: int, letter: str) -> None:
 @given(after=st.integers(-(2**63), 2**63 - 1), since=st.integers(-(2**63), 2**63 - 1))
 def test_a_cursor_that_was_made_up_is_refused_or_is_one(after: int, since: int) -> None:
     numbers = (1, after, since, since)
-    made_up = base64.urlsafe_b64encode(paging._BYTES.pack(*numbers, paging._digest(numbers, "question"))).decode()
+    made_up = base64.urlsafe_b64encode(paging._BYTES.pack(*numbers, paging._digest(numbers, "question", None))).decode()
     try:
         cursor = Cursor.decode(made_up, "question")
     except Refused:

@@ -1,24 +1,38 @@
 """Replay: what was rejected is accepted when it is valid by now, as far as its key reaches, and once."""
 
+import json
+import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID, uuid5
 
 import orjson
 import pytest
+from uuid_utils import uuid7
 
 import embedsink.http.quarantine
 import embedsink.quarantine
-from embedsink.envelope import Parsed, Rejection, Rules
+from embedsink import loader_tasks
+from embedsink.envelope import Parsed, Rejection, Rules, journal_lines
 from embedsink.envelope.body import encode
 from embedsink.envelope.catalog import catalog_for
+from embedsink.errors import Unavailable
 from embedsink.journal import wait_for
+from embedsink.loader_tasks import QuarantinePurge
+from embedsink.publisher import Publisher
 from embedsink.quarantine import Replay
 from embedsink.reasons import Reason
 from embedsink.segment import Segment, number_of
+from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING, Ledger, Store, StoreRefused
+from embedsink.store_room import StoreRoom
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
@@ -33,7 +47,8 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
     async def keep() -> None:
         delivery = Parsed(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
         delivery.sent_at = sent_at
-        await wait_for(lambda settled: server.sink.keep(delivery, settled, key_id=known.key_id))
+        lines = journal_lines(delivery, key_id=known.key_id, new_id=uuid7)
+        await wait_for(partial(server.sink.submit, lines, accepted=0, quarantined=1))
 
     server._runner.run(keep())
 
@@ -193,12 +208,12 @@ def test_what_is_no_id_is_a_400_and_replays_nothing(quick: Server, query: str) -
     assert [line["kind"] for line in quick.journaled()] == ["quarantined"]
 
 
-def test_whole_bodies_are_replayed_in_the_usual_memory(quick: Server) -> None:
+def test_whole_envelopes_are_replayed_in_the_usual_memory(quick: Server) -> None:
     key, admin = quick.key(), quick.key("admin")
-    for _ in range(24):
-        assert quick.post(b'{"x":"' + b"0123456789" * 100_000, key=key).status_code == 400
-    quick.rows("/api/v1/quarantine", key=admin, count=24)
-    assert replayed(quick, admin) == Replay(replayed=0, rejected=24)
+    for _ in range(100):
+        reject(quick, {"x": "0123456789" * 6_000}, key=key)
+    quick.rows("/api/v1/quarantine", key=admin, count=100)
+    assert replayed(quick, admin) == Replay(replayed=0, rejected=100)
 
 
 def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
@@ -215,14 +230,207 @@ def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
 
 def test_one_rejection_is_shown_whole_by_its_id(quick: Server) -> None:
     key, admin = quick.key(), quick.key("admin")
-    body = b'{"x": "' + b"0123456789" * 5_000
-    assert quick.post(body, key=key).status_code == 400
+    envelope = {"x": "0123456789" * 5_000}
+    assert quick.post(envelope, key=key).status_code == 422
     [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
     assert len(row["raw"]) == 16_384
     [whole] = quick.get(f"/api/v1/quarantine?id={row['quarantine_id']}", key=admin).json()
-    assert whole["raw"].encode() == body
+    assert json.loads(whole["raw"]) == envelope
     answer = quick.get("/api/v1/quarantine?id=1234", key=admin)
     assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+
+
+def test_of_an_unreadable_body_the_beginning_is_kept_and_no_replay_tries_it(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    body = b'{"x": "' + b"0123456789" * 5_000
+    assert quick.post(body, key=key).status_code == 400
+    [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
+    assert row["raw"].encode() == body[:8_192]
+    assert (row["whole_bytes"], row["whole_sha256"]) == (len(body), sha256(body).hexdigest())
+    assert "Only the first 8,192 of its 50,007 bytes are kept." in row["detail"]
+    assert replayed(quick, admin) == Replay(untried=1)
+
+
+def reasons(server: Server, admin: str) -> dict[str, int]:
+    rows = server.get("/api/v1/reports/rejections.json", key=admin).json()
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row["reason"]] += row["quarantined_count"]
+    return counts
+
+
+@pytest.mark.parametrize("limits", [{"quarantine_count_per_day": 4}, {"quarantine_bytes_per_day": 2_500}])
+def test_beyond_what_a_key_may_fill_a_day_rejections_are_counted_and_told(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05, **limits) as server:
+        key, other, admin = server.key(), server.key(), server.key("admin")
+        for _ in range(4):
+            answer = server.post([view(), 1, {}], key=key)
+            assert (answer.status_code, len(answer.json()["rejected"])) == (202, 2)
+            assert server.post(b"{", key=key).status_code == 400
+        server.post([2], key=other)
+        expected = {"not_an_object": 5, "wrong_source": 4, "not_json": 4}
+        wait_until(lambda: reasons(server, admin) == expected, what="all of them are counted")
+        kept = server.get("/api/v1/quarantine", key=admin).json()
+        assert 3 <= len(kept) <= 9
+        assert "2" in [row["raw"] for row in kept], "another key has room of its own"
+        assert server.sink.counters["quarantined"] == 13
+        assert server.sink.counters["unkept"] == 13 - len(kept)
+        status = server.sink.loader.status
+        assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
+        with server.sink.store.reader(EVERYTHING) as reader:
+            assert reader.first_row(read_sql("checks")["ledger_adds_up"])[1] == 0
+
+
+def test_a_restart_gives_a_key_no_more_than_was_left_of_the_day(tmp_path: Path) -> None:
+    for expected in (3, 3):
+        with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=3) as server:
+            key = server.key() if not (tmp_path / "key").exists() else (tmp_path / "key").read_text()
+            (tmp_path / "key").write_text(key)
+            admin = server.key("admin")
+            for _ in range(5):
+                server.post([1], key=key)
+            counted = partial(reasons, server, admin)
+            wait_until(lambda counted=counted: sum(counted().values()) % 5 == 0, what="all of them are counted")  # type: ignore[misc]
+            assert len(server.rows("/api/v1/quarantine", key=admin, count=expected)) == expected
+
+
+@pytest.mark.parametrize("limits", [{"quarantine_free_bytes_min": 2**60}, {"journal_bytes_max": 2**20}])
+def test_the_quarantine_takes_neither_the_last_of_the_disk_nor_half_of_the_journal(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    with open_server(tmp_path, **limits) as server:
+        space = server.sink.journal.space
+        if "journal_bytes_max" in limits:
+            space.add(600_000)
+        wait_until(lambda: not has_room(server), what="the journal has measured")
+        assert server.post([view(), 1], key=server.key()).json()["accepted"] == 1
+        lines = [json.loads(line) for line in server.journal_bytes().splitlines()]
+        kinds = [line["kind"] for line in lines if "kind" in line]
+        assert kinds == ["event", "counted"]
+
+
+def has_room(server: Server) -> bool:
+    server.get("/readyz")  # its write makes the journal look at the disk
+    return server.sink.journal.space.has_room_to_spare(free_bytes_min=server.sink.settings.quarantine_free_bytes_min)
+
+
+def test_what_is_counted_belongs_to_a_deployment_where_the_key_does(tmp_path: Path) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=0) as server:
+        scoped, free, read = server.key(deployments=[12]), server.key(), server.key("read", deployments=[12])
+        for key in (scoped, free):
+            server.post({"context": {"deployment": 12}, "events": [1]}, key=key)
+        wait_until(lambda: sum(reasons(server, server.key("admin")).values()) == 2, what="both are counted")
+        assert reasons(server, read) == {"not_an_object": 1}, "what a free key says is only its word"
+
+
+def purged(server: Server, admin: str, query: str = "") -> int:
+    answer = server.ask("DELETE", f"/api/v1/quarantine{query}", key=admin)
+    assert answer.status_code == 200, answer.text
+    count: int = answer.json()["purged"]
+    return count
+
+
+def test_a_purge_takes_what_it_names_also_what_is_not_loaded_yet(quick: Server) -> None:
+    key, other, admin = quick.key(), quick.key(), quick.key("admin")
+    quick.post([1, {}, view()], key=key)
+    quick.post([2], key=other)
+    known = quick.sink.keys.find(other)
+    assert known is not None
+    assert purged(quick, admin, "?before=1d") == 0
+    assert purged(quick, admin, "?reason=wrong_source") == 1
+    assert purged(quick, admin, f"?key={known.key_id}") == 1
+    assert [row["raw"] for row in quick.get("/api/v1/quarantine", key=admin).json()] == ["1"]
+    assert purged(quick, admin) == 1
+    assert quick.get("/api/v1/quarantine", key=admin).json() == []
+    assert reasons(quick, admin) == {"not_an_object": 2, "wrong_source": 1}
+
+
+@pytest.mark.parametrize("query", ["?before=never", "?reason=nothing", "?since=1d", "?before="])
+def test_a_purge_that_is_not_understood_purges_nothing(quick: Server, query: str) -> None:
+    admin = quick.key("admin")
+    quick.post([1], key=quick.key())
+    quick.rows("/api/v1/quarantine", key=admin)
+    assert problem(quick.ask("DELETE", f"/api/v1/quarantine{query}", key=admin)) == "bad_parameter"
+    assert len(quick.get("/api/v1/quarantine", key=admin).json()) == 1
+
+
+def test_only_an_admin_key_for_all_deployments_purges(quick: Server) -> None:
+    for key, reason in (
+        (quick.key(), "wrong_kind"),
+        (quick.key("read"), "wrong_kind"),
+        (quick.key("admin", deployments=[1]), "out_of_scope"),
+    ):
+        assert problem(quick.ask("DELETE", "/api/v1/quarantine", key=key)) == reason
+
+
+def test_what_was_purged_does_not_come_back_with_a_killed_server_or_a_new_store(tmp_path: Path) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        admin = server.key("admin")
+        server.post([view(), 1], key=server.key())
+        assert purged(server, admin) == 1
+        shutil.copytree(tmp_path, tmp_path.with_name("killed"))
+    (tmp_path / "store.duckdb").unlink()
+    for path in (tmp_path.with_name("killed"), tmp_path):
+        with open_server(path, segment_seal_s=0.05) as server:
+            admin = server.key("admin")
+            assert reasons(server, admin) == {"not_an_object": 1}
+            assert server.get("/api/v1/quarantine", key=admin).json() == []
+
+
+def test_rejections_are_kept_for_some_days_and_then_only_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader_tasks, "RETENTION_EVERY_S", 0.2)
+    with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
+        key, admin = server.key(), server.key("admin")
+        server.post([1], key=key)
+        server.rows("/api/v1/quarantine", key=admin)
+        age = "update loaded_segment set loaded_at = loaded_at - interval 31 days"
+        server.sink.loader.tasks.submit(lambda: server.sink.store._loading().execute(age)).result()
+        server.post([2], key=key)
+        server.rows("/api/v1/quarantine", key=admin, count=2)
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        wait_until(lambda: rejected_count(server) == 1, what="what is old is purged")
+        assert reasons(server, admin) == {"not_an_object": 2}
+        assert [row["raw"] for row in server.get("/api/v1/quarantine", key=admin).json()] == ["2"]
+
+
+def test_a_clock_that_jumps_does_not_empty_the_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = cast(Store, SimpleNamespace(purge=lambda which: pytest.fail("it was purged")))
+    purge = QuarantinePurge(store, cast(Publisher, None), cast(StoreRoom, None), days=30)
+    assert not purge.purge_when_due(), "a clock that is wrong at the start has an hour to be set right"
+    started_at, monotonic = time.time(), time.monotonic
+    monkeypatch.setattr(time, "time", lambda: started_at + 40 * 86_400)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 3_600)
+    assert not purge.purge_when_due()
+    assert purge.seconds_to_next() == pytest.approx(3_600, abs=5)
+
+
+def test_refused_rejections_are_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise Unavailable(Reason.STORAGE_LOW, "disk: is full.")
+
+    with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=2) as server:
+        key, admin = server.key(), server.key("admin")
+        with monkeypatch.context() as patch:
+            patch.setattr(server.sink.journal, "submit", refuse)
+            for _ in range(5):
+                assert server.post([1], key=key).status_code == 503
+        server.post([1, 2], key=key)
+        assert len(server.rows("/api/v1/quarantine", key=admin, count=2)) == 2
+
+
+def rejected_count(server: Server) -> int:
+    return len(server.get("/api/v1/quarantine", key=server.key("read")).json())
+
+
+def test_a_purge_while_the_server_stops_is_told_to_come_again(tmp_path: Path) -> None:
+    with open_server(tmp_path) as server:
+        server.sink.loader.tasks.end()
+        answer = server.ask("DELETE", "/api/v1/quarantine", key=server.key("admin"))
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
 
 
 def test_a_long_list_is_written_in_a_thread_where_it_holds_nobody_up(
@@ -258,10 +466,11 @@ def test_reports_beyond_those_that_may_wait_are_refused(tmp_path: Path) -> None:
     with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
         key = server.key("read")
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
-        server._runner.run(server.sink.report_slots.__aenter__())
+        place = server.sink.report_slots.place("k_other")
+        server._runner.run(place.__aenter__())
         try:
             for path in ("/api/v1/reports/views", "/api/v1/quarantine"):
                 answer = server.get(path, key=key)
                 assert (answer.status_code, problem(answer)) == (503, "overloaded")
         finally:
-            server._runner.run(server.sink.report_slots.__aexit__())
+            server._runner.run(place.__aexit__(None, None, None))

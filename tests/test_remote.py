@@ -1,10 +1,12 @@
 """A server over HTTP: what answers and is another is told as that, and so is an address that can be none."""
 
 import json
+import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from embedsink.envelope import Rules
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.keys import KeyKind
 from embedsink.keys.token import new_token
-from embedsink.remote import NotEmbedsink, Remote
+from embedsink.remote import NotEmbedsink, Remote, Unreachable
 from embedsink.transfer import Sums, import_there
 from tests.envelope.sending import view
 from tests.test_cli import Call, assert_failed, called
@@ -107,6 +109,107 @@ def test_an_import_that_something_else_answered_counts_nothing_and_names_the_lin
 def test_a_notebook_is_told_the_same(ask: Callable[[ConnectedSink], object]) -> None:
     with answering(*PORTAL) as (url, _), pytest.raises(NotEmbedsink, match="See whether a server of it is there"):
         ask(embedsink.connect(url, key=KEY))
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """A proxy that the environment names in every way: the heads of the requests that it gets."""
+    heads: list[bytes] = []
+
+    class Recorder(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            heads.append(b"".join(iter(self.rfile.readline, b"\r\n")))
+            self.wfile.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Recorder) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{server.server_address[1]}")
+            monkeypatch.setenv(name.upper(), f"http://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.setenv("no_proxy", "elsewhere.example")
+        monkeypatch.delenv("REQUEST_METHOD", raising=False)
+        try:
+            yield heads
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
+def test_a_key_for_loopback_never_meets_a_proxy(proxy: list[bytes], host: str) -> None:
+    with answering(b"[]", "application/json") as (url, asked):
+        port = url.rpartition(":")[2]
+        Remote(f"http://{host}:{port}", KEY).get_rows("reports")
+    assert (asked, proxy) == (["GET"], [])
+
+
+@pytest.mark.parametrize("url", ["http://[::1]:1", "http://127.8.9.1:1", "https://localhost:1"])
+def test_nor_where_nobody_answers(proxy: list[bytes], url: str) -> None:
+    with pytest.raises(Unreachable, match="does not answer"):
+        Remote(url, KEY).get("reports")
+    assert proxy == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report"],
+        ["report", "views"],
+        ["report", "--all", "-o", "never.zip"],
+        ["import", "EVENTS"],
+        ["sync-result", __file__, "--deployment", "1", "--job", "j"],
+        ["inspect", "--session", "s"],
+        ["quarantine", "list"],
+        ["quarantine", "show", "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"],
+        ["quarantine", "replay"],
+        ["render", "overview", "-o", "never.svg"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_sends_a_key_for_loopback_to_a_proxy(
+    proxy: list[bytes], called: Call, words: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "EVENTS").write_text(json.dumps(view()))
+    with answering(b"{}", "application/json") as (url, asked), chdir(tmp_path):
+        called(*words, "--url", url, EMBEDSINK_KEY=KEY)
+    assert asked
+    assert proxy == []
+
+
+def test_a_notebook_sends_no_key_for_loopback_to_a_proxy(proxy: list[bytes]) -> None:
+    with answering(b"[]", "application/json") as (url, _):
+        assert embedsink.connect(url, key=KEY).reports().empty
+    assert proxy == []
+
+
+def test_through_a_proxy_a_key_goes_encrypted_alone(proxy: list[bytes]) -> None:
+    with pytest.raises(Unreachable):
+        Remote("https://sink.example", KEY).get("reports")
+    [head] = proxy
+    assert head.startswith(b"CONNECT sink.example:443 ")
+    assert KEY.encode() not in head
+
+
+def test_a_redirect_takes_the_key_nowhere() -> None:
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(307)
+            self.send_header("Location", f"{elsewhere}/api/v1/reports")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with (
+        answering(b"[]", "application/json") as (elsewhere, asked),
+        ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as server,
+    ):
+        threading.Thread(target=server.handle_request).start()
+        with pytest.raises(EmbedsinkError, match="answered 307"):
+            Remote(f"http://127.0.0.1:{server.server_port}", KEY).get("reports")
+    assert asked == []
 
 
 @pytest.mark.parametrize(

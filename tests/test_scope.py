@@ -128,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             for delivery in deliveries(deployment):
                 sent += server.post(delivery, key=ingest).json()["accepted"]
         assert sent == 2 * 4 * (len(EVENTS) + len(ACTIONS) + 1)
-        remote = Remote(server.url, ingest)
+        remote = Remote(server.url, server.key("sync"))
         for deployment in DEPLOYMENTS:
             job = f"{canary(deployment)}-job"
             remote.put(*sync_of(deployment, job), body=json.dumps(sync_result(deployment, job)).encode())
@@ -215,7 +215,10 @@ def test_neither_a_cursor_nor_a_tag_carries_over_what_its_key_saw(server: Runnin
     scope = [DEPLOYMENTS[1]]
     scoped = server.key("read", deployments=scope)
     first = server.get("/api/v1/events.ndjson?limit=1", key=keys["None"])
-    following = server.get(f"/api/v1/events.ndjson?limit=1000&cursor={first.headers['x-next-cursor']}", key=scoped)
+    refused = server.get(f"/api/v1/events.ndjson?limit=1000&cursor={first.headers['x-next-cursor']}", key=scoped)
+    assert (refused.status, refused.json()["reason"]) == (400, "bad_parameter")
+    others = server.get("/api/v1/events.ndjson?limit=1", key=keys[str([DEPLOYMENTS[0]])])
+    following = server.get(f"/api/v1/events.ndjson?limit=1000&cursor={others.headers['x-next-cursor']}", key=scoped)
     assert following.status == 200
     assert_airtight(following.body.decode(), scope, "the next page")
     assert canaries_in(following.body.decode(), scope[0])

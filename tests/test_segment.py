@@ -1,4 +1,4 @@
-"""Segments as files: whatever a crash leaves of one, recovery finds the exact prefix of whole groups."""
+"""Segments as files: their names, and what a crash, a failed disk or a copy leaves of them."""
 
 import itertools
 import os
@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.segment import Recovery, find_damage, number_of, recover, set_aside, trailer
+from embedsink.recovery import Recovery, recover
+from embedsink.segment import (
+    Damage,
+    find_damage,
+    identity_of,
+    inspect,
+    number_of,
+    sealed_bytes_of,
+    sealed_name,
+    set_aside,
+    trailer,
+)
 
 GROUPS = [b'{"kind":"event","n":1}\n{"kind":"event","n":2}\n', b"", b'{"kind":"lost"}\n' * 3]
 WHOLE = [group + trailer(group) for group in GROUPS]
@@ -23,7 +34,6 @@ class Folder:
         self.journal = path / "journal"
         self.aside = path / "aside"
         self.open = self.journal / f"{NAME}.open"
-        self.sealed = self.journal / f"{NAME}.ndjson"
         self.journal.mkdir(parents=True)
         self.open.write_bytes(content)
 
@@ -31,9 +41,12 @@ class Folder:
         return recover(self.journal, aside=self.aside)
 
     def recovered(self) -> bytes:
-        """What is in the journal: the one sealed segment, or nothing."""
+        """What is in the journal: the one sealed segment, named with its size, or nothing."""
         assert not self.open.exists()
-        return self.sealed.read_bytes() if self.sealed.exists() else b""
+        for path in self.journal.iterdir():
+            assert path.name == f"{NAME}-{path.stat().st_size}.ndjson"
+            return path.read_bytes()
+        return b""
 
     def files(self) -> dict[str, bytes]:
         """Everything there is."""
@@ -74,7 +87,7 @@ def test_a_tail_cut_at_any_offset_leaves_the_whole_groups_before_it(tmp_path: Pa
         assert recovery.damaged == []
         kept = [path.read_bytes() for path in folder.aside.iterdir()]
         assert kept == ([CONTENT[end:offset]] if offset > end else [])
-        assert len(recovery.cut) == len(kept)
+        assert len(recovery.notes) == len(kept)
 
 
 @pytest.mark.parametrize("zero_count", [1, 4096])
@@ -86,7 +99,7 @@ def test_a_tail_of_zeros_from_any_offset_leaves_the_whole_groups_before_it(tmp_p
 
         assert folder.recovered() == CONTENT[: end_before(offset)]
         assert recovery.damaged == []
-        assert len(recovery.cut) == 1
+        assert len(recovery.notes) == 1
 
 
 def test_a_last_group_with_a_hole_of_zeros_is_cut_off(tmp_path: Path) -> None:
@@ -105,7 +118,7 @@ def test_recovery_done_five_times_is_recovery_done_once(tmp_path: Path) -> None:
     once = folder.files()
 
     for _ in range(4):
-        assert folder.recover().cut == []
+        assert folder.recover().notes == []
 
     assert folder.files() == once
 
@@ -156,9 +169,9 @@ def test_damage_before_a_whole_group_sets_the_segment_aside_and_says_so(tmp_path
 
     assert folder.recovered() == b""
     assert (folder.aside / folder.open.name).read_bytes() == flipped
-    assert recovery.cut == []
+    assert recovery.notes == []
     assert recovery.damaged == [
-        f"journal {NAME}: the group at offset 0 is torn ({len(CONTENT)} bytes; its checksum does not hold). "
+        f"journal {NAME}: the group at offset 0 is damaged ({len(CONTENT)} bytes; its checksum does not hold). "
         "The segment is set aside and kept in aside/."
     ]
 
@@ -217,3 +230,80 @@ def test_the_number_of_a_file_that_is_no_segment_is_0() -> None:
     assert number_of(Path(f"{NAME}.ndjson")) == 7
     for end in ("tail-88", "ndjson.1x", "ndjson.", "ndjson.1.2", "new"):
         assert number_of(Path(f"{NAME}.{end}")) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "sealed_bytes"),
+    [
+        (f"{NAME}.open", NAME, None),
+        (f"{NAME}.ndjson", NAME, None),
+        (f"{NAME}-1234.ndjson", NAME, 1234),
+        (f"{NAME}-1234.ndjson.2", NAME, 1234),
+        (f"{NAME}-1234.ndjson.new", "", None),
+        (f"{NAME}-.ndjson", "", None),
+        (f"{NAME}.group-88.ndjson", "", None),
+        ("notes.ndjson", "", None),
+    ],
+)
+def test_a_name_tells_which_segment_it_is_and_with_which_size_it_was_sealed(
+    name: str, identity: str, sealed_bytes: int | None
+) -> None:
+    assert (identity_of(name), sealed_bytes_of(name)) == (identity, sealed_bytes)
+    assert (number_of(Path(name)) == 7) == bool(identity)
+
+
+def test_the_name_of_a_sealed_segment_is_its_identity_and_size() -> None:
+    assert sealed_name(NAME, 1234) == f"{NAME}-1234.ndjson"
+
+
+def test_a_sealed_segment_that_is_cut_at_any_offset_is_damaged(tmp_path: Path) -> None:
+    sealed = tmp_path / sealed_name(NAME, len(CONTENT))
+    for offset in range(len(CONTENT)):
+        sealed.write_bytes(CONTENT[:offset])
+        damage = inspect(sealed).damage
+        assert damage == Damage(end_before(offset), f"bytes are missing ({offset} of {len(CONTENT)} are left)")
+    sealed.write_bytes(CONTENT)
+    assert inspect(sealed).is_whole
+
+
+def test_a_sealed_segment_with_more_than_it_was_sealed_with_is_damaged(tmp_path: Path) -> None:
+    sealed = tmp_path / sealed_name(NAME, len(CONTENT))
+    sealed.write_bytes(CONTENT + WHOLE[0])
+    assert "bytes were added" in str(inspect(sealed).damage)
+
+
+def test_a_segment_whose_name_does_not_tell_its_size_is_damaged_where_that_shows(tmp_path: Path) -> None:
+    sealed = tmp_path / f"{NAME}.ndjson"
+    sealed.write_bytes(b"")
+    assert inspect(sealed).damage == Damage(0, "it is empty")
+    sealed.write_bytes(CONTENT[:-1])
+    assert not inspect(sealed).is_whole
+    sealed.write_bytes(WHOLE[0])
+    assert inspect(sealed).is_whole, "cut where a group ends it can't be told from one that is whole"
+
+
+def test_a_flipped_bit_in_the_last_group_of_an_open_segment_is_no_torn_tail(tmp_path: Path) -> None:
+    start = ENDS[-2]
+    # But for its last line feed: without it the trailer is no line, as in a group that is torn.
+    for place in range(start, start + len(GROUPS[-1]) - 1):
+        flipped = bytearray(CONTENT)
+        flipped[place] ^= 1
+        folder = Folder(tmp_path / str(place), bytes(flipped))
+
+        recovery = folder.recover()
+
+        assert folder.recovered() == CONTENT[:start], "the groups before it are loaded"
+        [damage] = recovery.damaged
+        assert f"the group at offset {start} is damaged" in damage
+        assert "It may have been acknowledged" in damage
+        [kept] = folder.aside.iterdir()
+        assert kept.name == f"{NAME}.group-{start}.ndjson"
+        assert kept.read_bytes() == bytes(flipped[start:])
+
+
+def test_a_damaged_group_before_a_torn_tail_is_no_torn_tail(tmp_path: Path) -> None:
+    flipped = bytearray(CONTENT + WHOLE[0][:-3])
+    flipped[ENDS[-2] + 3] ^= 1
+    folder = Folder(tmp_path, bytes(flipped))
+    assert len(folder.recover().damaged) == 1
+    assert folder.recovered() == CONTENT[: ENDS[-2]]

@@ -7,10 +7,23 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import duckdb
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.histories import INSTANTS, Event, Scope, found_rows, histories, only, rows_in_scope, scopes, seen
+from tests.histories import (
+    INSTANTS,
+    MICROSECOND,
+    Event,
+    Scope,
+    found_rows,
+    histories,
+    only,
+    rows_in_scope,
+    scopes,
+    seen,
+    spent_s,
+)
 
 
 class Row(NamedTuple):
@@ -43,11 +56,11 @@ def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
     for event in seen(history, scope):
         if event.session is not None:
             sessions[event.deployment, event.session].append(event)
-    rows = [_row(deployment, session, events) for (deployment, session), events in sessions.items()]
+    rows = [_row(deployment, session, events, scope) for (deployment, session), events in sessions.items()]
     return sorted(rows, key=lambda row: (row.started_at, row.arrival))
 
 
-def _row(deployment: int | None, session: str, events: list[Event]) -> Row:
+def _row(deployment: int | None, session: str, events: list[Event], scope: Scope) -> Row:
     def count(kind: str) -> int:
         return [event.type for event in events].count(kind)
 
@@ -57,7 +70,7 @@ def _row(deployment: int | None, session: str, events: list[Event]) -> Row:
         session=session,
         started_at=instants[0],
         ended_at=instants[-1],
-        duration_s=(instants[-1] - instants[0]) / timedelta(seconds=1),
+        duration_s=spent_s(instants, scope),
         surface=only(event.surface for event in events),
         mode=only(event.mode for event in events),
         tenant=only(event.tenant for event in events),
@@ -81,6 +94,33 @@ def test_any_history_makes_the_sessions_that_the_oracle_counts(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
 ) -> None:
     assert found_rows(connection, "sessions", history, scope) == expected_rows(history, scope)
+
+
+# Around the limits of 15 and 30 minutes, within a quarter of an hour and across several.
+_gaps = st.sampled_from([0, 1, 14, 15, 16, 29, 30, 31, 45, 600]).map(lambda minutes: timedelta(minutes=minutes))
+_nudges = st.sampled_from([timedelta(), timedelta(), MICROSECOND, -MICROSECOND])
+_visits = st.lists(st.tuples(_gaps, _nudges, st.sampled_from(["view", "view", "drilldown"])), min_size=1, max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(visit=_visits, start=st.integers(0, 14), gap_minutes=st.sampled_from([None, 15, 30, 45]))
+def test_time_spent_leaves_out_gaps_of_more_than_the_setting(
+    connection: duckdb.DuckDBPyConnection,
+    visit: list[tuple[timedelta, timedelta, str]],
+    start: int,
+    gap_minutes: int | None,
+) -> None:
+    at, history = datetime(2026, 11, 2, 10, start), list[Event]()
+    for arrival, (gap, nudge, kind) in enumerate(visit):
+        at += max(gap + nudge, timedelta())
+        history.append(Event(kind, at, arrival, tenant="acme"))
+    scope: Scope = {} if gap_minutes is None else {"session_gap_minutes": gap_minutes}
+    [row] = found_rows(connection, "sessions", history, scope)
+    assert Row(*row).duration_s == pytest.approx(spent_s([event.occurred_at for event in history], scope), abs=1e-9)
+    values = [event.occurred_at for event in history if event.type == "drilldown"]
+    [(*_, seconds, _)] = rows_in_scope(connection, "tenants", scope)
+    until_value = [event.occurred_at for event in history if values and event.occurred_at <= values[0]]
+    assert seconds == (pytest.approx(spent_s(until_value, scope), abs=1e-9) if values else None)
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import product
 
 import duckdb
 import pytest
@@ -44,6 +45,19 @@ def test_case_spacing_numbers_and_ids_are_folded_and_words_are_not(
     connection: duckdb.DuckDBPyConnection, text: str, shape: str
 ) -> None:
     assert connection.execute("select shape_of($1)", [text]).fetchall() == [(shape,)]
+
+
+def test_a_hexadecimal_id_is_folded_wherever_its_digits_stand(connection: duckdb.DuckDBPyConnection) -> None:
+    drawn = ["".join(places) for length in range(6, 11) for places in product("d7", repeat=length)]
+    ids = [id for id in drawn if "7" in id or len(id) >= 8]
+    found = connection.execute("select id, shape_of('job ' || id || ' failed') from unnest($1) as t(id)", [ids])
+    assert {id: shape for id, shape in found.fetchall() if shape != "job # failed"} == {}
+
+
+def test_hexadecimal_words_without_a_digit_are_words(connection: duckdb.DuckDBPyConnection) -> None:
+    words = ["facade", "decade", "accede", "defaced", "effaced", "acceded", "beef", "cafe5", "a1b2c"]
+    found = connection.execute("select id, shape_of(id) from unnest($1) as t(id)", [words]).fetchall()
+    assert dict(found) == {word: word for word in words[:-2]} | {"cafe5": "cafe#", "a1b2c": "a#b#c"}
 
 
 def test_of_a_long_text_the_first_thousand_characters_count_up_to_a_space(

@@ -4,18 +4,25 @@ import asyncio
 import errno
 import threading
 import time
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from embedsink import snapshot
+from embedsink import publisher
+from embedsink import sink as sink_module
+from embedsink.clock_watch import ClockWatch, Jump
+from embedsink.errors import Misconfigured, Unavailable
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.journal import Journal
 from embedsink.keys import KeyFile, KeyKind
 from embedsink.loader import Loader
+from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.space import Space
+from embedsink.store import Store
 from tests.servers import wait_until
 
 
@@ -56,7 +63,7 @@ def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
         sink = Sink(folder, Settings())
         with monkeypatch.context() as patch:
             patch.setattr(broken, "start", fail)
-            with pytest.raises(OSError, match="Too many open files"):
+            with pytest.raises(Misconfigured, match="Too many open files"):
                 await sink.__aenter__()
         with FolderLock(folder):
             assert not sink.store.is_open
@@ -65,6 +72,27 @@ def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
             assert again.store.is_open
 
     asyncio.run(run())
+
+
+def test_a_start_does_not_wait_for_a_store_that_can_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def damaged(*_: object, **__: object) -> None:
+        raise Unavailable(Reason.NOT_READY, "store: Corrupt database file. Ask again.")
+
+    async def run() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "reader", damaged)
+            async with Sink(DataFolder(tmp_path), Settings()) as sink:
+                assert sink.journal.last_number is not None
+
+    asyncio.run(run())
+    [line] = [record for record in caplog.records if record.getMessage() == "quarantine_not_counted"]
+    assert line.__dict__["detail"] == "store: Corrupt database file. Ask again."
+
+
+def has_published(sink: Sink, count: int) -> bool:
+    return sink.loader.status.snapshot_count > count and not sink.loader._publisher.has_work
 
 
 def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_them(
@@ -87,19 +115,46 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
                 wait_until, lambda: sink.loader.last_number == sink.journal.last_number, what="all is loaded"
             )
             if is_published:
-                await asyncio.to_thread(wait_until, lambda: space.segment_count == 1, what="a snapshot covers them")
+                # A segment goes when two snapshots cover it, and there is no snapshot without something new.
+                for _ in range(3):
+                    count = sink.loader.status.snapshot_count
+                    await sink.journal.append(line)
+                    is_published_again = partial(has_published, sink, count)
+                    await asyncio.to_thread(wait_until, is_published_again, what="a snapshot is there", timeout_s=60)
+                assert space.segment_count <= 3
             else:
                 assert space.segment_count >= 4
             assert_counted(space)
             return sink.journal.last_number
 
-    def no_room(*_: object) -> None:
+    def no_room(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    monkeypatch.setattr(publisher, "SNAPSHOT_SHARE_MAX", 1e9)
     with monkeypatch.context() as patch:
-        patch.setattr(snapshot, "replace_by_copy", no_room)
+        patch.setattr(publisher, "Copy", no_room)
         last = asyncio.run(run(is_published=False))
     # One that will be set aside.
     (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
     asyncio.run(run(is_published=True))
     assert len(list(folder.aside.iterdir())) == 1
+
+
+def test_a_clock_that_jumps_and_a_backup_inside_the_folder_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = DataFolder(tmp_path)
+    (tmp_path / "backup" / "journal").mkdir(parents=True)
+    jumps = [None, Jump(datetime(2027, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))]
+    monkeypatch.setattr(sink_module, "CLOCK_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(ClockWatch, "jump", lambda watch: jumps.pop(0) if jumps else None)
+
+    async def run() -> None:
+        async with Sink(folder, Settings()):
+            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was looked at")
+
+    asyncio.run(run())
+    logged = {record.getMessage(): record.__dict__ for record in caplog.records}
+    assert logged["clock_jumped"]["shown"] == "2027-11-02T00:00:00Z"
+    assert logged["clock_jumped"]["expected"] == "2026-11-02T00:00:00Z"
+    assert f"{tmp_path / 'backup'}: is a data folder inside this one" in logged["nested_folder"]["detail"]

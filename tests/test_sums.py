@@ -22,7 +22,7 @@ from tests.stores import make_folder, open_store
 
 SEGMENT = 1 << 32
 _BEGINNING = [datetime(2012, 1, 1), datetime(2011, 12, 31, 23, 59, 59), datetime(2012, 1, 1, 0, 14, 59)]
-OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness", *PAIRED)
+OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completeness", "export_volumes", *PAIRED)
 
 
 def test_the_reports_that_read_sums_are_known() -> None:
@@ -249,7 +249,6 @@ def test_what_is_rebuilt_from_a_snapshot_has_sums_of_its_events(tmp_path: Path) 
         assert (len(sums(store)), view_count(store)) == (1, 3)
         if damage:
             store._loading().execute(damage)
-        loader._is_dirty = True
         loader.publish()
         loader.close()
         folder.store.unlink()
@@ -315,7 +314,7 @@ def test_what_one_key_said_lends_nothing_to_another(report: str, is_summed: bool
 def test_who_reads_across_a_summing_counts_nothing_twice(report: str, tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb", StoreLimits(summed_from_count=1))
     asked = {"type": "ai-query", "query": "why"}
-    store.load(inspect(segment(tmp_path, [{"type": "view"}, asked])))
+    store.load(inspect(segment(tmp_path, [{"type": "view"}, {"type": "download"}, asked])))
     store.sum_up()
     store.load(inspect(segment(tmp_path, [{"type": "view"}, asked | {"status": "completed", "at": "10:01"}], number=2)))
     with store.reader({**EVERYTHING, "now": datetime(2026, 11, 3)}) as reader:

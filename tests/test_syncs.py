@@ -152,7 +152,7 @@ def test_kills_at_random_moments_lose_no_result_and_change_none(tmp_path: Path) 
 @pytest.mark.server
 def test_a_result_is_in_the_report_and_in_the_snapshot(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
-        Remote(server.url, server.key("ingest")).put(*_path("job1"), body=json.dumps(result()).encode())
+        Remote(server.url, server.key("sync")).put(*_path("job1"), body=json.dumps(result()).encode())
         reader = server.key("read")
         path = "/api/v1/reports/sync_impact"
         wait_until(lambda: bool(server.get(path, key=reader).json()), what="it is in the report")
@@ -163,7 +163,7 @@ def test_a_result_is_in_the_report_and_in_the_snapshot(tmp_path: Path) -> None:
 
 
 def record(server: Server, body: dict[str, Any]) -> Any:
-    return server.ask("PUT", "/api/v1/" + "/".join(_path(body["syncJobId"])), key=server.key(), json=body)
+    return server.ask("PUT", "/api/v1/" + "/".join(_path(body["syncJobId"])), key=server.key("sync"), json=body)
 
 
 def test_a_store_that_began_anew_is_no_reason_to_forget(tmp_path: Path) -> None:

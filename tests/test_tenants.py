@@ -11,7 +11,7 @@ import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.histories import NOW, Event, Scope, found_rows, histories, rows_in_scope, scopes, seen
+from tests.histories import NOW, Event, Scope, found_rows, histories, rows_in_scope, scopes, seen, spent_s
 
 
 class Row(NamedTuple):
@@ -40,7 +40,7 @@ def _row(tenant: str | None, events: list[Event], scope: Scope) -> Row:
     zone = ZoneInfo(scope.get("timezone", "UTC"))
     now = scope.get("now", NOW)
     last_seen_at = max(event.occurred_at for event in events)
-    delays = list(_seconds_to_first_value(events))
+    delays = list(_seconds_to_first_value(events, scope))
     return Row(
         tenant=tenant,
         viewer_count=len({event.viewer for event in events} - {None}),
@@ -57,7 +57,7 @@ def _day(instant: datetime, zone: ZoneInfo) -> date:
     return instant.replace(tzinfo=UTC).astimezone(zone).date()
 
 
-def _seconds_to_first_value(events: list[Event]) -> Iterator[float]:
+def _seconds_to_first_value(events: list[Event], scope: Scope) -> Iterator[float]:
     sessions: dict[object, list[Event]] = defaultdict(list)
     for event in events:
         if event.session is not None:
@@ -65,7 +65,7 @@ def _seconds_to_first_value(events: list[Event]) -> Iterator[float]:
     for own in sessions.values():
         values = [event.occurred_at for event in own if _is_value(event)]
         if values:
-            yield (min(values) - min(event.occurred_at for event in own)).total_seconds()
+            yield spent_s([event.occurred_at for event in own if event.occurred_at <= min(values)], scope)
 
 
 def _is_value(event: Event) -> bool:

@@ -42,7 +42,7 @@ def usual(volumes: list[int], day_count: int) -> int:
     every_day = volumes + [0] * (day_count - len(volumes))
     middle = median(every_day)
     beyond = middle + 4 * 1.4826 * median(abs(one - middle) for one in every_day)
-    return math.ceil(max(beyond, 2 * median(volumes) if volumes else 0))
+    return math.ceil(max(1_000, beyond, 2 * median(volumes) if volumes else 0))
 
 
 def test_what_is_usual_is_told_by_all_days_however_few_had_a_volume(connection: duckdb.DuckDBPyConnection) -> None:
@@ -52,5 +52,5 @@ def test_what_is_usual_is_told_by_all_days_however_few_had_a_volume(connection: 
             "select usual_volume_max(volumes, $2) from (select unnest($1::bigint[][]) as volumes)", [lists, day_count]
         ).fetchall()
         assert [value for (value,) in found] == [usual(volumes, day_count) for volumes in lists]
-    assert connection.execute("select usual_volume_max(null::bigint[], 3)").fetchall() == [(0,)]
+    assert connection.execute("select usual_volume_max(null::bigint[], 3)").fetchall() == [(1_000,)]
     assert connection.execute("select usual_volume_max([9], 2)").fetchall() == [(None,)]

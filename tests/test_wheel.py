@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -113,7 +114,9 @@ def server(outside: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 def is_healthy(port: int) -> bool:
     """Whether the image's HEALTHCHECK passes."""
     check = [word.replace("8321", str(port)) for word in exec_form("HEALTHCHECK")]
-    return subprocess.run(check, capture_output=True).returncode == 0
+    # A proxy that the container's environment names is none of its business.
+    proxied = os.environ | {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "no_proxy": ""}
+    return subprocess.run(check, capture_output=True, env=proxied).returncode == 0
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -126,6 +129,12 @@ def test_docker_sees_every_file_it_copies() -> None:
     for keyword, rest in stages()[0]:
         if keyword == "COPY":
             assert {f"!{source}" for source in rest.split()[:-1]} <= set(seen)
+
+
+def test_the_image_is_built_from_one_digest_whose_tag_can_be_read() -> None:
+    bases = {stage[0].rest.removesuffix(" AS build") for stage in stages()}
+    assert len(bases) == 1
+    assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", bases.pop())
 
 
 def test_the_installed_command_shows_its_help(outside: Path) -> None:

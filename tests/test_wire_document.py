@@ -27,7 +27,7 @@ def test_both_lists_of_reasons_are_whole() -> None:
 
 def test_each_limit_is_the_settings_default() -> None:
     rows = re.findall(r"^\| .+ \| ([\d,]+)[^|]*\| `EMBEDSINK_(\w+)` \|", TEXT, re.MULTILINE)
-    assert len(rows) == 13
+    assert len(rows) == 18
     defaults = Settings()
     assert {name: float(limit.replace(",", "")) for limit, name in rows} == {
         name: float(getattr(defaults, name.lower())) for _, name in rows

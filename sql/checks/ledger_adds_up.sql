@@ -1,12 +1,16 @@
--- One row per segment whose ledger is not what lies in the tables: received = accepted + duplicate + quarantined, and
--- as many rows as it says. A null segment has rows that no loaded segment accounts for.
+-- One row per ledger that differs from the tables: received = accepted + duplicate + quarantined + lost, and the tables
+-- have as many rows as it says, apart from rejections that are only counted. A ledger is of one segment, or of many old
+-- ones. A null segment has rows that no ledger accounts for.
 -- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report,
 -- then `embedsink rebuild`.
 with ledger as (
-    select split_part(segment, '-', 1)::bigint as segment_number, *
+    select
+        split_part(segment, '-', 1)::bigint as last_number,
+        coalesce(first_number, last_number) as from_number,
+        * exclude (first_number)
     from loaded_segment
 ),
-kept as (
+kept_of_segment as (
     select
         arrival >> 32 as segment_number,
         count(*) filter (table_name <> 'quarantine') as kept_accepted_count,
@@ -19,20 +23,30 @@ kept as (
         select 'quarantine', arrival from quarantine
     )
     group by all
+),
+kept as (
+    select
+        if(segment_number <= last_number, from_number, segment_number) as from_number,
+        sum(kept_accepted_count)::bigint as kept_accepted_count,
+        sum(kept_quarantined_count)::bigint as kept_quarantined_count
+    from kept_of_segment
+    asof left join (select from_number, last_number from ledger) as ledger on segment_number >= ledger.from_number
+    group by 1
 )
 select
     segment,
-    segment_number,
+    from_number as segment_number,
     received_count,
     accepted_count,
     duplicate_count,
     quarantined_count,
+    unkept_count,
     coalesce(kept_accepted_count, 0) as kept_accepted_count,
     coalesce(kept_quarantined_count, 0) as kept_quarantined_count
 from ledger
-full join kept using (segment_number)
+full join kept using (from_number)
 where segment is null
-   or received_count is distinct from accepted_count + duplicate_count + quarantined_count
+   or received_count is distinct from accepted_count + duplicate_count + quarantined_count + coalesce(lost_count, 0)
    or accepted_count is distinct from coalesce(kept_accepted_count, 0)
-   or quarantined_count is distinct from coalesce(kept_quarantined_count, 0)
+   or quarantined_count is distinct from coalesce(kept_quarantined_count, 0) + coalesce(unkept_count, 0)
 order by segment_number;

@@ -7,6 +7,9 @@ where segment is null
    or not regexp_matches(segment, '^\d{12}-')
    or loaded_at is null
    or coalesce(least(byte_count, received_count, accepted_count, duplicate_count, quarantined_count), -1) < 0
+   or lost_count < 0
+   or first_number >= split_part(segment, '-', 1)::bigint
+   or unkept_count not between 0 and quarantined_count
    or byte_count is null
    or received_count is null
    or accepted_count is null

@@ -18,4 +18,5 @@ where quarantine_id is null
    or raw_encoding <> 'base64'
    or raw_length is distinct from length(raw) + coalesce(rest_length, 0)
    or piece_count <> last_piece
+   or (whole_bytes is null) <> (whole_sha256 is null)
 order by arrival;

@@ -2,20 +2,30 @@
 -- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report,
 -- then `embedsink rebuild`.
 with place as (
-    select 'event' as table_name, arrival from event
+    select 'event' as table_name, arrival, arrival >> 32 as segment_number from event
     union all
-    select 'action', arrival from action
+    select 'action', arrival, arrival >> 32 from action
     union all
-    select 'quarantine', arrival from quarantine
+    select 'quarantine', arrival, arrival >> 32 from quarantine
     union all
-    select 'loss', arrival from loss
+    select 'loss', arrival, arrival >> 32 from loss
     union all
-    select 'sync', arrival from sync
+    select 'sync', arrival, arrival >> 32 from sync
+),
+ledger as (
+    select split_part(segment, '-', 1)::bigint as last_number, coalesce(first_number, last_number) as from_number
+    from loaded_segment
+),
+told as (
+    select table_name, segment_number, count(*) as row_count, min(arrival) as first_arrival,
+        bool_or(arrival is null or arrival & 4294967295 = 0) as is_of_no_line
+    from place
+    group by table_name, segment_number
 )
-select table_name, arrival >> 32 as segment_number, count(*) as row_count, min(arrival) as first_arrival
-from place
-where arrival is null
-   or arrival & 4294967295 = 0
-   or arrival >> 32 not in (select split_part(segment, '-', 1)::bigint from loaded_segment)
-group by table_name, segment_number
+select table_name, segment_number, row_count, first_arrival
+from told
+asof left join ledger on segment_number >= from_number
+where is_of_no_line
+   or last_number is null
+   or segment_number > last_number
 order by table_name, segment_number;

@@ -1,8 +1,14 @@
--- One row per segment number that was loaded more than once.
+-- One row per ledger of a segment number that an earlier row of the ledger has, too: the segment was loaded more than once.
 -- What to do: two servers wrote into one data folder, or a segment was renamed. Keep a copy of the data folder for the
 -- report, then `embedsink rebuild`.
-select split_part(segment, '-', 1)::bigint as segment_number, count(*) as load_count, list(segment) as segments
-from loaded_segment
-group by segment_number
-having count(*) > 1
+with ledger as (
+    select segment, split_part(segment, '-', 1)::bigint as last_number, coalesce(first_number, last_number) as from_number
+    from loaded_segment
+)
+select from_number as segment_number, segment
+from ledger
+qualify from_number <= max(last_number) over (
+    order by from_number, segment
+    rows between unbounded preceding and 1 preceding
+)
 order by segment_number;

@@ -1,6 +1,6 @@
 -- One row per line of the segments: only what tells repeats apart and adds up to the ledger.
 create or replace temp table arrived as
-select kind, coalesce(envelope.id, id)::uuid as id, received_at, key_id = 'import' as is_imported, arrival
+select kind, coalesce(envelope.id, id)::uuid as id, received_at, key_id = 'import' as is_imported, rejected_count, arrival
 from (
     select *, getvariable('arrival_base')[filename] + row_number() over () as arrival
     from read_json(
@@ -8,7 +8,7 @@ from (
         filename = true,
         format = 'newline_delimited',
         maximum_object_size = getvariable('line_bytes_max')::bigint,
-        columns = {kind: 'varchar', received_at: 'bigint', key_id: 'varchar', id: 'varchar', envelope: 'struct(id varchar)'}
+        columns = {kind: 'varchar', received_at: 'bigint', key_id: 'varchar', id: 'varchar', envelope: 'struct(id varchar)', rejected_count: 'bigint'}
     )
 )
 where kind is not null;

@@ -13,12 +13,12 @@ with delivered as (
     union all by name
     select false as is_again, 'event' as kind, event_id as id, * exclude (event_id)
     from event
-    where received_at >= getvariable('dedup_since')::timestamp
+    where arrival >= getvariable('dedup_from')::bigint
       and event_id in (select id from repeated where kind = 'event')
     union all by name
     select false as is_again, 'action' as kind, action_id as id, * exclude (action_id)
     from action
-    where received_at >= getvariable('dedup_since')::timestamp
+    where arrival >= getvariable('dedup_from')::bigint
       and action_id in (select id from repeated where kind = 'action')
 ),
 told as (

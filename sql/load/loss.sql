@@ -16,7 +16,7 @@ with told as materialized (
 stored as (
     select loss_id, sum(lost_count) as lost_count
     from loss
-    where received_at >= getvariable('dedup_since')::timestamp
+    where arrival >= getvariable('dedup_from')::bigint
       and loss_id in (select loss_id from told)
     group by loss_id
 )

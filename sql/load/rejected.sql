@@ -4,7 +4,7 @@ insert into rejected by name
 with seen_again as (
     select quarantine_id
     from quarantine
-    where received_at >= getvariable('dedup_since')::timestamp
+    where arrival >= getvariable('dedup_from')::bigint
       and quarantine_id in (select quarantine_id::uuid from line where kind = 'quarantined')
 )
 select
@@ -22,7 +22,9 @@ select
     reason,
     detail,
     raw,
-    raw_encoding
+    raw_encoding,
+    whole_bytes,
+    whole_sha256
 from line
 where kind = 'quarantined'
   and quarantine_id::uuid not in (from seen_again)

@@ -1,14 +1,30 @@
 -- One row per delivered envelope whose id was seen before: earlier in these segments, or in the last days of the store. What
--- comes out of a file is compared with the whole store: files are imported again years later, and that is rare.
--- The bound on received_at is a literal when the query is planned, so that older rows are never read. The delivered ids
+-- comes out of a file is compared with the whole store: files are imported again years later, and that is rare. A replay is
+-- compared from the days before the rejection on.
+-- The bound on arrival is a literal when the query is planned, so that older rows are never read. The delivered ids
 -- are the small side: they are hashed, and the stored ones only stream past.
-set variable dedup_since = (
-    select if(
-        bool_or(is_imported),
-        timestamp '-infinity',
-        make_timestamp(min(received_at) * 1000) - to_days(getvariable('dedup_days')::integer)
+set variable dedup_from = (
+    with hour as (
+        select *, row_number() over (order by first_arrival desc) as age from journal_hour
+    ),
+    delivered as (
+        select
+            bool_or(is_imported) as is_imported,
+            bool_or(kind = 'replayed') as is_replayed,
+            make_timestamp(min(received_at) * 1000) - to_days(getvariable('dedup_days')::integer) as since
+        from arrived
     )
-    from arrived
+    select if(
+        any_value(is_imported),
+        0,
+        least(
+            -- Of a younger store all is compared.
+            coalesce(min(first_arrival) filter (age = getvariable('dedup_days')::integer * 24 + 1), 0),
+            min(first_arrival) filter (is_replayed and began_at >= since - interval 1 hour)
+        )
+    )
+    from delivered
+    left join hour on true
 );
 
 create or replace temp table repeated as
@@ -19,11 +35,11 @@ with delivered as (
 ),
 stored as (
     select 'event' as kind, event_id as id from event
-    where received_at >= getvariable('dedup_since')::timestamp
+    where arrival >= getvariable('dedup_from')::bigint
       and event_id in (select id from delivered where kind = 'event')
     union all
     select 'action', action_id from action
-    where received_at >= getvariable('dedup_since')::timestamp
+    where arrival >= getvariable('dedup_from')::bigint
       and action_id in (select id from delivered where kind = 'action')
 )
 select kind, id, arrival, turn

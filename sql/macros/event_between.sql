@@ -1,8 +1,8 @@
 -- One row per event in scope from first_at on and before end_at (null bounds nothing), on any surface, with its deployment and
--- tenant resolved: its own, or else what the session's `ready` said, whenever it did; those of the deployments and the tenant
--- that the reader may see. In one select: each further one takes a tenth longer to plan. Until an event lacks what a
--- `ready` says, that in plain/ stands in for it.
-create or replace macro event_between(first_at, end_at) as table
+-- tenant resolved: its own, or else what the session's `ready` said, whenever it did; those of the deployments that the
+-- reader may see, and of the tenant asked for unless is_any_tenant is true. In one select: each further one takes a tenth
+-- longer to plan. Until an event lacks what a `ready` says, that in plain/ stands in for it.
+create or replace macro event_between(first_at, end_at, is_any_tenant := false) as table
 select
     event.* replace (
         coalesce(event.deployment, context.deployment) as deployment,
@@ -12,4 +12,4 @@ from event
 left join session_context_between(first_at, end_at) as context using (key_id, session)
 where is_between(occurred_at, first_at, end_at)
   and is_in_deployments(coalesce(event.deployment, context.deployment))
-  and is_of_tenant(coalesce(event.tenant, context.tenant));
+  and (is_any_tenant or is_of_tenant(coalesce(event.tenant, context.tenant)));

@@ -1,7 +1,7 @@
--- One row per stage of an AI query (an ai-query event) in scope from first_at on and before end_at (null bounds nothing),
--- with a number for its session, chat and text instead of these. Its deployment and tenant are resolved as event_between
--- does. What came since the last summing is not in the table yet; readers set the variables, and for whoever does not,
--- nothing is.
+-- One row per stage of an AI query (an ai-query event) of the deployments in scope, from first_at on and before end_at (null
+-- bounds nothing), with a number for its session, chat and text instead of these. Its deployment and tenant are resolved as
+-- event_between does. Stages of every tenant and surface are here, since an end may be of another one than its question.
+-- What came since the last summing is not in the table yet; readers set the variables, and for whoever does not, nothing is.
 create or replace macro question_stage_between(first_at, end_at) as table
 with part as (
     select * exclude (summed_in)
@@ -34,6 +34,4 @@ from part
 left join session_context_between(first_at, end_at) as context
     on part.key_id = context.key_id and part.session = digest_of(context.session)
 where is_between(occurred_at, first_at, end_at)
-  and is_in_deployments(coalesce(part.deployment, context.deployment))
-  and is_of_tenant(coalesce(part.tenant, context.tenant))
-  and is_on_surface(part.surface);
+  and is_in_deployments(coalesce(part.deployment, context.deployment));

@@ -1,7 +1,8 @@
 -- What a text has in common with those that differ only in case, spacing, numbers, ids and quoted parts:
 -- `Sales of "Acme"  in 2025?` and `sales of 'Initech' in 2026?` both are `sales of "…" in #?`. An apostrophe within a word
--- quotes nothing. An id is a UUID, what begins with 0x, or hexadecimal: eight digits, or six of which one is no letter,
--- so that `facade` is a word. A sign belongs to its number unless a word stands before it: `week-5`.
+-- quotes nothing. An id is a UUID, what begins with 0x, or hexadecimal: eight characters or more, or six or seven with a
+-- decimal digit among them, so that `facade` and `effaced` are words. RE2 has no look-ahead, so each place of the first
+-- digit is an alternative. A sign belongs to its number unless a word stands before it: `week-5`.
 --
 -- Senders choose these texts, and every report folds them anew. So only the first 1,000 characters count, up to the last
 -- space; and of more than 30 combining marks in a row the rest is left out (UAX #15, section 13: no language has as many),
@@ -22,7 +23,7 @@ trim(regexp_replace(
         '(^|[^a-z0-9])(?:(?:'
         || '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|0x[0-9a-f]+'
         || '|[a-f][0-9a-f]{7,}|[a-f]\d[0-9a-f]{4,}|[a-f]{2}\d[0-9a-f]{3,}|[a-f]{3}\d[0-9a-f]{2,}|[a-f]{4}\d[0-9a-f]+'
-        || '|[a-f]{5}\d[0-9a-f]*|\d[a-f][0-9a-f]{4,}|\d{2}[a-f][0-9a-f]{3,}|\d{3}[a-f][0-9a-f]{2,}|\d{4}[a-f][0-9a-f]+'
+        || '|[a-f]{5,6}\d[0-9a-f]*|\d[a-f][0-9a-f]{4,}|\d{2}[a-f][0-9a-f]{3,}|\d{3}[a-f][0-9a-f]{2,}|\d{4}[a-f][0-9a-f]+'
         || '|\d{5,}[a-f][0-9a-f]*)\b|[+-]\p{Nd}+(?:[.,:/-]\p{Nd}+)*)'
         || '|\p{Nd}+(?:[.,:/-]\p{Nd}+)*',
         '\1#', 'g'

@@ -48,7 +48,8 @@ class Counts:
 def count_arrivals(reader: Reader) -> Counts:
     """How much of what is in the reader's scope arrived."""
     counts = Counts()
-    for row in reader.dicts("arrived_count"):
+    # In the order of their names: the engine's own depends on what others send.
+    for row in sorted(reader.dicts("arrived_count"), key=lambda row: (row["fate"], row["type"] or "")):
         counts.fates[row["fate"]] += row["row_count"]
         if row["fate"] == "accepted":
             by_type = counts.events if row["direction"] == "event" else counts.actions

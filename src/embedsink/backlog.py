@@ -2,10 +2,10 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from embedsink.segment import SEALED, Segment, number_of
+from embedsink.segment import IDENTITY_LENGTH, OPEN, SEALED, Segment, identity_of, number_of
 
 TOGETHER_BYTES_MAX = 32 * 1_048_576
 TOGETHER_COUNT_MAX = 256
@@ -20,7 +20,7 @@ class Backlog:
     """
 
     def __init__(self, folder: Path, *, on_removed: Callable[[int], None]) -> None:
-        self.loaded: set[str] = set()  # of those that lie there
+        self.loaded: dict[str, int] = {}  # of those that lie there, by identity, with their bytes
         self._folder = folder
         self._on_removed = on_removed
         self._waiting_since: float | None = None  # as of the last look
@@ -39,36 +39,57 @@ class Backlog:
     def waiting(self) -> Iterator[list[Path]]:
         """Those that are not in the store, oldest first: with each step what is loaded in one transaction."""
         self._grown_at = None  # first, so that one that is sealed behind this look sets it again
-        names = sorted(name for name in self._names() if name not in self.loaded)
-        for some in _together(path for name in names if number_of(path := self._folder / name)):
+        names = sorted(name for name in self._names() if name[:IDENTITY_LENGTH] not in self.loaded)
+        paths = (self._folder / name for name in names if identity_of(name))
+        for some in _together(path for path in paths if path.is_file()):
             self._waiting_since = some[0].stat().st_mtime
             yield some
         self._waiting_since = None
 
     def oldest_number(self) -> int | None:
-        """The lowest number of all; None without any."""
-        oldest = min(self._names(), default=None)
+        """The lowest number of all, open ones too; None without any."""
+        oldest = min(filter(identity_of, self._names((OPEN, SEALED))), default=None)
         return None if oldest is None else number_of(self._folder / oldest)
 
-    def delete_loaded(self) -> None:
-        """Delete those that are in the store, but for the newest of all."""
-        for name in sorted(self._names())[:-1]:
-            if name in self.loaded:
-                path = self._folder / name
-                byte_count = path.stat().st_size
+    def add_loaded(self, segments: Iterable[Segment]) -> None:
+        """These are in the store."""
+        self.loaded |= {segment.identity: segment.byte_count for segment in segments}
+
+    def delete(self, covered: Mapping[str, int]) -> list[Path]:
+        """Delete segments that snapshots cover, but for the newest of all.
+
+        Args:
+            covered: their identities, with the bytes that were loaded of each.
+
+        Returns:
+            Those that have more bytes. They stay.
+        """
+        longer: list[Path] = []
+        if not covered:
+            return longer
+        for name in sorted(filter(identity_of, self._names()))[:-1]:
+            covered_bytes = covered.get(name[:IDENTITY_LENGTH])
+            if covered_bytes is None:
+                continue
+            path = self._folder / name
+            byte_count = path.stat().st_size
+            if byte_count > covered_bytes:
+                longer.append(path)
+            else:
                 path.unlink()
-                self.loaded.discard(name)
+                self.loaded.pop(name[:IDENTITY_LENGTH], None)
                 self._on_removed(byte_count)
+        return longer
 
-    def remove(self, segment: Segment) -> None:
-        """One was set aside."""
-        self._on_removed(segment.byte_count)
+    def remove(self, byte_count: int) -> None:
+        """One of so many bytes was set aside."""
+        self._on_removed(byte_count)
 
-    def _names(self) -> Iterator[str]:
+    def _names(self, suffixes: tuple[str, ...] = (SEALED,)) -> Iterator[str]:
         # There may be 100,000, at each look: no path is made for each, and no file looked at.
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.name.endswith(SEALED):
+                if entry.name.endswith(suffixes):
                     yield entry.name
 
 

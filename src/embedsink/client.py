@@ -10,22 +10,35 @@ Types are the same from either. Integers are `Int64` and truths `boolean`, so th
 """
 
 import contextlib
+import inspect
 import operator
 import os
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, NoReturn, TypedDict, Unpack
 
+import numpy
 import pandas
 
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.folder import DataFolder
 from embedsink.reasons import Reason
 from embedsink.remote import Remote
-from embedsink.reports import EVENTS, RowsAsked, Scope, all_reports, find_report, known_name, parse_scope
+from embedsink.reports import (
+    EVENTS,
+    RowsAsked,
+    Scope,
+    all_reports,
+    find_report,
+    known_name,
+    missing_reports,
+    parse_scope,
+)
+from embedsink.settings import read_settings
 from embedsink.store import EVERYTHING, Reader, frame_of_parquet, open_snapshot
 
 _LISTED = ("name", "title", "question", "grain", "columns")
@@ -116,6 +129,8 @@ class OpenedSink:
     def reports(self) -> pandas.DataFrame:
         """Which reports there are, what each answers, and the names of its columns; `columns` says what each means."""
         with self._read(Scope()) as reader:
+            if missing := missing_reports(reader):
+                warnings.warn(missing, stacklevel=2)
             return _listed([asdict(report) for report in all_reports(reader)])
 
     def columns(self, name: str) -> pandas.DataFrame:
@@ -127,20 +142,34 @@ class OpenedSink:
         with self._read(Scope()) as reader:
             return _described(asdict(find_report(reader, _report_name(name))))
 
-    def sql(self, text: str) -> pandas.DataFrame:
+    def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> pandas.DataFrame:
         """The answer to your own SQL, over all tables and views, without a scope.
 
+            sink.sql("select * from views where surface = ?", ["chat"])
+            sink.sql("select * from views where surface = $surface", {"surface": "chat"})
+            people = pandas.DataFrame({"viewer": ["u_42"], "team": ["Sales"]})
+            sink.sql("select team, count(*) from event join people using (viewer) group by team")
+
+        A frame is found by the name of its variable, local or global, where no table or view has that name.
+
         It can't change the snapshot, which is open read-only. But it runs as you: `copy … to` writes files, and
-        `read_csv` reads them. So run no SQL of strangers.
+        `read_csv` reads them. So run no SQL of strangers, and pass values as parameters.
+
+        Args:
+            text: SQL; the answer is that of the last statement.
+            parameters: a list for `?` and `$1`, or a dictionary for `$name`.
 
         Raises:
-            Refused: it is no SQL, or names what there is not.
+            Refused: DuckDB can't run it; with all that DuckDB says, candidates and position included.
+            TypeError: the text is no string, or the parameters are neither list nor dictionary.
+            Unavailable: it needs more memory than there is.
             Misconfigured: there is no snapshot yet.
         """
         if not isinstance(text, str):
             raise TypeError(f"sql: {quote(text)} is not text. Write it as a string.")
-        with open_snapshot(self._snapshot, EVERYTHING) as reader:
-            return _typed(*reader.run(text))
+        values, frame = _plain(parameters), inspect.currentframe()
+        with open_snapshot(self._snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
+            return _typed(*reader.run(text, values, caller=frame.f_back if frame else None))
 
     def _rows(self, view: str, asked: AskedRows) -> pandas.DataFrame:
         text, deployments = _as_text(asked)
@@ -150,7 +179,7 @@ class OpenedSink:
             return _typed(*reader.frame(selection))
 
     def _read(self, scope: Scope) -> Reader:
-        return open_snapshot(self._snapshot, scope.variables())
+        return open_snapshot(self._snapshot, {**read_settings().variables(), **scope.variables()})
 
 
 class ConnectedSink:
@@ -193,7 +222,7 @@ class ConnectedSink:
         """
         return _described(self._remote.get_object("reports", _report_name(name), "schema", members=("columns",)))
 
-    def sql(self, text: str) -> NoReturn:
+    def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> NoReturn:
         """Own SQL runs where the data is, and never on a server.
 
         Raises:
@@ -239,6 +268,22 @@ def connect(url: str, *, key: str | None = None) -> ConnectedSink:
         Misconfigured: the URL or the key can't be one.
     """
     return ConnectedSink(Remote(url, key or os.environ.get("EMBEDSINK_KEY")))
+
+
+def _plain(parameters: object) -> object:
+    """The parameters with Python's own numbers: DuckDB takes none of NumPy's."""
+    match parameters:
+        case Mapping():
+            return {name: _plain_value(value) for name, value in parameters.items()}
+        case Sequence() if not isinstance(parameters, str | bytes):
+            return [_plain_value(value) for value in parameters]
+        case None:
+            return None
+    raise TypeError(f"parameters: {quote(parameters)} is neither a list nor a dictionary. Write [value].")
+
+
+def _plain_value(value: object) -> object:
+    return value.item() if isinstance(value, numpy.generic) else value
 
 
 def _report_name(name: str) -> str:

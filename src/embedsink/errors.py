@@ -21,7 +21,9 @@ QUOTE_CHARACTERS_MAX = 64
 _ALIKE = 0.6
 _WORD = re.compile(r"[^_]+")
 # As long as a key, or almost: `sales_admin_total` is a measure, not a credential.
-_KEY = re.compile(r"es_(ingest|read|admin)_[0-9A-Za-z]{32,}")
+_KEY = re.compile(r"es_(ingest|read|sync|admin)_[0-9A-Za-z]{32,}")
+# Like `json.dumps`, but it can stop early.
+_QUOTING = json.JSONEncoder(default=str)
 
 
 class EmbedsinkError(Exception):
@@ -51,11 +53,17 @@ class Misconfigured(EmbedsinkError):
 
 def quote(value: object) -> str:
     """A wrong value for an error message: JSON, escaped, at most 64 characters, never a credential."""
+    text = ""
     try:
-        text = json.dumps(value, default=str)
+        # Of a list or an object no more than is quoted: it may be a body of a megabyte. A part is a whole string, so no
+        # key is cut in two.
+        parts = _QUOTING.iterencode(value) if isinstance(value, dict | list) else [_QUOTING.encode(value)]
+        for part in parts:
+            text += without_keys(part)
+            if len(text) > QUOTE_CHARACTERS_MAX:
+                break
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"
-    text = without_keys(text)
     if len(text) <= QUOTE_CHARACTERS_MAX:
         return text
     end = '…"' if text.startswith('"') else "…"

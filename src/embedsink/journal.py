@@ -6,7 +6,7 @@ waiters are told at once.
 The journal knows bytes, not fields.
 
     append ─▶ pending ─▶ committer thread: write, fdatasync ─▶ waiters        <number>-<random>.open
-                                  └─ after a second or 8 MiB: seal           <number>-<random>.ndjson
+                                  └─ after a second or 8 MiB: seal           <number>-<random>-<bytes>.ndjson
 """
 
 import asyncio
@@ -24,12 +24,16 @@ from pathlib import Path
 
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
-from embedsink.segment import OPEN, SEALED, Recovery, recover, trailer
+from embedsink.recovery import DISK_FULL, Recovery, recover, recover_left
+from embedsink.renaming import rename_new
+from embedsink.segment import OPEN, SEALED, number_of, sealed_name, trailer
 from embedsink.space import MEASURE_EVERY_S, NO_DESCRIPTOR, Space
 
 log = logging.getLogger(__name__)
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# An idle journal looks so often whether its folder is still there.
+_LOOK_EVERY_S = 5.0
+_FULL = "disk: is full. The operator has to make room; then resend."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Journal:
         aside: where recovery keeps what it had to cut off or set aside.
         limits: see `JournalLimits`.
         after_number: the highest segment number that a store knows: the folder may have been emptied since.
-        on_sealed: called in the committer thread after a segment was sealed.
+        on_sealed: called in the committer thread with the number of each segment that was sealed.
         on_failed: called in the committer thread once, when the disk failed and the journal has ended.
     """
 
@@ -81,17 +85,18 @@ class Journal:
         aside: Path,
         limits: JournalLimits = JournalLimits(),
         after_number: int = 0,
-        on_sealed: Callable[[], None] = lambda: None,
+        on_sealed: Callable[[int], None] = lambda number: None,
         on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
         self.limits = limits
         self.counters = JournalCounters()
         self.failed: Exception | None = None
-        self.recovery: Recovery = recover(folder, aside=aside)
+        self.recovery: Recovery = recover(folder, aside=aside, after_number=after_number)
+        self._aside = aside
         self._on_sealed = on_sealed
         self._on_failed = on_failed
-        self.last_number = max(self.recovery.last_number, after_number)  # of a segment that holds durable lines
+        self.last_number = self.recovery.last_number  # of a segment that holds durable lines
         self._next_number = self.last_number + 1
         self._segment: _OpenSegment | None = None
         self.space = Space(folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max)
@@ -145,7 +150,7 @@ class Journal:
 
     def segments(self) -> list[Path]:
         """The sealed segments, oldest first."""
-        return sorted(self.folder.glob(f"*{SEALED}"))
+        return [path for path in sorted(self.folder.glob(f"*{SEALED}")) if number_of(path) and path.is_file()]
 
     def _wake_committer(self) -> None:
         self._is_waking = False
@@ -170,22 +175,40 @@ class Journal:
         if self.failed is not None:
             # In the loop's thread, so that no append can slip in behind it and wait for ever.
             self._call_soon(self._fail_pending)
+        if self._segment:
+            self._segment.close()  # It could not be sealed: the next start does.
         os.close(self._folder_descriptor)
 
     def _commit_until_closed(self) -> None:
         is_last = False
+        self._look_at_disk()
         while self.failed is None and not is_last:
-            self.space.measure_when_due(open_bytes=self._segment.end if self._segment else 0)
             self._wake.wait(self._seconds_to_wait())
             self._wake.clear()
             # Asked before the last group is taken: what was appended before the closing is in it.
             is_last = self._closing
-            group = self._take_pending()
-            if group:
+            if self._look_at_disk() and (group := self._take_pending()):
                 self._commit(group)
-            self._seal_when_due()
-        if self.failed is None:
-            self._seal()
+            self._seal_when_due(is_closing=is_last)
+
+    def _look_at_disk(self) -> bool:
+        """Measure the room when that is due; whether the folder is still the one that was opened."""
+        try:
+            self.space.measure_when_due(open_bytes=self._segment.end if self._segment else 0)
+            if self.recovery.left and not self.space.refusal:
+                self._recover_left()
+        except OSError as error:
+            self._fail(error)
+        return self.failed is None
+
+    def _recover_left(self) -> None:
+        """Recover the segments for which there was no room at the start."""
+        for path in recover_left(self.recovery, aside=self._aside):
+            self.space.add(path.stat().st_size)
+            log.warning("journal_recovered", extra={"detail": f"journal {path.name}: is recovered, with room again."})
+            self._on_sealed(number_of(path))
+        if self.recovery.left:
+            self.space.refuse(_FULL)
 
     def _take_pending(self) -> list[Waiter]:
         # One by one, because a list could be swapped away between its look-up and its append.
@@ -216,7 +239,7 @@ class Journal:
             segment = self._segment = self._segment or self._open_segment()
             segment.write(group)
         except OSError as error:
-            if error.errno in _DISK_FULL and self._cut_back():
+            if error.errno in DISK_FULL and self._cut_back():
                 return Unavailable(Reason.STORAGE_LOW, retry_after_s=10)
             if error.errno in NO_DESCRIPTOR:  # Nothing was written: a segment could not be opened.
                 return Unavailable(Reason.OVERLOADED, "server: has no file descriptor left. Wait, then resend.")
@@ -251,40 +274,41 @@ class Journal:
                 self._segment.cut_back()
         except OSError:
             return False  # The caller then fails the journal.
-        self.space.refuse("disk: is full. The operator has to make room; then resend.")
+        self.space.refuse(_FULL)
         return True
 
-    def _seconds_to_wait(self) -> float | None:
+    def _seconds_to_wait(self) -> float:
         if self.space.refusal:
             return MEASURE_EVERY_S
         if self._segment is None or not self._segment.holds_lines:
-            return None
+            return _LOOK_EVERY_S
         return max(0.0, self._segment.opened_at + self.limits.segment_seal_s - time.monotonic())
 
-    def _seal_when_due(self) -> None:
+    def _seal_when_due(self, *, is_closing: bool) -> None:
         segment = self._segment
-        if segment is None:
+        if segment is None or self.failed is not None:
             return
         # One without lines is only as old as the probes of `/readyz` in it; but it may not grow for ever.
         is_old = segment.holds_lines and time.monotonic() >= segment.opened_at + self.limits.segment_seal_s
-        if is_old or segment.end >= self.limits.segment_bytes_max:
-            self._seal()
+        if is_old or is_closing or segment.end >= self.limits.segment_bytes_max:
+            self._seal(segment)
 
-    def _seal(self) -> None:
-        if self._segment is None:
-            return
-        segment, self._segment = self._segment, None
+    def _seal(self, segment: "_OpenSegment") -> None:
         try:
             segment.seal()
+            self._segment = None
             self._sync_folder()
         except OSError as error:
-            self._fail(error)
+            if error.errno in DISK_FULL and self._segment is not None:
+                self.space.refuse(_FULL)  # The name needs room, too. It stays open until there is some.
+            else:
+                self._fail(error)
             return
         if segment.holds_lines:
             self._next_number += 1
             self.space.add(segment.end)
             self.counters.segment_count += 1
-            self._on_sealed()
+            self._on_sealed(number_of(segment.path))
 
     def _sync_folder(self) -> None:
         os.fsync(self._folder_descriptor)
@@ -358,6 +382,8 @@ class _OpenSegment:
 
     def sync(self) -> None:
         fdatasync(self._descriptor)
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise OSError(errno.ENOENT, "the open segment was deleted", str(self.path))
         self.end = self._written
 
     def cut_back(self) -> None:
@@ -366,11 +392,14 @@ class _OpenSegment:
 
     def seal(self) -> None:
         """Give it its final name; the caller makes the name durable."""
-        os.close(self._descriptor)
         if self.holds_lines:
-            self.path.rename(self.path.with_suffix(SEALED))
+            rename_new(self.path, self.path.with_name(sealed_name(self.path.stem, self.end)))
         else:
             self.path.unlink()
+        self.close()
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync

@@ -6,14 +6,17 @@ nothing is kept for anybody: a slow reader finds more at once, and while nobody 
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from embedsink.errors import Unavailable
 from embedsink.journal import Journal
+from embedsink.limiter import is_reserved
 from embedsink.loader import Loader
 from embedsink.reasons import Reason
 from embedsink.sharing import Shared
 
+# Beyond so many, those before are taken for deployments of everybody.
+DEPLOYMENTS_MAX = 10_000
 # A place becomes free when somebody leaves, and not at once.
 _RETRY_AFTER_S = 15
 
@@ -35,6 +38,10 @@ class Live:
         self._journal = journal
         self._listeners_max = listeners_max
         self._loop = asyncio.get_running_loop()
+        self.first_position = self.position
+        # The newest segment with something of a deployment; of what was acknowledged by an earlier process, of any.
+        self._acknowledged: dict[int | None, int] = {}
+        self._acknowledged_min = journal.last_number
         self._listening: dict[asyncio.Event, str] = {}  # each with the id of its key
 
     @property
@@ -76,13 +83,26 @@ class Live:
         finally:
             del self._listening[woken]
 
-    async def catch_up(self, timeout_s: float, *, key_id: str) -> bool:
+    def note(self, deployment: int | None) -> None:
+        """Something of this deployment was acknowledged; None for what names none."""
+        if len(self._acknowledged) >= DEPLOYMENTS_MAX:
+            self._acknowledged.clear()
+            self._acknowledged_min = self._journal.last_number
+        self._acknowledged[deployment] = self._journal.last_number
+
+    async def catch_up(self, timeout_s: float, *, key_id: str, deployments: Collection[int] | None = None) -> bool:
         """Wait until everything is in the store that was acknowledged before this call; whether it is.
+
+        Args:
+            timeout_s: the longest wait.
+            key_id: who waits.
+            deployments: whose events; None for all. What names no deployment counts for every one: only once it is
+                loaded it is known whose it is.
 
         Raises:
             Unavailable: as many listen as may, or with this key.
         """
-        acknowledged = self._journal.last_number
+        acknowledged = self._acknowledged_of(deployments)
         if self.position >= acknowledged or timeout_s <= 0:
             return self.position >= acknowledged
         with self.listener(key_id) as woken, contextlib.suppress(TimeoutError):
@@ -92,15 +112,20 @@ class Live:
                     woken.clear()
         return self.position >= acknowledged
 
+    def _acknowledged_of(self, deployments: Collection[int] | None) -> int:
+        if deployments is None:
+            return self._journal.last_number
+        return max(self._acknowledged.get(number, self._acknowledged_min) for number in (None, *deployments))
+
     def _check_places(self, key_id: str) -> None:
         if self.ended.is_set():
             raise Unavailable(Reason.NOT_READY, "server: ends. Ask again in some seconds.", retry_after_s=5)
-        free = self._listeners_max - len(self._listening)
-        if free <= 0:
+        taken = len(self._listening)
+        if taken >= self._listeners_max:
             busy = "live: as many are listening as may (EMBEDSINK_LIVE_MAX). Close one, or ask again later."
             raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=_RETRY_AFTER_S)
-        quarter, own = self._listeners_max // 4, list(self._listening.values()).count(key_id)
-        if free <= quarter <= own:
+        own, quarter = list(self._listening.values()).count(key_id), self._listeners_max // 4
+        if is_reserved(own=own, taken=taken, of=self._listeners_max):
             told = (
                 f"live: this key has {own} of the {self._listeners_max} places (EMBEDSINK_LIVE_MAX), and those left "
                 f"are for keys with less than {quarter}. Close a page or a stream of this key, or ask again later."

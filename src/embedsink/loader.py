@@ -1,8 +1,6 @@
-"""The loader: one thread that brings sealed segments into the store, publishes snapshots and tidies the journal.
+"""The loader: one thread that brings sealed segments into the store, and rebuilds a damaged store.
 
-sealed segments ─▶ check their CRCs ─▶ one transaction: rows + names ─▶ store.duckdb
-                                                                          └─ checkpoint, copy ─▶ analytics.duckdb
-a segment is deleted only when a snapshot covers it
+sealed segments ─▶ check their CRCs ─▶ one transaction: rows + names ─▶ store.duckdb ─▶ snapshots (publisher.py)
 """
 
 import logging
@@ -11,58 +9,31 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from embedsink import snapshot
 from embedsink.aside import Aside
 from embedsink.backlog import Backlog
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import DataFolder
+from embedsink.intake import Intake
+from embedsink.loader_status import LoaderStatus
+from embedsink.loader_tasks import LoaderTasks, QuarantinePurge
 from embedsink.priority import give_way_to_ingest
+from embedsink.publisher import Publisher
+from embedsink.rebuild import rebuild
 from embedsink.resting import Rests
-from embedsink.segment import Segment, inspect, number_of
-from embedsink.store import Ledger, SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused
+from embedsink.segment import Segment, number_of
+from embedsink.store import SqlUnfit, Store, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
+from embedsink.store_room import StoreRoom
 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
 SUMS_AGAIN_S = 60.0
-SNAPSHOT_SHARE_MAX = 1 / 20
+# At the end of a server, the last snapshot may take so long. Without it the next start has more to load.
+LAST_SNAPSHOT_S_MAX = 8.0
+# The loader's thread ends within this time, or hangs with its disk and is left behind.
+_END_S_MAX = 4.0
 _DIGITS = re.compile(r"\d+")
-
-
-@dataclass(slots=True)
-class LoaderStatus:
-    """What the loader did and found, for `/readyz` and `/metrics`. Written by its thread alone."""
-
-    segment_count: int = 0
-    received_count: int = 0
-    accepted_count: int = 0
-    duplicate_count: int = 0
-    quarantined_count: int = 0
-    load_duration_s: float = 0.0
-    snapshot_count: int = 0
-    snapshot_duration_s: float = 0.0
-    snapshot_at: float | None = None
-    reopened_count: int = 0
-    load_trouble: str | None = None
-    snapshot_trouble: str | None = None
-    end_trouble: str | None = None
-    damaged: list[str] = field(default_factory=list)
-
-    @property
-    def trouble(self) -> str | None:
-        """What keeps it from loading or from publishing, in sentences; None when nothing does."""
-        return self.end_trouble or " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
-
-    def count(self, ledger: Ledger) -> None:
-        """Add what was loaded."""
-        self.segment_count += ledger.segment_count
-        self.received_count += ledger.received_count
-        self.accepted_count += ledger.accepted_count
-        self.duplicate_count += ledger.duplicate_count
-        self.quarantined_count += ledger.quarantined_count
 
 
 class Loader:
@@ -76,6 +47,8 @@ class Loader:
         on_removed: called there with the bytes of each segment that it takes out of the journal.
         closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
         rests: between loads; without, none.
+        is_tight: whether segments take room that the journal needs.
+        quarantine_days: how long rejections are kept; 0 is for ever.
     """
 
     def __init__(
@@ -88,24 +61,38 @@ class Loader:
         on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
         rests: Rests | None = None,
+        is_tight: Callable[[], bool] = lambda: False,
+        quarantine_days: int = 0,
     ) -> None:
         self.status = LoaderStatus()
         self._folder = folder
         self._store = store
         self._aside = Aside(folder.aside, told=self.status.damaged)
         self._aside.look()
-        self._snapshot_interval_s = snapshot_interval_s
         self._on_loaded = on_loaded
         self._backlog = Backlog(folder.journal, on_removed=on_removed)
+        self._intake = Intake(folder.journal, store, backlog=self._backlog, aside=self._aside)
         self._closing_s_max = closing_s_max
         self._rests = rests or Rests()
-        self._snapshot_due_at = 0.0
         self._sums_due_at = 0.0
-        self._is_verified = False
-        self._is_from_snapshot = False
         self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
-        self._is_dirty = False
+        self._sealed_number = 0  # the highest of which the journal told
+        self._room = StoreRoom(folder.path)
         self._wake = threading.Event()
+        self._publisher = Publisher(
+            folder,
+            store,
+            self._backlog,
+            intake=self._intake,
+            aside=self._aside,
+            room=self._room,
+            status=self.status,
+            interval_s=snapshot_interval_s,
+            on_change=self._wake.set,
+            is_tight=is_tight,
+        )
+        self.tasks = LoaderTasks(self._wake)
+        self.quarantine = QuarantinePurge(store, self._publisher, self._room, days=quarantine_days)
         self._closing = False
         self._load_until = math.inf  # in monotonic seconds; bounded when closing
         self._thread = threading.Thread(target=self._work, name="loader", daemon=True)
@@ -114,8 +101,9 @@ class Loader:
         """Begin to load; call `open_store` first."""
         self._thread.start()
 
-    def wake(self) -> None:
-        """Look for sealed segments now."""
+    def wake(self, sealed_number: int = 0) -> None:
+        """Look for sealed segments now; the one of this number has just been sealed."""
+        self._sealed_number = max(self._sealed_number, sealed_number)
         self._backlog.grow()
         self._wake.set()
 
@@ -127,26 +115,30 @@ class Loader:
         self._rests.end()
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join()
-        self._store.close()
+            self._thread.join(None if self._closing_s_max is None else self._seconds_to_end())
+        self._publisher.abandon()
+        if self._thread.is_alive():
+            log.error("loader_trouble", extra={"detail": "loader: hangs, and is left behind. Look at the disk"})
+        else:
+            self._store.close()
 
     def open_store(self) -> None:
-        """Open the store; a missing one is begun from the snapshot, a broken one is set aside first.
+        """Open the store. Rebuild it first when it is missing or broken.
 
         Raises:
             Misconfigured: nothing that a rebuild could mend.
             OSError, StoreRefused: there is no room for it now, or another program has it open.
         """
-        if not self._folder.store.exists():
-            self._begin_from_snapshot()
-        try:
-            self._open_as_it_is()
-        except StoreBroken as error:
-            self._begin_again(str(error))
-            self._open_again()
-        self._aside.look_for_a_gap(self._folder.journal, after=self.last_number)
+        is_new = not self._folder.store.exists()
+        if is_new and (self._folder.snapshot.exists() or self._folder.previous.exists()):
+            self._rebuild("is missing")
+        else:
+            try:
+                self._open_as_it_is()
+            except StoreBroken as error:
+                self._rebuild(str(error))
         # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
-        self._is_dirty = True
+        self._publisher.is_dirty = True
 
     def waiting_since(self) -> float | None:
         """When the oldest sealed segment was written that is not in the store; epoch seconds, None when all are."""
@@ -154,27 +146,18 @@ class Loader:
 
     def load_waiting(self) -> Iterator[None]:
         """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
+        sealed_number = self._sealed_number  # before the look: it is there, or it was lost
         for some in self._backlog.waiting():
             began_at = time.monotonic()
-            self._load([segment for path in some if (segment := self._inspected(path))])
+            self._load(self._intake.sound(some))
             yield
             self._rests.rest_after(time.monotonic() - began_at)  # also after what was done with the step
+        self._intake.check_up_to(sealed_number)
+        self._pass(sealed_number)
 
     def publish(self) -> None:
-        """Publish a snapshot now, and delete the segments that it covers, but for the newest.
-
-        The newest one stays, so that the numbers of the journal go on after a restart.
-        """
-        started_at = time.monotonic()
-        self._store.checkpoint()
-        copying_s = snapshot.replace_by_copy(self._folder.snapshot, self._folder.store)
-        self._backlog.delete_loaded()
-        self._is_dirty = False
-        # The share is of the disk. A small copy's child may wait long for a busy processor, and nobody waits for it.
-        self._snapshot_due_at = time.monotonic() + max(self._snapshot_interval_s, copying_s / SNAPSHOT_SHARE_MAX)
-        self.status.snapshot_count += 1
-        self.status.snapshot_duration_s += time.monotonic() - started_at
-        self.status.snapshot_at = time.time()
+        """Publish a snapshot now, and wait for it."""
+        self._publisher.publish()
 
     def _work(self) -> None:
         try:
@@ -187,23 +170,37 @@ class Loader:
                 f"loader: has ended ({type(error).__name__}). It is a bug; see the log. Nothing is loaded until the "
                 "next start"
             )
+        finally:
+            self.tasks.end()
 
     def _work_until_closed(self) -> None:
         is_last = False
         while not is_last:
-            self._wake.wait(self._seconds_to_snapshot())
+            self._wake.wait(self._seconds_to_next())
             self._wake.clear()
             is_last = self._closing
             self.work_once(is_last=is_last)
+            if not self._publisher.reads_store:
+                self.tasks.run()
 
     def work_once(self, *, is_last: bool) -> None:
         """Load what is sealed, and publish a snapshot when one is due, or when it `is_last`. Its own thread does."""
         # Each clears its own trouble: that loading goes on does not mean that snapshots do.
         self.status.load_trouble = self._trouble_with(self._load_round)
-        # One that broke while it was loaded into says why already.
-        is_good = self.status.load_trouble is None and self._store.is_open
-        if is_good and (is_last or time.monotonic() >= self._snapshot_due_at):
-            self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
+        # A store that broke while it was loaded into says why already.
+        if self.status.load_trouble is None and self._store.is_open:
+            self._look_after_snapshots(self._publish_last if is_last else self._publisher.advance)
+
+    def _look_after_snapshots(self, act: Callable[[], None]) -> None:
+        count = self.status.snapshot_count
+        trouble = self._trouble_with(act)
+        # Until a snapshot is published, the last trouble holds.
+        if trouble or self.status.snapshot_count > count:
+            self.status.snapshot_trouble = trouble
+
+    def _publish_last(self) -> None:
+        if self._publisher.has_work:
+            self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 
     def _load_round(self) -> None:
         known = self._backlog.loaded
@@ -211,19 +208,22 @@ class Loader:
             self.open_store()
         elif self.status.load_trouble:
             self._look_what_is_loaded()
-        if not self._backlog.loaded <= known:
+        if not self._backlog.loaded.keys() <= known.keys():
             # What was refused was committed all the same.
-            self._is_dirty = True
+            self._publisher.is_dirty = True
             self._on_loaded()
+        self._room.require()
+        # Before a copy keeps the disk busy.
+        self._store.prepare_load()
         for _ in self.load_waiting():
             # A long backlog must not keep snapshots, and with them the journal's room, waiting.
-            if time.monotonic() >= self._snapshot_due_at:
-                self.status.snapshot_trouble = self._trouble_with(self._publish_what_is_new)
+            self._look_after_snapshots(self._publisher.advance)
             if time.monotonic() >= self._load_until:
                 return
+            self._room.require()
             self._sum_up()
         self._pass_what_lies_aside()
-        if self._sum_up():
+        if self._sum_up() or self.quarantine.purge_when_due():
             self._wake.set()  # There may be more, but what was sealed meanwhile comes first.
 
     def _sum_up(self) -> bool:
@@ -240,31 +240,18 @@ class Loader:
             self._sums_due_at = time.monotonic() + SUMS_AGAIN_S
             return False
         if is_made:
-            self._is_dirty = True
-            self._store.checkpoint_when_due()
+            self._publisher.is_dirty = True
+            self._publisher.checkpoint_when_due()
         return is_made
 
     def _pass_what_lies_aside(self) -> None:
         """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""
-        aside = max(map(number_of, self._folder.aside.iterdir()), default=0)
-        if aside > self.last_number:
-            self.last_number = aside
+        self._pass(max(map(number_of, self._folder.aside.iterdir()), default=0))
+
+    def _pass(self, number: int) -> None:
+        if number > self.last_number:
+            self.last_number = number
             self._on_loaded()
-
-    def _publish_what_is_new(self) -> None:
-        # Opening looks at little of a store. What is damaged must not replace a snapshot that is sound.
-        if self._is_dirty and self._verify():
-            self.publish()
-
-    def _verify(self) -> bool:
-        """Whether all of the store could be read; once after each opening. Closing does not wait for it."""
-        if not self._is_verified:
-            for _ in self._store.verify():
-                if time.monotonic() >= self._load_until:
-                    return False
-            self._is_verified = True
-            self._is_from_snapshot = False
-        return True
 
     def _trouble_with(self, act: Callable[[], None]) -> str | None:
         """What went wrong, in a sentence; None when nothing did. A store that broke is away then, or begun again."""
@@ -283,12 +270,15 @@ class Loader:
     def _recover_from(self, failure: Exception) -> None:
         if not isinstance(failure, StoreBroken):
             return
+        if is_disk_full(failure):
+            self._room.ask_for_more()
         is_damaged = isinstance(failure, StoreDamaged)
         self.status.reopened_count += not is_damaged
         # Ingest goes on: the journal keeps everything until the store is back.
+        self._publisher.forget()
         self._store.close()
         if is_damaged:
-            self._begin_again(str(failure))
+            self._rebuild(str(failure))
 
     def tell(self, trouble: str) -> None:
         """Say what keeps the store from being opened; it is tried again soon."""
@@ -299,17 +289,8 @@ class Loader:
         known = {_DIGITS.sub("", text) for text in (self.status.load_trouble, self.status.snapshot_trouble) if text}
         if _DIGITS.sub("", trouble) not in known:
             log.error("loader_trouble", extra={"detail": trouble})
-        self._snapshot_due_at = time.monotonic() + RETRY_AFTER_S
+        self._publisher.put_off(RETRY_AFTER_S)
         return trouble
-
-    def _inspected(self, path: Path) -> Segment | None:
-        """A segment to load; None when it is damaged: then it lies aside."""
-        segment = inspect(path)
-        if segment.damage is None:
-            return segment
-        self._aside.keep_segment(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
-        self._backlog.remove(segment)
-        return None
 
     def _load(self, segments: list[Segment]) -> None:
         if not segments:
@@ -320,19 +301,18 @@ class Loader:
         except SqlUnfit as error:
             self._load_without_the_unfit(segments, error)
             return
-        self._backlog.loaded |= {segment.path.name for segment in segments}
+        self._backlog.add_loaded(segments)
         self.last_number = max(self.last_number, segments[-1].number)
-        self._is_dirty = True
+        self._publisher.is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
         self.status.count(ledger)
         self._on_loaded()
-        self._store.checkpoint_when_due()
+        self._publisher.checkpoint_when_due()
 
     def _load_without_the_unfit(self, segments: list[Segment], error: SqlUnfit) -> None:
         """Halve them until it stands alone."""
         if len(segments) == 1:
-            self._aside.keep_segment(segments[0].path, str(error))
-            self._backlog.remove(segments[0])
+            self._intake.keep_aside(segments[0].path, str(error))
         else:
             half = len(segments) // 2
             self._load(segments[:half])
@@ -341,49 +321,38 @@ class Loader:
     def _look_what_is_loaded(self) -> None:
         # Not of all time: a busy server makes a segment a second, for years.
         oldest = self._backlog.oldest_number()
-        self._backlog.loaded = set() if oldest is None else self._store.loaded_segments(from_number=oldest)
+        self._backlog.loaded = {} if oldest is None else self._store.loaded_segments(from_number=oldest)
         self.last_number = self._store.last_segment_number()
+        self._intake.begin(self.last_number)
 
-    def _begin_again(self, why: str) -> None:
-        """Without the store as it is: from the snapshot; or, where that is what was damaged, from the journal alone."""
-        if self._is_from_snapshot:
-            # What only the two of them held is in aside/, and the gap in the journal's numbers tells of it.
-            self._aside.keep_store(
-                self._folder.store, why, instead="begun anew from the journal: the snapshot is damaged too"
-            )
-            self._aside.keep_snapshot(self._folder.snapshot)
-            self._is_from_snapshot = False
-        else:
-            self._aside.keep_store(self._folder.store, why, instead="rebuilt from the snapshot and the journal")
-            self._begin_from_snapshot()
+    def _rebuild(self, why: str) -> None:
+        """Rebuild the store and open it. The journal is loaded next."""
+        self._room.require()
+        rebuilt = rebuild(self._folder, self._store.limits, aside=self._aside, why=why, on_step=self._check_for_end)
+        self._open_as_it_is()
+        self._intake.check_rebuilt(after=rebuilt.complete_to)
+        salvaged = rebuilt.salvaged
+        if salvaged.row_count or salvaged.lost_count:
+            self._aside.tell_salvaged(salvaged.row_count, lost_count=salvaged.lost_count)
 
-    def _begin_from_snapshot(self) -> None:
-        if self._folder.snapshot.exists():
-            snapshot.replace_by_copy(self._folder.store, self._folder.snapshot)
-            self._is_from_snapshot = True
-
-    def _open_again(self) -> None:
-        try:
-            self._open_as_it_is()
-        except StoreBroken as error:
-            self._begin_again(str(error))
-            self._open_as_it_is()
+    def _check_for_end(self) -> None:
+        if time.monotonic() >= self._load_until:
+            raise StoreRefused("the server ends, and the rebuild begins again at the next start")
 
     def _open_as_it_is(self) -> None:
         self._store.open()
-        self._is_verified = False
         try:
-            if self._is_from_snapshot:
-                self._store.derive_anew()  # Should that be what was wrong.
             self._look_what_is_loaded()
         except (StoreBroken, StoreRefused):
             self._store.close()
             raise
 
-    def _seconds_to_snapshot(self) -> float | None:
-        if not self._is_dirty and self.status.trouble is None:
-            return None
-        return max(0.0, self._snapshot_due_at - time.monotonic())
+    def _seconds_to_next(self) -> float | None:
+        seconds = RETRY_AFTER_S if self.status.load_trouble else self._publisher.seconds_to_next()
+        return self.quarantine.seconds_to_next() if seconds is None else seconds
+
+    def _seconds_to_end(self) -> float:
+        return max(0.0, self._load_until - time.monotonic()) + LAST_SNAPSHOT_S_MAX + _END_S_MAX
 
 
 def _sentence(failure: Exception) -> str:

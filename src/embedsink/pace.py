@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from embedsink.busyness import Busyness
-from embedsink.slots import Slots
+from embedsink.limiter import ConcurrencyLimiter
 
 # Of the time, how much the event loop computes, or waits for a processor, where senders keep it busy.
 BUSY_SHARE = 0.25
@@ -25,17 +25,17 @@ class Pace:
     """
 
     def __init__(self, *, waiting_max: int) -> None:
-        self._turn = Slots(1, waiting_max=waiting_max)
+        self._turn = ConcurrencyLimiter(1, waiting_max=waiting_max)
         self._rest_until = 0.0
         self._loop = Busyness()
 
-    async def answer(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `make` answers, when it is its turn.
+    async def answer(self, make: Callable[[], Coroutine[Any, Any, T]], *, key_id: str) -> T:
+        """What `make` answers, when it is this key's turn.
 
         Raises:
             Unavailable: too many wait.
         """
-        async with self._turn:
+        async with self._turn.place(key_id):
             if (rest_s := self._rest_until - time.monotonic()) > 0:
                 await asyncio.sleep(rest_s)
             making = asyncio.create_task(make())

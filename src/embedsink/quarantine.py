@@ -11,11 +11,12 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from embedsink.envelope import NewId, Parsed, journal_lines, parse, replayed_line
-from embedsink.errors import Refused, Unavailable
+from embedsink.errors import Refused, Unavailable, instead, quote
 from embedsink.journal import wait_for
 from embedsink.reasons import Reason
+from embedsink.reports import parse_instant
 from embedsink.sink import IMPORT_KEY_ID, Sink, now_ms
-from embedsink.store import EVERYTHING, Reader
+from embedsink.store import EVERYTHING, PURGED_AT_ONCE, PurgeFilter, Reader, StoreBroken, StoreRefused
 
 LIST = "quarantine_in_scope"
 REPLAYABLE = "quarantine_replayable"
@@ -68,6 +69,42 @@ async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
             after = block.last_arrival
         untried = await asyncio.to_thread(_untried_count, sink, quarantine_id)
     return Replay(replayed, rejected, untried)
+
+
+def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) -> PurgeFilter:
+    """Which rejections are purged, from what a person typed: a time or an age, a reason, the id of a key.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
+    reasons = [str(known) for known in Reason]
+    if reason is not None and reason not in reasons:
+        raise Refused(Reason.BAD_PARAMETER, f"reason: {quote(reason)} does not exist. {instead(reason, reasons)}")
+    return PurgeFilter(before=parse_instant("before", before), reason=reason, key_id=key_id)
+
+
+async def purge(sink: Sink, which: PurgeFilter) -> int:
+    """Take kept rejections out of the quarantine; how many. Their counts stay, in ledgers and in `rejections`.
+
+    It waits until everything is loaded that was acknowledged before. The store file has it when this returns.
+
+    Raises:
+        Unavailable: loading stands still, or the server is stopping; what was purged stays purged.
+    """
+    await _catch_up(sink)
+    purged = PURGED_AT_ONCE
+    total = 0
+    while purged == PURGED_AT_ONCE:
+        purged = await asyncio.wrap_future(sink.loader.tasks.submit(partial(_purge_some, sink, which)))
+        total += purged
+    return total
+
+
+def _purge_some(sink: Sink, which: PurgeFilter) -> int:
+    try:
+        return sink.loader.quarantine.purge(which)
+    except (StoreBroken, StoreRefused) as error:
+        raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again.", retry_after_s=10) from error
 
 
 async def _catch_up(sink: Sink) -> None:

@@ -47,7 +47,7 @@ class Reason(StrEnum):
     BAD_RANGE = "bad_range", 416, "The file has no such range of bytes."
     NOTHING_ACCEPTED = "nothing_accepted", 422, "None of the envelopes was accepted."
     INVALID_BODY = "invalid_body", 422, "The body is JSON, but not what is taken at this address."
-    RATE_LIMITED = "rate_limited", 429, "The key sends more than it may."
+    RATE_LIMITED = "rate_limited", 429, "The key or the address sends more than it may."
 
     # The server, for now. Nothing is stored: wait, then resend.
     OVERLOADED = "overloaded", 503, "The server has as much to do as it can hold."

@@ -61,8 +61,9 @@ class Remote:
     """One server and the key for it.
 
     Args:
-        url: where it is, such as `https://sink.example.com`; over plain HTTP only on this machine.
-        key: a read or an admin key, or for events an ingest key.
+        url: where it is, such as `https://sink.example.com`; over plain HTTP only on this machine, and there never
+            through a proxy.
+        key: a read or an admin key; for events an ingest key, for dbt syncs a sync key.
 
     Raises:
         Misconfigured: the URL or the key can't be one.
@@ -75,7 +76,9 @@ class Remote:
         if not looks_like_key(key):
             raise Misconfigured("key: is not an embedsink key, or lost a character. Copy it again.")
         self._authorization = f"Bearer {key}"
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        # A proxy named in the environment would get the key in the clear, and its own loopback is another machine's.
+        proxies = [urllib.request.ProxyHandler({})] if is_loopback(urlsplit(self.url).hostname or "") else []
+        self._opener = urllib.request.build_opener(_NoRedirects, *proxies)
 
     def get(self, *path: str, query: Mapping[str, Any] | None = None) -> bytes:
         """The bytes at a path below `/api/v1`; None in the query is left out, and a list is repeated.
@@ -124,6 +127,10 @@ class Remote:
         answer = b"".join(self._ask(self._request(path, body=body, method="PUT")))
         self._object(answer, members)
         return answer
+
+    def delete(self, *path: str, members: tuple[str, ...], query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The same with DELETE, and no body: repeating it is safe. The answer, a JSON object with these members."""
+        return self._object(b"".join(self._ask(self._request(path, query=query, method="DELETE"))), members)
 
     def _object(self, content: bytes, members: tuple[str, ...]) -> dict[str, Any]:
         found = self._json(content)

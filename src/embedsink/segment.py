@@ -1,44 +1,50 @@
-"""One journal segment as a file: its groups, their trailers, and how a damaged one is recovered.
+"""One journal segment as a file: its name, its groups and their trailers.
 
     {"kind":"event",…}\\n  …  {"group":{"bytes":1234,"crc32":"9ae0daaf"}}\\n
 
 A group counts only with its trailer: the byte count and CRC-32 (RFC 1952, section 8) of the lines before it.
+
+    000000000012-1a2b3c4d.open            grows
+    000000000012-1a2b3c4d-5678.ndjson     is sealed, with so many bytes; older programs left them out
+
+`000000000012-1a2b3c4d` is the identity of the segment. The store, the loader and backups go by that alone.
 """
 
 import os
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+
+from embedsink.renaming import rename_new
 
 OPEN = ".open"
 SEALED = ".ndjson"
 _TRAILER_BEGINNING = b'{"group":{"bytes":'
 _TRAILER = re.compile(rb'\{"group":\{"bytes":(\d{1,12}),"crc32":"([0-9a-f]{8})"\}\}\n')
 # With a further number where one of that name lies aside already.
-_NAME = re.compile(r"^(\d{12})-[0-9a-f]{8}\.(?:open|ndjson)(?:\.\d+)?$")
-
-
-@dataclass(slots=True)
-class Recovery:
-    """What a start found: one sentence for each thing cut off or set aside, and the last segment number in use."""
-
-    last_number: int = 0
-    cut: list[str] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+_NAME = re.compile(r"^((\d{12})-[0-9a-f]{8})(?:-(\d{1,12}))?\.(?:open|ndjson)(?:\.\d+)?$")
+# The characters of an identity: with 100,000 names at each look, a slice of a name is quicker than `identity_of`.
+IDENTITY_LENGTH = 21
+# A power loss leaves zeros where a page was not written. Lines are JSON, which has none.
+_HOLE = b"\0\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where the good part of a segment ends, and why it ends there."""
+    """Where the good part of a segment ends, and why it ends there.
+
+    `was_whole`: the group there was written to its end, so its events may have been acknowledged.
+    """
 
     end: int
     why: str
+    was_whole: bool = False
 
 
 def trailer(lines: bytes) -> bytes:
-    """The line that ends a group."""
+    """Return the line that ends a group."""
     return b'{"group":{"bytes":%d,"crc32":"%08x"}}\n' % (len(lines), zlib.crc32(lines))
 
 
@@ -56,21 +62,47 @@ class Segment:
         """Its place in the journal's order."""
         return number_of(self.path)
 
+    @property
+    def identity(self) -> str:
+        """Which segment it is, whatever its file is named."""
+        return identity_of(self.path.name)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has every byte that it was sealed with, as far as its name tells, and every checksum holds."""
+        return self.damage is None
+
     def count_lines(self) -> int:
         """Read it again, for the number of its lines, trailers among them."""
         return self.path.read_bytes().count(b"\n")
 
 
 def inspect(path: Path) -> Segment:
-    """Read a sealed segment and check every group."""
+    """Read a sealed segment; check its size and every group."""
     content = path.read_bytes()
     damage, group_bytes_max = _look_at_groups(content)
+    sealed_bytes = sealed_bytes_of(path.name)
+    if sealed_bytes is None and not content:
+        damage = Damage(0, "it is empty")
+    elif sealed_bytes is not None and sealed_bytes != len(content):
+        end = len(content) if damage is None else damage.end
+        damage = Damage(end, _other_size(len(content), sealed_bytes))
     return Segment(path, len(content), group_bytes_max, damage)
 
 
 def find_damage(content: bytes) -> Damage | None:
-    """The first damage in a segment; None when all its groups are whole."""
+    """Return the first damage in a segment; None when all its groups are whole."""
     return _look_at_groups(content)[0]
+
+
+def whole_group_follows(content: bytes, start: int) -> bool:
+    """Whether a group that is whole begins at this offset of a segment, or behind it."""
+    for match in _trailers(content, start):
+        count = int(match[1])
+        lines = content[max(start, match.start() - count) : match.start()]
+        if len(lines) == count and zlib.crc32(lines) == int(match[2], 16):
+            return True
+    return False
 
 
 def _look_at_groups(content: bytes) -> tuple[Damage | None, int]:
@@ -78,8 +110,11 @@ def _look_at_groups(content: bytes) -> tuple[Damage | None, int]:
     start = largest = 0
     for match in _trailers(content):
         lines = memoryview(content)[start : match.start()]
-        if int(match[1]) != len(lines) or int(match[2], 16) != zlib.crc32(lines):
-            return Damage(start, "its checksum does not hold"), largest
+        has_length, has_checksum = int(match[1]) == len(lines), int(match[2], 16) == zlib.crc32(lines)
+        if not (has_length and has_checksum):
+            # One of them is enough to know that the trailer is this group's.
+            was_whole = (has_length or has_checksum) and _HOLE not in bytes(lines)
+            return Damage(start, "its checksum does not hold", was_whole), largest
         start, largest = match.end(), max(largest, match.end() - start)
     return Damage(start, "it has no trailer") if start < len(content) else None, largest
 
@@ -92,10 +127,51 @@ def _trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
         start += 1
 
 
+def _other_size(byte_count: int, sealed_bytes: int) -> str:
+    if byte_count < sealed_bytes:
+        return f"bytes are missing ({byte_count:,} of {sealed_bytes:,} are left)"
+    return f"bytes were added (it has {byte_count:,} and was sealed with {sealed_bytes:,})"
+
+
 def number_of(path: Path) -> int:
-    """The place of a segment in the journal's order; 0 for a file that is no segment."""
+    """Return the place of a segment in the journal's order; 0 for a file that is no segment."""
     match = _NAME.match(path.name)
-    return int(match[1]) if match else 0
+    return int(match[2]) if match else 0
+
+
+def identity_of(name: str) -> str:
+    """Return the number and the random part of a segment's file name; an empty text for a file that is no segment."""
+    match = _NAME.match(name)
+    return match[1] if match else ""
+
+
+def sealed_bytes_of(name: str) -> int | None:
+    """Return the size with which a segment was sealed; None where the name does not tell it."""
+    match = _NAME.match(name)
+    return int(match[3]) if match and match[3] else None
+
+
+def sealed_name(identity: str, byte_count: int) -> str:
+    """Return the file name of a sealed segment."""
+    return f"{identity}-{byte_count}{SEALED}"
+
+
+def end_of_last_group(content: bytes) -> int:
+    """Return where the last trailer of a segment ends; 0 without any."""
+    return max((match.end() for match in _trailers(content)), default=0)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a new file; return when it is on the disk. Nothing of it is left when that fails."""
+    try:
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)  # A part of it would look like all of it.
+        raise
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -103,87 +179,34 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        error.filename = str(folder)  # fsync names none
+        raise
     finally:
         os.close(descriptor)
 
 
-def recover(folder: Path, *, aside: Path) -> Recovery:
-    """Bring a journal folder back to whole groups. Doing it again, or being killed in it, changes nothing.
-
-    Segments that were still open lose a torn tail, which is kept in `aside`; then they are sealed. Sealed
-    segments are not read here: the loader checks each before it loads it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    aside.mkdir(parents=True, exist_ok=True)
-    recovery = Recovery()
-    for path in sorted(folder.iterdir()):
-        if path.suffix == OPEN:
-            _recover_open(path, aside, recovery)
-    # Numbers in `aside` count too: a segment that was set aside was once the newest.
-    recovery.last_number = max(map(number_of, [*folder.iterdir(), *aside.iterdir()]), default=0)
-    sync_folder(folder)
-    return recovery
+def free_path(path: Path) -> Path:
+    """Return the path, or with a number behind it the first that does not exist."""
+    count = 0
+    free = path
+    while free.exists():
+        count += 1
+        free = path.with_name(f"{path.name}.{count}")
+    return free
 
 
 def set_aside(path: Path, *, aside: Path) -> Path:
     """Move a damaged file out of the way, without ever overwriting what already lies there."""
     aside.mkdir(parents=True, exist_ok=True)
     target, count = aside / path.name, 0
-    while target.exists():
-        count += 1
-        target = aside / f"{path.name}.{count}"
-    path.rename(target)
+    while True:
+        try:
+            rename_new(path, target)
+            break
+        except FileExistsError:
+            count += 1
+            target = aside / f"{path.name}.{count}"
     sync_folder(aside)
     sync_folder(path.parent)
     return target
-
-
-def _recover_open(path: Path, aside: Path, recovery: Recovery) -> None:
-    content = path.read_bytes()
-    damage = find_damage(content)
-    if damage is None:
-        _seal(path) if content else path.unlink()
-    elif _whole_group_follows(content, damage.end):
-        # No torn tail, then, but a failed disk: what is good and what is not needs a person.
-        recovery.damaged.append(_sentence(path, damage, content, "The segment is set aside"))
-        set_aside(path, aside=aside)
-    else:
-        _keep_tail(path, content, damage, aside)
-        recovery.cut.append(_sentence(path, damage, content, "Cut off"))
-        _recover_open(path, aside, recovery)
-
-
-def _seal(path: Path) -> None:
-    # A killed program may have left whole groups that never reached the disk, and a sealed segment is never torn.
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
-    path.rename(path.with_suffix(SEALED))
-
-
-def _whole_group_follows(content: bytes, start: int) -> bool:
-    for match in _trailers(content, start):
-        count = int(match[1])
-        lines = content[max(start, match.start() - count) : match.start()]
-        if len(lines) == count and zlib.crc32(lines) == int(match[2], 16):
-            return True
-    return False
-
-
-def _keep_tail(path: Path, content: bytes, damage: Damage, aside: Path) -> None:
-    # Keep first, cut second: a kill in between only means that the same tail is kept twice.
-    with (aside / f"{path.stem}.tail-{damage.end}").open("wb") as kept:
-        kept.write(content[damage.end :])
-        kept.flush()
-        os.fsync(kept.fileno())
-    sync_folder(aside)
-    with path.open("r+b") as file:
-        file.truncate(damage.end)
-        os.fsync(file.fileno())
-
-
-def _sentence(path: Path, damage: Damage, content: bytes, done: str) -> str:
-    count = len(content) - damage.end
-    return (
-        f"journal {path.stem}: the group at offset {damage.end:,} is torn ({count:,} bytes; {damage.why}). "
-        f"{done} and kept in aside/."
-    )

@@ -8,16 +8,18 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 import uvloop
 
-from embedsink.errors import Misconfigured
+from embedsink.acceptor import HANDSHAKES_MAX, Acceptor
+from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.folder import DataFolder, FolderLock
 from embedsink.http.access import Transport
 from embedsink.http.app import Demo, create_app
@@ -31,8 +33,9 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS_WAITING_MAX = 2_048
 PORT_MAX = 65_535
-# For journal, store, snapshots and reports.
-_DESCRIPTORS_RESERVED = 96
+# For journal, store, snapshots and reports; and for connections that are not made yet.
+_DESCRIPTORS_RESERVED = 96 + HANDSHAKES_MAX
+ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -156,15 +159,18 @@ def _serve_on(
         failures.append("journal")
         server.should_exit = True
 
-    app = create_app(
-        folder,
-        settings,
-        transport=listening.transport,
-        on_failed=end_after_failure,
-        demo=demo,
+    app = _Startup(
+        create_app(
+            folder,
+            settings,
+            transport=listening.transport,
+            on_failed=end_after_failure,
+            demo=demo,
+        )
     )
     server.config = uvicorn.Config(
         app,
+        interface="asgi3",
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.private_key,
         proxy_headers=False,  # http/access.py reads the one that matters
@@ -186,9 +192,37 @@ def _serve_on(
         signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=sockets)
-    except SystemExit:
-        return 1  # uvicorn's way to say that the start failed; it has logged why
+    except SystemExit:  # uvicorn's way to say that the start failed
+        if app.failure is None:
+            return 1
+    if app.failure is not None:
+        raise app.failure
     return 0 if server.started and not failures else 1
+
+
+class _Startup:
+    """Passes everything on to the application, and keeps why it refused to start: uvicorn would log a traceback."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: EmbedsinkError | None = None
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        if scope["type"] != "lifespan":
+            return self._app(scope, receive, send)
+        return self._live(scope, receive, send)
+
+    async def _live(self, scope: Any, receive: Any, send: Any) -> None:
+        async def send_without_traceback(message: dict[str, Any]) -> None:
+            await send({**message, "message": ""} if "message" in message else message)
+
+        try:
+            await self._app(scope, receive, send_without_traceback)
+        except EmbedsinkError as error:
+            self.failure = error
+        except Exception as error:
+            log.error("bug", exc_info=error)
+            raise
 
 
 class _Server(uvicorn.Server):
@@ -199,11 +233,13 @@ class _Server(uvicorn.Server):
 
 
 class _Loop(uvloop.Loop):
-    async def create_server(self, *arguments: Any, **options: Any) -> Any:
+    async def create_server(  # type: ignore[override]  # as uvicorn calls it
+        self, protocol_factory: Any, *, sock: socket.socket, ssl: ssl.SSLContext | None, backlog: int
+    ) -> Acceptor:
         # uvloop gives a sender a minute for the handshake; it is a part of the head.
-        if options.get("ssl"):
-            options.setdefault("ssl_handshake_timeout", HEAD_TIMEOUT_S)
-        return await super().create_server(*arguments, **options)
+        options: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": HEAD_TIMEOUT_S} if ssl else {}
+        connect = partial(self.connect_accepted_socket, protocol_factory, **options)
+        return Acceptor(sock, backlog=backlog, connect=connect)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -47,6 +47,20 @@ class Settings(BaseSettings):
     rate_events_per_s: int = Field(
         1_000_000, ge=1, description="Most envelopes per second and ingest key, bursts of two seconds allowed."
     )
+    rate_bytes_per_s: int = Field(
+        256 * MIB, ge=1, description="Most bytes of bodies per second and key, bursts of two seconds allowed."
+    )
+    rate_address_bytes_per_s: int = Field(
+        128 * MIB,
+        ge=1,
+        description="The same of an address with one key (IPv6: of a /64). What is rejected counts for more.",
+    )
+    rate_strangers_per_s: int = Field(
+        500,
+        ge=1,
+        description="Most requests per second without a good key, of an address (IPv6: of a /64), bursts of two "
+        "seconds allowed; those beyond are held back for a second, then 429.",
+    )
     preflight_max_age_s: int = Field(7_200, ge=0, description="How long a browser may cache a CORS preflight.")
 
     segment_seal_s: float = Field(1.0, gt=0, description="Age at which a journal segment is sealed and loaded.")
@@ -58,6 +72,22 @@ class Settings(BaseSettings):
         4_096 * MIB,
         ge=MIB,
         description="Journal that no snapshot covers yet; when loading or snapshots fall this far behind, 503.",
+    )
+    quarantine_bytes_per_day: int = Field(
+        64 * MIB,
+        ge=0,
+        description="Most bytes that the quarantine keeps of a key and UTC day; beyond it rejections are only counted.",
+    )
+    quarantine_count_per_day: int = Field(
+        100_000,
+        ge=0,
+        description="Most rejections that it keeps of a key and UTC day; beyond it they are only counted.",
+    )
+    quarantine_free_bytes_min: int = Field(
+        64 * MIB, ge=0, description="Free disk space below which rejections are only counted."
+    )
+    quarantine_retention_days: int = Field(
+        30, ge=0, le=36_500, description="How long the quarantine keeps a rejection, in days; 0 is for ever."
     )
     sync_bytes_max: int = Field(
         8 * MIB,
@@ -79,8 +109,18 @@ class Settings(BaseSettings):
     store_threads: int = Field(1, ge=1, description="DuckDB's threads as a rule.")
     store_threads_max: int = Field(2, ge=1, description="DuckDB's threads while a report is read.")
 
-    report_concurrency_max: int = Field(4, ge=1, description="Reports that run at once; others wait.")
-    report_waiting_max: int = Field(64, ge=0, description="Reports that may wait; beyond it readers get 503.")
+    report_concurrency_max: int = Field(
+        4,
+        ge=1,
+        description="Reports that run at once; others wait, and keys take turns. "
+        "The last quarter is for keys that have less than a quarter.",
+    )
+    report_waiting_max: int = Field(
+        64,
+        ge=0,
+        description="Reports that may wait; beyond it readers get 503. "
+        "The last quarter is for keys that have less than a quarter.",
+    )
     report_timeout_s: float = Field(300.0, gt=0, description="Longest work on one report; its reader then gets 503.")
     live_max: int = Field(
         64,
@@ -90,6 +130,14 @@ class Settings(BaseSettings):
     )
     live_timeout_s: float = Field(3_600.0, gt=0, description="Longest live stream; its reader then connects again.")
     read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")
+    session_gap_minutes: int = Field(
+        30,
+        # The rollups that `tenants` reads know no gaps within a quarter of an hour.
+        ge=15,
+        le=1_440,
+        description="Longest time between two events of a session that counts as time spent: longer gaps are left out "
+        "of `duration_s` and of the time to first value.",
+    )
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     frame_origins: str = Field(
         "none",
@@ -111,6 +159,10 @@ class Settings(BaseSettings):
                 f"{PREFIX}PENDING_BYTES_MAX: {self.pending_bytes_max:,} is less than one body may take, "
                 f"{largest:,} = 6 × BODY_BYTES_MAX + EVENTS_MAX × (CONTEXT_BYTES_MAX + {_AROUND_BYTES}). Raise it."
             )
+
+    def variables(self) -> dict[str, object]:
+        """Return the session variables that views read beside a scope."""
+        return {"session_gap_minutes": self.session_gap_minutes}
 
     def rules(self) -> Rules:
         """The part that validation holds a body against."""

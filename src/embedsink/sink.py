@@ -7,24 +7,28 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Self
 
-from uuid_utils import uuid7
-
 from embedsink.busyness import Busyness
-from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines
-from embedsink.errors import Misconfigured, Refused, Unavailable
-from embedsink.folder import DataFolder, FolderLock
+from embedsink.clock_watch import ClockWatch
+from embedsink.envelope import counted_lines
+from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
+from embedsink.folder import DataFolder, FolderLock, advice_on, nested_message
+from embedsink.ingest import Outcome
 from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
+from embedsink.limiter import ConcurrencyLimiter
 from embedsink.live import Live
 from embedsink.loader import Loader
+from embedsink.opaque import OpaqueNumbers
 from embedsink.pace import Pace
+from embedsink.permissions import restricted_umask
 from embedsink.priority import give_way_to_ingest
+from embedsink.quarantine_budget import QuarantineBudget
 from embedsink.resting import BUSY_SHARE, Rests
 from embedsink.settings import Settings
-from embedsink.slots import Slots
-from embedsink.store import Store, StoreLimits, StoreRefused
+from embedsink.store import EVERYTHING, Store, StoreLimits, StoreRefused
 from embedsink.syncs import Syncs
 
 log = logging.getLogger(__name__)
@@ -35,6 +39,7 @@ _KEYS_GONE = (
     "without a copy make new ones with `embedsink keys create`."
 )
 
+CLOCK_LOOK_EVERY_S = 1.0
 # Who sent what was imported from a file.
 IMPORT_KEY_ID = "import"
 # Questions to the store about single syncs, at once. Each takes some milliseconds.
@@ -73,30 +78,49 @@ class Sink:
         self.rules = settings.rules()
         self.counters: Counter[str] = Counter()
         self.replaying = asyncio.Lock()
-        self.report_slots = Slots(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
+        self.opaque = OpaqueNumbers()
+        # Each holds the interpreter for a while.
+        self.sync_parsing = ConcurrencyLimiter(1, waiting_max=settings.report_waiting_max, what="syncs")
+        self.report_slots = ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
         self.pace = Pace(waiting_max=settings.report_waiting_max)
-        self.snapshot_places = Slots(
+        self.snapshot_slots = ConcurrencyLimiter(
             SNAPSHOT_DOWNLOADS_MAX,
             waiting_max=0,
             what="analytics.duckdb",
-            limit=f"{SNAPSHOT_DOWNLOADS_MAX} are downloading it, as many as may at once",
+            setting=f"{SNAPSHOT_DOWNLOADS_MAX} downloads at once, and {SNAPSHOT_DOWNLOADS_MAX - 1} of one key",
         )
-        # Beside the reports: what is new is asked for in milliseconds, and must not wait for a year's.
-        self.live_slots = Slots(1, waiting_max=settings.live_max, what="live")
-        # A thread for each place of a report, and one for what is new.
+        # Beside the reports: what takes milliseconds must not wait for a year's.
+        self.brief_slots = ConcurrencyLimiter(
+            1, waiting_max=settings.live_max, what="live", setting="EMBEDSINK_LIVE_MAX"
+        )
+        # A thread for each place of a report, and one for what takes milliseconds.
         self.reading = ThreadPoolExecutor(
             settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=give_way_to_ingest
         )
         self._on_failed = on_failed
         self._closing_s_max = closing_s_max
         self._has_senders = has_senders
+        self._quarantine_budget = QuarantineBudget(
+            bytes_per_day=settings.quarantine_bytes_per_day, count_per_day=settings.quarantine_count_per_day
+        )
         self._lock = FolderLock(folder)
 
     async def __aenter__(self) -> Self:
-        self.folder.make()
+        """Open the folder.
+
+        Raises:
+            Misconfigured: it can't be opened; the text says why and what to do.
+        """
+        if exposed := self.folder.make():
+            log.warning("folder_exposed", extra={"detail": _exposure(self.folder, exposed)})
         async with AsyncExitStack() as opened:
+            opened.enter_context(restricted_umask())
             opened.enter_context(self._lock)
-            self._open(opened)
+            try:
+                self._open(opened)
+            except OSError as error:
+                where = error.filename or self.folder.path
+                raise Misconfigured(f"{where}: {error.strerror}. {advice_on(error)}") from error
             self._opened = opened.pop_all()
         return self
 
@@ -116,6 +140,8 @@ class Sink:
             on_loaded=self._tell_of_load,
             on_removed=lambda byte_count: self.journal.space.remove(byte_count),
             rests=self._rests() if self._has_senders else None,
+            is_tight=lambda: self.journal.space.is_tight,
+            quarantine_days=settings.quarantine_retention_days,
         )
         opened.callback(self.reading.shutdown, wait=False)  # The store ends what is still read.
         opened.push_async_callback(asyncio.to_thread, self.loader.close)
@@ -124,33 +150,51 @@ class Sink:
         except (OSError, StoreRefused) as error:
             # Ingest does not wait for it: the loader tries again.
             self.loader.tell(f"store: {error}. Loading begins when that has changed")
-        self.journal = Journal(
-            self.folder.journal,
-            aside=self.folder.aside,
-            limits=_journal_limits(settings),
-            after_number=self.loader.last_number,
-            on_sealed=self.loader.wake,
-            on_failed=self._on_failed,
-        )
-        for found in (*self.journal.recovery.cut, *self.journal.recovery.damaged):
-            log.warning("journal_recovered", extra={"detail": found})
-        self.loader.status.damaged += self.journal.recovery.damaged
+        self._count_quarantine_of_today()
+        self.journal = self._recovered_journal()
+        for nested in self.folder.nested():
+            log.warning("nested_folder", extra={"detail": nested_message(nested)})
         self.keys = KeyRing(KeyFile(self.folder.keys), time.time)
         self.syncs = Syncs(
             self.journal,
             self.store,
             bytes_max=settings.sync_bytes_max,
-            lookups=Slots(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
+            lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
         )
         self.live = Live(self.loader, self.journal, listeners_max=settings.live_max)
         self.journal.start()
         opened.push_async_callback(self.journal.close)
         opened.callback(self.live.close)
-        watching = asyncio.create_task(self._watch_keys())
-        opened.callback(watching.cancel)
+        for watch in (self._watch_keys(), self._watch_clock()):
+            opened.callback(asyncio.create_task(watch).cancel)
         # Last: it opens the store again by itself, and may do so only under the lock.
         self.loader.wake()
         self.loader.start()
+
+    def _recovered_journal(self) -> Journal:
+        """The journal, and what was found in it told."""
+        journal = Journal(
+            self.folder.journal,
+            aside=self.folder.aside,
+            limits=_journal_limits(self.settings),
+            after_number=self.loader.last_number,
+            on_sealed=self.loader.wake,
+            on_failed=self._on_failed,
+        )
+        for found in (*journal.recovery.notes, *journal.recovery.damaged):
+            log.warning("journal_recovered", extra={"detail": found})
+        self.loader.status.damaged += journal.recovery.damaged
+        return journal
+
+    def _count_quarantine_of_today(self) -> None:
+        try:
+            with self.store.reader(EVERYTHING, is_brief=True) as reader:
+                rows = reader.dicts("quarantine_of_today")
+        except EmbedsinkError as error:
+            # The loader repairs a damaged store. Ingest does not wait for that, so today's budgets begin again.
+            log.warning("quarantine_not_counted", extra={"detail": str(error)})
+            return
+        self._quarantine_budget.begin_with((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
     def _rests(self) -> Rests:
         """Of the loader: where senders want all of the event loop, and the journal has room for what then waits."""
@@ -170,46 +214,55 @@ class Sink:
             except Misconfigured as error:
                 log.error("keys_trouble", extra={"detail": str(error)})
 
-    def keep(
-        self,
-        parsed: Parsed,
-        settled: Settled,
-        *,
-        key_id: str,
-    ) -> None:
-        """Journal a delivery: its accepted envelopes, its rejections and what the forwarder lost.
+    async def _watch_clock(self) -> None:
+        watch = ClockWatch()
+        while True:
+            await asyncio.sleep(CLOCK_LOOK_EVERY_S)
+            if jump := watch.jump():
+                shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
+                log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
+
+    def submit_rejections(self, outcome: Outcome, settled: Settled, *, key_id: str, is_scoped: bool) -> None:
+        """Journal a body with rejections: what was accepted, and those or only their counts if there is no room.
 
         Args:
-            parsed: the delivery.
-            settled: told once it is durable, or why nothing of it is kept.
-            key_id: who sent it.
+            outcome: what became of it.
+            settled: called once it is durable, or with the reason why nothing of it is kept.
+            key_id: of its key.
+            is_scoped: whether that key is good for some deployments only. Without it counts don't name the deployment:
+                senders could invent any number of them.
 
         Raises:
             Unavailable: nothing of it is kept.
         """
-        lines = journal_lines(parsed, key_id=key_id, new_id=uuid7)
-        self.submit(lines, settled, accepted=len(parsed.accepted), quarantined=len(parsed.rejected))
+        lines, count = outcome.rejection_lines, outcome.rejected_count
+        size = len(lines)
+        has_room = self.journal.space.has_room_to_spare(free_bytes_min=self.settings.quarantine_free_bytes_min)
+        is_kept = has_room and self._quarantine_budget.has_room(key_id, byte_count=size, count=count)
+        if not is_kept:
+            deployment = outcome.deployment if is_scoped else None
+            lines = counted_lines(outcome.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
 
-    def keep_body(
-        self,
-        body: bytes,
-        refusal: Refused,
-        settled: Settled,
-        *,
-        received_at: int,
-        key_id: str,
+        def charge(failure: Unavailable | None) -> None:
+            if failure is None and is_kept:
+                self._quarantine_budget.charge(key_id, byte_count=size, count=count)
+            elif failure is None:
+                self.counters["unkept"] += count
+            settled(failure)
+
+        lines = outcome.lines + lines
+        self.submit(lines, charge, accepted=outcome.accepted_count, quarantined=count, deployment=outcome.deployment)
+
+    def submit(
+        self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int, deployment: int | None = None
     ) -> None:
-        """The same for a body that can't be read: it is quarantined, with the reason.
-
-        Raises:
-            Unavailable: it is not kept.
-        """
-        rejection = Rejection(None, refusal.reason, str(refusal), body)
-        line = body_rejection_line(rejection, received_at=received_at, key_id=key_id, new_id=uuid7)
-        self.submit(line, settled, accepted=0, quarantined=1)
-
-    def submit(self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int) -> None:
         """Journal lines of so many envelopes, and count them when they are durable.
+
+        Args:
+            lines: of the journal.
+            settled: told once they are durable, or why nothing of them is kept.
+            accepted, quarantined: how many envelopes they hold.
+            deployment: the one that all of them name; None where that is not known.
 
         Raises:
             Unavailable: nothing of them is kept.
@@ -219,9 +272,18 @@ class Sink:
             if failure is None:
                 self.counters["accepted"] += accepted
                 self.counters["quarantined"] += quarantined
+                self.live.note(deployment)
             settled(failure)
 
         self.journal.submit(lines, count)
+
+
+def _exposure(folder: DataFolder, exposed: list[Path]) -> str:
+    others = f" and {len(exposed) - 1:,} more" if exposed[1:] else ""
+    return (
+        f"{exposed[0]}{others}: other users may read or change it, and this user can't restrict it. "
+        f"As its owner, run `chmod -R g-w,o= {folder.path}`."
+    )
 
 
 def _store_limits(settings: Settings) -> StoreLimits:
@@ -231,6 +293,10 @@ def _store_limits(settings: Settings) -> StoreLimits:
         threads=settings.store_threads,
         threads_max=settings.store_threads_max,
         dedup_days=settings.dedup_days,
+        session_gap_minutes=settings.session_gap_minutes,
+        quarantine_bytes_per_day=settings.quarantine_bytes_per_day,
+        quarantine_count_per_day=settings.quarantine_count_per_day,
+        quarantine_free_bytes_min=settings.quarantine_free_bytes_min,
     )
 
 

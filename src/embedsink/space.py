@@ -30,7 +30,10 @@ class Space:
         self._free_bytes_min = free_bytes_min
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
+        self._opened = _inode_of(folder)
         self._room_bytes = 0
+        # As of the last measurement; before it, neither tight nor with room to spare.
+        self._free_bytes, self._left_bytes = 2 * free_bytes_min, 0
         sizes = _sizes_in(folder)
         # Each with one writer, so that neither thread can lose the other's sum.
         self._added_count, self._added_bytes = len(sizes), sum(sizes)
@@ -47,9 +50,23 @@ class Space:
         return self._added_bytes - self._removed_bytes
 
     @property
+    def room_bytes(self) -> int:
+        """How many bytes the journal may still take, by its budget and by the disk, as of the last measurement."""
+        return self._room_bytes
+
+    @property
     def is_ample(self) -> bool:
         """Whether half of the budget is left, in it and on the disk, as of the last measurement."""
-        return self._room_bytes >= self._journal_bytes_max // 2
+        return self.room_bytes >= self._journal_bytes_max // 2
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether half of the budget is taken, or the disk has less than twice what has to stay free."""
+        return 2 * self.byte_count > self._journal_bytes_max or self._free_bytes < 2 * self._free_bytes_min
+
+    def has_room_to_spare(self, *, free_bytes_min: int) -> bool:
+        """Whether so much is free on the disk and half of the budget is left, as of the last measurement."""
+        return self._free_bytes >= free_bytes_min and self._left_bytes >= self._journal_bytes_max // 2
 
     def add(self, byte_count: int) -> None:
         """A segment of so many bytes was sealed."""
@@ -70,7 +87,7 @@ class Space:
         """Look again, when the last look is half a second ago; the open segment has `open_bytes`.
 
         Raises:
-            OSError: the disk can't be asked; the journal then ends.
+            OSError: the disk can't be asked, or the folder is not the one that was opened; the journal then ends.
         """
         now = time.monotonic()
         if now - self._measured_at >= MEASURE_EVERY_S:
@@ -82,15 +99,24 @@ class Space:
                     raise
 
     def _what_is_low(self, open_bytes: int) -> str | None:
+        if _inode_of(self._folder) != self._opened:
+            # What is written to the open file would be in no folder that anybody reads.
+            raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
         disk = os.statvfs(self._folder)
-        spare_bytes = disk.f_bavail * disk.f_frsize - self._free_bytes_min
-        left_bytes = self._journal_bytes_max - self.byte_count - open_bytes
+        self._free_bytes = disk.f_bavail * disk.f_frsize
+        self._left_bytes = left_bytes = self._journal_bytes_max - self.byte_count - open_bytes
+        spare_bytes = self._free_bytes - self._free_bytes_min
         self._room_bytes = min(spare_bytes, left_bytes)
         if spare_bytes < 0:
             return "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to make room; then resend."
         if left_bytes < 0:
             return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
         return None
+
+
+def _inode_of(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def _sizes_in(folder: Path) -> list[int]:

@@ -10,7 +10,6 @@ somebody asks.
 import asyncio
 import contextlib
 import logging
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from embedsink.envelope import COUNT_FIELD, Sync, read_syncs, sync_line
 from embedsink.envelope.body import encode
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.journal import Journal, Settled, wait_for
+from embedsink.limiter import ConcurrencyLimiter
 from embedsink.reasons import Reason
 from embedsink.segment import find_damage
 from embedsink.store import EVERYTHING, Store
@@ -54,7 +54,7 @@ class Syncs:
         journal: where new ones go.
         store: where the loader brings them.
         bytes_max: how many bytes of results may wait for the loader.
-        lookups: entered around each question to the store, so that there is a bound.
+        lookups: gives a place to each question to the store.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Syncs:
         store: Store,
         *,
         bytes_max: int,
-        lookups: AbstractAsyncContextManager[None],
+        lookups: ConcurrencyLimiter,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -77,13 +77,13 @@ class Syncs:
         self._reading = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
-    async def find(self, deployment: int, job_id: str) -> Recorded | None:
+    async def find(self, deployment: int, job_id: str, *, key_id: str) -> Recorded | None:
         """The result of a job; None when there is none.
 
         Raises:
             Unavailable: the store can't be asked now.
         """
-        return await self._look_up((deployment, job_id))
+        return await self._look_up((deployment, job_id), key_id)
 
     async def keep(self, sync: Sync, *, key_id: str) -> bool:
         """Make a result durable; whether it is new. The same again changes nothing.
@@ -98,7 +98,7 @@ class Syncs:
         self._being_kept[name] = asyncio.Event()
         is_submitted = False
         try:
-            known = await self._look_up(name)
+            known = await self._look_up(name, key_id)
             if known is not None:
                 return _is_new(sync, known)
             durable = wait_for(lambda settled: self._submit(sync, key_id, settled))
@@ -152,11 +152,11 @@ class Syncs:
     def _let_others(self, name: Name) -> None:
         self._being_kept.pop(name).set()
 
-    async def _look_up(self, name: Name) -> Recorded | None:
+    async def _look_up(self, name: Name, key_id: str) -> Recorded | None:
         while True:
             await self._read_what_waits()
             # In this order: the loader has brought it into the store before it is no longer held.
-            found = self._held.get(name) or await self._find_loaded(name)
+            found = self._held.get(name) or await self._find_loaded(name, key_id)
             # A store that was opened anew meanwhile may have begun from a snapshot, which is older.
             if found or self._opened_count == self._store.opened_count:
                 return found
@@ -191,8 +191,8 @@ class Syncs:
         ) as reader:
             return {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(LOADED_VIEW)}.intersection(names)
 
-    async def _find_loaded(self, name: Name) -> Recorded | None:
-        async with self._lookups:
+    async def _find_loaded(self, name: Name, key_id: str) -> Recorded | None:
+        async with self._lookups.place(key_id):
             return await asyncio.to_thread(self._ask_the_store, name)
 
     def _ask_the_store(self, name: Name) -> Recorded | None:

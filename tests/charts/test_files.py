@@ -51,8 +51,8 @@ def test_the_shipped_ones_are_right_and_in_their_order(reports: list[Report]) ->
 def test_each_report_is_on_some_dashboard(reports: list[Report]) -> None:
     tiles = [tile for one in read_dashboards().values() for section in one.sections for tile in section.charts]
     shown = {tile.report for tile in tiles if not isinstance(tile, Gauge)}
-    # `funnel` and `sessions` answer questions about single sessions, which no dashboard asks.
-    assert {report.name for report in reports} - shown == {"funnel", "sessions"}
+    # `reach` and `sessions` answer questions about single sessions, which no dashboard asks.
+    assert {report.name for report in reports} - shown == {"reach", "sessions"}
 
 
 def test_distinct_counts_are_never_added_over_periods(reports: list[Report]) -> None:
@@ -83,6 +83,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
     ("chart", "told"),
     [
         (NUMBER | {"report": "view"}, '[0].report: report "view" does not exist. Did you mean "views"?'),
+        (NUMBER | {"report": "funnel"}, '[0].report: report "funnel" does not exist. Did you mean "reach"?'),
         (
             NUMBER | {"column": "views_count"},
             '[0].column: column "views_count" does not exist in report views. Did you mean "view_count"?',

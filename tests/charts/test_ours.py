@@ -59,15 +59,15 @@ def test_an_image_makes_no_export_smaller(tmp_path: Path) -> None:
 
 def test_a_billion_rows_are_unusual_the_day_and_the_viewer(tmp_path: Path) -> None:
     given: list[Given] = [
-        {"type": "download", "rowCount": 10**9 if day == 2 else 100, "at": f"2026-{month}T10:00:00"}
+        {"type": "download", "rowCount": 10**9 if day == 2 else 10_000, "at": f"2026-{month}T10:00:00"}
         for day, month in enumerate(("10-30", "10-31", "11-02", "11-03"), start=0)
     ]
-    given.append({"type": "download", "rowCount": 100, "at": "2026-10-29T10:00:00"})
+    given.append({"type": "download", "rowCount": 10_000, "at": "2026-10-29T10:00:00"})
     found = shown(tmp_path, given)
     days = {row["total_row_count"]: row["usual_total_row_count_max"] for row in objects(found["exports", "unusual"])}
-    assert days == {100: 200, 10**9: 200}
+    assert days == {10_000: 20_000, 10**9: 20_000}
     [who] = objects(found["exports", "unusual-viewers"])
-    assert (who["viewer"], who["exported_row_count"], who["usual_row_count_max"]) == ("u1", 10**9, 200)
+    assert (who["viewer"], who["exported_row_count"], who["usual_row_count_max"]) == ("u1", 10**9, 20_000)
 
 
 def test_invented_deployments_take_no_line_of_those_that_are_used(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Request bodies at their limits: size, time, compression, and what all together may hold."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import random
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 from starlette.types import Message
 
-from embedsink.http.body import GZIP_MEMBERS_MAX
+from embedsink.errors import Unavailable
+from embedsink.http.body import STRANGER_BYTES_MAX, Inflight
+from embedsink.http.rates import Sender
+from embedsink.ingest import GZIP_MEMBERS_MAX
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
@@ -193,10 +197,55 @@ def test_no_bytes_make_a_500(server: Server, type_: str) -> None:
         assert answer.status_code == 400
 
 
-def test_who_shows_no_key_does_not_take_the_room_of_those_who_do(tmp_path: Path) -> None:
+def test_of_a_stranger_no_more_is_read_than_has_to_hold_the_key(server: Server) -> None:
+    read = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal read
+        while True:
+            read += 16_384
+            yield b'{"a":1,"a":1,"a":'.ljust(16_384)
+
+    answer = server.post(endless())
+    assert (answer.status_code, problem(answer)) == (401, "no_credential")
+    assert "65,536 bytes" in answer.json()["detail"]
+    assert read <= STRANGER_BYTES_MAX + 2 * 16_384
+
+
+def test_strangers_do_not_take_the_room_of_those_who_have_a_key(tmp_path: Path) -> None:
     with open_server(tmp_path, inflight_bytes_max=MIB) as server:
-        key, body = server.key(), json.dumps([view()] * 900).encode()
-        assert MIB // 8 < len(body) < MIB
-        stranger = server.post(in_parts(body, 65_536))
+        inflight = server.state["bodies"]._inflight_of_strangers
+        for address in ("192.0.2.1", "192.0.2.2"):
+            inflight.hold(Sender(address), STRANGER_BYTES_MAX)
+        stranger = server.post(in_parts(b" " * STRANGER_BYTES_MAX, 8_192))
         assert (stranger.status_code, problem(stranger)) == (503, "overloaded")
-        assert server.post(in_parts(body, 65_536), key=key).status_code == 202
+        assert server.post(in_parts(json.dumps([view()] * 900).encode(), 65_536), key=server.key()).status_code == 202
+
+
+def test_no_address_and_no_key_holds_all_of_the_memory_for_bodies() -> None:
+    inflight = Inflight(16, one_max=1)
+    hold_all(inflight, Sender("192.0.2.1", "k_1"), 6)
+    hold_all(inflight, Sender("192.0.2.2", "k_1"), 3)
+    hold_all(inflight, Sender("192.0.2.3", "k_1"), 2)
+    inflight.release(Sender("192.0.2.1", "k_1"), 6)
+    hold_all(inflight, Sender("192.0.2.2", "k_1"), 2)
+    hold_all(inflight, Sender("192.0.2.1", "k_2"), 6)
+    hold_all(inflight, Sender("192.0.2.4", "k_3"), 3)
+
+
+def test_slow_addresses_of_a_key_leave_room_for_a_body_of_another() -> None:
+    inflight = Inflight(64, one_max=1)
+    for number in range(2):
+        sender = Sender(f"192.0.2.{number}", "k_1")
+        with contextlib.suppress(Unavailable):
+            for _ in range(60):
+                inflight.hold(sender, 1)
+    inflight.hold(Sender("192.0.2.9", "k_1"), 1)
+
+
+def hold_all(inflight: Inflight, sender: Sender, most: int) -> None:
+    """Hold byte after byte, so many and no more."""
+    for _ in range(most):
+        inflight.hold(sender, 1)
+    with pytest.raises(Unavailable):
+        inflight.hold(sender, 1)

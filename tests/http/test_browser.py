@@ -1,13 +1,15 @@
 """`/forwarder.js` and its kin: readable by pages of any origin, small, and never stale."""
 
 import gzip
+from hashlib import sha256
 
 import pytest
 
-from embedsink.web import browser_files
+from embedsink.web import VERSIONS, browser_files
 from tests.http.asking import PAGE, Server, problem
 
 NAMES = sorted(browser_files())
+MODULE_VERSIONS = sorted(path.name for path in VERSIONS.iterdir())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,6 +31,25 @@ def test_the_versioned_name_never_changes_and_the_plain_one_soon_may(server: Ser
     assert versioned.content == plain.content
     assert versioned.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert plain.headers["cache-control"] == "public, max-age=300"
+
+
+@pytest.mark.parametrize("name", MODULE_VERSIONS)
+def test_every_version_of_a_module_is_served_for_ever_as_it_was(server: Server, name: str) -> None:
+    answer = server.get(f"/{name}", headers={"origin": PAGE})
+    assert (answer.status_code, answer.content) == (200, (VERSIONS / name).read_bytes())
+    assert sha256(answer.content).hexdigest()[:16] == name.split(".")[1]
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert answer.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize("name", ["forwarder.{}.js", "actions.{}.js", "forwarder.{}.d.ts", "actions.{}.d.ts"])
+def test_a_version_that_this_server_does_not_know_is_the_current_file_and_is_not_cached(
+    server: Server, name: str
+) -> None:
+    answer = server.get(f"/{name.format('0123456789abcdef')}", headers={"origin": PAGE})
+    assert (answer.status_code, answer.content) == (200, browser_files()[name.replace(".{}", "")].content)
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["access-control-allow-origin"] == "*"
 
 
 def test_whoever_has_it_gets_a_304(server: Server) -> None:
@@ -79,7 +100,10 @@ def test_what_is_compressed_is_the_same_each_time() -> None:
     assert file.compressed[4:8] == bytes(4)  # no time in it (RFC 1952, section 2.3.1)
 
 
-@pytest.mark.parametrize("name", ["other.js", "forwarder.0123456789abcdef.js", "forwarder.min.js", "x.d.ts", "..js"])
+@pytest.mark.parametrize(
+    "name",
+    ["other.js", "other.0123456789abcdef.js", "forwarder.0123456789ABCDEF.js", "forwarder.min.js", "x.d.ts", "..js"],
+)
 def test_another_name_is_not_found(server: Server, name: str) -> None:
     answer = server.get(f"/{name}")
     assert problem(answer) == "not_found"

@@ -11,8 +11,9 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from embedsink.http import connections
-from embedsink.http.connections import HEAD_BYTES_MAX, bounded_connections
+from embedsink.http import connections, crowd
+from embedsink.http.connections import FIELDS_MAX, HEAD_BYTES_MAX, bounded_connections
+from embedsink.http.protocol import BODY_PARTS_MAX
 
 MIB = 1_048_576
 TIMEOUT_S = 0.3
@@ -111,13 +112,48 @@ def head_of(byte_count: int, where: str) -> bytes:
 
 
 @pytest.mark.parametrize("where", ["in the address", "in a header"])
-@pytest.mark.parametrize("cut_at", [None, 100, 60_000, -2])
+@pytest.mark.parametrize("cut_at", [None, 100, 15_000, -2])
 def test_a_head_has_the_same_limit_however_it_arrives(port: int, where: str, cut_at: int | None) -> None:
     for byte_count, status in ((HEAD_BYTES_MAX, b"204"), (HEAD_BYTES_MAX + 1, b"431")):
         head = head_of(byte_count, where)
         assert len(head) == byte_count
         parts = [head] if cut_at is None else [head[:cut_at], head[cut_at:]]
         assert answer_to(port, *parts, pause_s=0.05 if cut_at else 0)[:12] == b"HTTP/1.1 " + status
+
+
+@pytest.mark.parametrize("cut_at", [None, 20, -2])
+def test_a_head_has_at_most_100_fields_however_it_arrives(port: int, cut_at: int | None) -> None:
+    for count, status in ((FIELDS_MAX, b"204"), (FIELDS_MAX + 1, b"431")):
+        head = b"GET / HTTP/1.1\r\nConnection: close\r\n" + b"a:\r\n" * (count - 1) + b"\r\n"
+        parts = [head] if cut_at is None else [head[:cut_at], head[cut_at:]]
+        assert answer_to(port, *parts, pause_s=0.05 if cut_at else 0)[:12] == b"HTTP/1.1 " + status
+
+
+def test_a_head_without_an_end_is_refused_before_much_of_it_is_kept(port: int) -> None:
+    begun = b"GET / HTTP/1.1\r\nX: " + b"x" * 3 * HEAD_BYTES_MAX
+    started_at = time.monotonic()
+    assert answer_to(port, REQUEST + begun).endswith(b"connection: close\r\n\r\n")
+    assert time.monotonic() - started_at < TIMEOUT_S, "it did not wait for more"
+
+
+def test_trailers_count_as_fields(port: int) -> None:
+    begun = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    assert b"HTTP/1.1 204" in answer_to(port, begun + b"a:\r\n" * (FIELDS_MAX - 1) + b"\r\n")
+    assert answer_to(port, begun + b"a:\r\n" * FIELDS_MAX + b"\r\n").startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_of_too_many_chunks_is_refused() -> None:
+    chunks = b"1\r\nx\r\n" * BODY_PARTS_MAX
+    begun = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    with crowded(reading_answer) as (first, second):
+        first.sendall(begun + chunks + b"0\r\n\r\n")
+        assert first.recv(65_536).startswith(b"HTTP/1.1 204")
+        second.sendall(begun + chunks + b"1\r\nx\r\n0\r\n\r\n")
+        answered = b""
+        while piece := second.recv(65_536):
+            answered += piece
+        assert answered.startswith(b"HTTP/1.1 400")
+        assert answered.endswith(b"Send it in fewer, larger ones.")
 
 
 def test_the_size_of_a_body_or_of_requests_before_is_none_of_a_head(port: int) -> None:
@@ -168,14 +204,20 @@ async def slow_answer(scope: Scope, receive: Receive, send: Send) -> None:
 def crowded(application: ASGIApp) -> Iterator[list[socket.socket]]:
     """Two connections, in the order in which they were opened, to a server that allows two."""
     bounded = bounded_connections(connections_max=2)
-    config = uvicorn.Config(application, http=bounded, log_config=None, lifespan="off")  # type: ignore[arg-type]
-    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
+    config = uvicorn.Config(
+        application,
+        http=bounded,  # type: ignore[arg-type]
+        log_config=None,
+        lifespan="off",
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            address = listener.getsockname()
-            yield [stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(2)]
+            with ExitStack() as stack:
+                address = listener.getsockname()
+                yield [stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(2)]
         finally:
             server.should_exit = True
             thread.join()
@@ -238,6 +280,86 @@ async def reading_answer(scope: Scope, receive: Receive, send: Send) -> None:
     while (await receive()).get("more_body"):
         pass
     await empty_answer(scope, receive, send)
+
+
+ANSWER_BYTES = 24 * MIB
+
+
+async def large_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % ANSWER_BYTES)]})
+    await send({"type": "http.response.body", "body": bytes(ANSWER_BYTES)})
+
+
+def received_bytes(connection: socket.socket) -> int:
+    """How much comes back until the server closes, or is silent."""
+    count = 0
+    connection.settimeout(0.5)
+    try:
+        while part := connection.recv(MIB):
+            count += len(part)
+    except (ConnectionError, TimeoutError):
+        pass
+    return count
+
+
+def test_clients_that_do_not_read_lock_nobody_out() -> None:
+    with crowded(large_answer) as (first, second):
+        for stalled in (first, second):
+            stalled.sendall(REQUEST * 2)
+            time.sleep(0.2)
+        with socket.create_connection(first.getpeername(), timeout=5) as third:
+            third.sendall(REQUEST)
+            assert received_bytes(third) > ANSWER_BYTES
+        assert received_bytes(first) < ANSWER_BYTES, "it has stalled longest"
+        assert received_bytes(second) > ANSWER_BYTES
+
+
+def test_a_client_that_reads_on_keeps_its_place() -> None:
+    with crowded(large_answer) as (first, second):
+        first.sendall(REQUEST)
+        time.sleep(0.2)
+        second.sendall(REQUEST)
+        time.sleep(0.2)
+        assert received_bytes(first) > ANSWER_BYTES
+        with socket.create_connection(first.getpeername(), timeout=5) as third:
+            assert received_bytes(second) < ANSWER_BYTES
+            assert third.send(REQUEST)
+
+
+def test_beyond_so_many_unsent_bytes_the_client_that_has_stalled_longest_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crowd, "UNSENT_BYTES_MAX", ANSWER_BYTES * 3 // 2)
+    with crowded(large_answer) as (first, second):
+        for stalled in (first, second):
+            stalled.sendall(REQUEST)
+            time.sleep(0.2)
+        assert received_bytes(first) < ANSWER_BYTES
+        assert received_bytes(second) > ANSWER_BYTES
+
+
+async def held_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    held = asyncio.get_running_loop().create_future()
+    scope["state"]["hold_back"](60.0, lambda: held.set_result(None))
+    await held
+    await empty_answer(scope, receive, send)
+
+
+def test_answers_that_are_held_back_lock_nobody_out_and_are_sent_when_the_server_ends() -> None:
+    with crowded(held_answer) as (first, second):
+        for held in (first, second):
+            held.sendall(REQUEST * 3)
+            time.sleep(0.1)
+        with socket.create_connection(first.getpeername(), timeout=5):
+            assert is_closed(first)
+        kept = second.dup()
+        started_at = time.monotonic()
+    assert time.monotonic() - started_at < 5
+    answered = b""
+    with kept:
+        while part := kept.recv(65_536):
+            answered += part
+    assert answered.count(b"HTTP/1.1 204") == 3
 
 
 def test_one_connection_too_many_is_closed_at_once_when_all_others_are_busy() -> None:

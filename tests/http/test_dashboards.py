@@ -19,7 +19,8 @@ from embedsink.busyness import Busyness
 from embedsink.charts import Measure, dashboards_folder, period_of, read_dashboards
 from embedsink.errors import Misconfigured
 from embedsink.http.dashboards import _MEASURES, Dashboards
-from embedsink.store import Reader, Store
+from embedsink.store import Reader
+from embedsink.store.revisions import Revisions
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
@@ -130,7 +131,7 @@ def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: py
     reader = told.sink.store.reader
     asked: list[object] = []
 
-    def counted(variables: Any) -> Any:
+    def counted(variables: Any, **_: Any) -> Any:
         asked.append(variables)
         time.sleep(0.3)  # until all have asked
         return reader(variables)
@@ -154,7 +155,7 @@ def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monk
     reading: list[int] = [0]
 
     @contextmanager
-    def counted(variables: Any) -> Iterator[Reader]:
+    def counted(variables: Any, **_: Any) -> Iterator[Reader]:
         reading.append(reading[-1] + 1)
         time.sleep(0.1)
         with reader(variables) as found:
@@ -172,13 +173,13 @@ def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, mon
     key, reader = told.key("read"), told.sink.store.reader
     asked: list[object] = []
 
-    def counted(variables: Any) -> Any:
+    def counted(variables: Any, **_: Any) -> Any:
         asked.append(variables)
         time.sleep(0.3)  # until all have asked
         return reader(variables)
 
     revisions = (str(number) for number in itertools.count())
-    monkeypatch.setattr(Store, "revision", property(lambda _: next(revisions)))  # Something is loaded all the time.
+    monkeypatch.setattr(Revisions, "of", lambda *_: next(revisions))  # Something is loaded all the time.
     monkeypatch.setattr(Busyness, "_wanted_s", lambda _: time.monotonic())
     monkeypatch.setattr(told.sink.store, "reader", counted)
     answers = told.get_at_once((QUALITY, key), *[(USE, key)] * 3)
@@ -212,7 +213,7 @@ def test_only_the_latest_answers_are_kept(
     monkeypatch.setattr(embedsink.http.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
     key, reader, made = told.key("read"), told.sink.store.reader, []
 
-    def noted(variables: Any) -> Any:
+    def noted(variables: Any, **_: Any) -> Any:
         made.append(variables["tenant"][0])
         return reader(variables)
 

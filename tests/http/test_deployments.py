@@ -36,7 +36,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         ):
             assert server.post({"context": context, "events": events}, key=key).status_code == 202
         for job in ("a", "b"):
-            answer = server.ask("PUT", f"{PATH}/2/dbt-sync/{job}/result", key=key, json=sync(job))
+            answer = server.ask("PUT", f"{PATH}/2/dbt-sync/{job}/result", key=server.key("sync"), json=sync(job))
             assert answer.status_code == 200
         server.rows("/api/v1/reports/sync_impact", key=server.key("read"), count=2)
         server.key("read", deployments=[1, 4])

@@ -1,6 +1,7 @@
 """Downloads: written whole before the first byte, and nothing of one is left behind when it is stopped."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from tempfile import TemporaryFile
@@ -10,12 +11,15 @@ import pytest
 from starlette.types import Message
 
 import embedsink.http.download
+import embedsink.http.rows
 from embedsink.errors import Unavailable
 from embedsink.http.download import Download, _chunks, spooled
 from embedsink.http.exports import EVENT_FORMATS
+from embedsink.reports import write_rows
 from embedsink.store import EVERYTHING, Reader
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
+from tests.servers import wait_until
 
 SCOPE = {"type": "http", "method": "GET", "headers": [], "extensions": {}}
 
@@ -41,18 +45,18 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
-        task = asyncio.create_task(spooled(narrow.sink, EVERYTHING, write))
+        task = asyncio.create_task(spooled(narrow.sink, EVERYTHING, write, key_id="k_reader"))
         await asyncio.to_thread(begun.wait, 10)
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0.05)
             assert not task.done()
-            with pytest.raises(Unavailable, match="as many are waiting as may"):
-                await narrow.sink.report_slots.__aenter__()
+            with pytest.raises(Unavailable, match="as many run and wait as may"):
+                await narrow.sink.report_slots.place("k_taken").__aenter__()
         may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with narrow.sink.report_slots:
+        async with narrow.sink.report_slots.place("k_next"):
             assert [file.closed for file in files] == [True]
 
     failures: list[object] = []
@@ -68,7 +72,11 @@ def test_the_disk_is_looked_at_after_the_last_byte_whoever_wrote_it(
     monkeypatch.setattr(embedsink.http.download, "LOOK_EVERY_S", 60)
     key = narrow.key("read")
     assert narrow.get(f"/api/v1/events.{format}", key=key).status_code == 200, "what is small needs no room"
+    monkeypatch.setattr(embedsink.http.download, "IN_MEMORY_BYTES_MAX", 10)
+    assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
+    # Where the system has no files in memory, it is written to the disk.
     monkeypatch.setattr(embedsink.http.download, "SPOOLED_BYTES_MAX", 10)
+    monkeypatch.delattr(os, "memfd_create")
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
 
 
@@ -95,3 +103,25 @@ def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int)
         assert file.closed
     is_whole = sum(len(message.get("body", b"")) for message in sent) == 200_000
     assert is_whole == (live_count == 1_000)
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "arrow"])
+def test_without_room_a_report_that_takes_long_is_answered(
+    narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    def write_slowly(*arguments: object, **options: object) -> None:
+        write_rows(*arguments, **options)  # type: ignore[arg-type]
+        wait_until(lambda: len(looks) > 2, what="the disk was looked at")
+
+    def look(*_: object) -> bool:
+        looks.append("looked")
+        return True
+
+    looks: list[str] = []
+    monkeypatch.setattr(embedsink.http.rows, "write_rows", write_slowly)
+    monkeypatch.setattr(embedsink.http.download, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(embedsink.http.download._Spool, "_is_short_of_room", look)
+    monkeypatch.setattr(embedsink.http.download._Spool, "spills_without_room", lambda spool: look() and False)
+    answer = narrow.get(f"/api/v1/reports/views.{format}", key=narrow.key("read"))
+    assert answer.status_code == 200
+    assert len(answer.content) > 100

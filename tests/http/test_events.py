@@ -74,7 +74,7 @@ def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, mo
 
         submit(lines, look)
 
-    monkeypatch.setattr("embedsink.http.events.parse", note_and_parse)
+    monkeypatch.setattr("embedsink.ingest.parse", note_and_parse)
     monkeypatch.setattr(server.sink.journal, "submit", look_when_durable)
     answer = server.post({"events": [view(), "x"]}, key=server.key())
     assert (answer.json()["accepted"], len(answer.json()["rejected"])) == (1, 1)

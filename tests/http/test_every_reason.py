@@ -113,13 +113,13 @@ def internal_error(server: Server, _: Path) -> httpx.Response:
         raise ZeroDivisionError("internals")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedsink.http.events, "parse", fail)
+        patch.setattr(embedsink.http.events, "parse_plain", fail)
         return server.post(view(), key=server.key())
 
 
 def record(result: dict[str, Any], server: Server) -> httpx.Response:
     path = "/api/v1/deployments/1/dbt-sync/job1/result"
-    return server.ask("PUT", path, key=server.key(), json=result)
+    return server.ask("PUT", path, key=server.key("sync"), json=result)
 
 
 def conflict(_: Server, path: Path) -> httpx.Response:

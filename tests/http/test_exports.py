@@ -12,6 +12,7 @@ import pytest
 from starlette.types import Message
 
 from embedsink.http.download import FileDownload
+from embedsink.keys import KeyFile
 from embedsink.sink import SNAPSHOT_DOWNLOADS_MAX
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
@@ -106,25 +107,38 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
     key = published.key("read")
     tag = published.get(PATH, key=key).headers["etag"]
 
-    async def hold() -> None:
-        for _ in range(SNAPSHOT_DOWNLOADS_MAX):
-            await published.sink.snapshot_places.__aenter__()
-
-    published._runner.run(hold())
+    places = [published.sink.snapshot_slots.place(f"k_{number}") for number in range(SNAPSHOT_DOWNLOADS_MAX)]
+    for place in places:
+        published._runner.run(place.__aenter__())
     try:
         refused = published.get(PATH, key=key)
         assert (refused.status_code, problem(refused)) == (503, "overloaded")
         assert "write" not in refused.json()["title"]
-        assert refused.json()["detail"].startswith("analytics.duckdb: 4 are downloading it, as many as may at once. ")
+        assert refused.json()["detail"].startswith("analytics.duckdb: as many run and wait as may (4 downloads at once")
         assert published.get(PATH, key=key, headers={"if-none-match": tag}).status_code == 304
         # What was refused holds no descriptor, and so no snapshot that is replaced meanwhile.
         snapshot = published.folder.snapshot.resolve()
         assert [one for one in Path("/dev/fd").iterdir() if one.resolve() == snapshot] == []
     finally:
-        for _ in range(SNAPSHOT_DOWNLOADS_MAX):
-            published._runner.run(published.sink.snapshot_places.__aexit__())
+        for place in places:
+            published._runner.run(place.__aexit__(None, None, None))
     for _ in range(2 * SNAPSHOT_DOWNLOADS_MAX):
         assert published.get(PATH, key=key).status_code == 200
+
+
+def test_one_key_does_not_hold_all_downloads(published: Server) -> None:
+    key, other = published.key("read"), published.key("read")
+    key_id, _ = (found.key_id for found in KeyFile(published.folder.keys).keys()[-2:])
+    places = [published.sink.snapshot_slots.place(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
+    for place in places:
+        published._runner.run(place.__aenter__())
+    try:
+        assert problem(published.get(PATH, key=key)) == "overloaded"
+        assert published.get(PATH, key=other).status_code == 200
+    finally:
+        for place in places:
+            published._runner.run(place.__aexit__(None, None, None))
+    assert published.get(PATH, key=key).status_code == 200
 
 
 def test_two_ranges_or_two_versions_are_none(published: Server) -> None:

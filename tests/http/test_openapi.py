@@ -23,8 +23,8 @@ import embedsink.http.openapi
 from embedsink import __version__
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.openapi import description
+from embedsink.limiter import ConcurrencyLimiter
 from embedsink.settings import Settings
-from embedsink.slots import Slots
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server
 
@@ -129,7 +129,7 @@ def test_a_page_of_another_origin_is_described(server: Server, path: str, method
 
 
 def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.sink, "report_slots", Slots(0, waiting_max=0))
+    monkeypatch.setattr(server.sink, "report_slots", ConcurrencyLimiter(0, waiting_max=0))
     key = server.key("admin")
     # The live stream waits for no report, and does not end.
     asked = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}

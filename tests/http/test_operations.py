@@ -8,6 +8,7 @@ import pytest
 
 import embedsink.journal
 from embedsink.loader import Loader
+from embedsink.segment import trailer
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
@@ -96,7 +97,7 @@ def test_metrics_count_each_fate(tmp_path: Path) -> None:
 def test_metrics_look_at_no_file_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "journal").mkdir()
     for number in (1, 2, 3):
-        (tmp_path / "journal" / f"{number:012d}-00000000.ndjson").touch()
+        (tmp_path / "journal" / f"{number:012d}-00000000.ndjson").write_bytes(trailer(b""))
 
     def none(*_: object) -> None:
         raise AssertionError("looks into a folder")

@@ -9,6 +9,7 @@ from starlette.routing import Route
 import embedsink.cli.quarantine
 import embedsink.http.quarantine
 from embedsink.arrivals import ROWS_MAX
+from embedsink.http.parameters import PARAMETERS_MAX, QUERY_BYTES_MAX
 from tests.http.asking import EVENTS, Server, problem
 
 PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
@@ -34,6 +35,28 @@ def detail(answer: httpx.Response) -> str:
 )
 def test_a_mistake_in_the_address_is_a_400_that_names_it(server: Server, path: str, query: str, told: str) -> None:
     assert told in detail(server.get(f"{path}?{query}", key=server.key("read")))
+
+
+@pytest.mark.parametrize("path", ["/api/v1/reports/views", "/dashboards/", "/login", "/healthz", "/nothing", EVENTS])
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("e&" * PARAMETERS_MAX, "address: has 65 parameters; the limit is 64. Leave some out."),
+        ("e" * (QUERY_BYTES_MAX + 1), "address: its query has 8,193 bytes; the limit is 8,192. Shorten it."),
+    ],
+)
+def test_a_query_beyond_its_limits_is_refused_wherever_it_leads(
+    server: Server, path: str, query: str, told: str
+) -> None:
+    assert detail(server.get(f"{path}?{query}", key=server.key("admin"))) == told
+    assert detail(server.get(f"{path}?{query}")) == told
+
+
+def test_a_query_at_its_limits_is_read(server: Server) -> None:
+    key, path = server.key("read"), "/api/v1/reports/views"
+    deployments = "&".join(f"deployment={number}" for number in range(PARAMETERS_MAX))
+    assert server.get(f"{path}?{deployments}", key=key).status_code == 200
+    assert server.get(f"{path}?tenant={'x' * (QUERY_BYTES_MAX - len('tenant='))}", key=key).status_code == 200
 
 
 def test_every_address_of_the_api_refuses_a_parameter_that_it_does_not_have(server: Server) -> None:

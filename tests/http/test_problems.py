@@ -46,7 +46,7 @@ def wrong_values(server: Server, value: str) -> list[httpx.Response]:
         server.get(f"/api/v1/deployments/1/dbt-sync/{plain.replace('?', '-').replace('/', '-')}/result", key=reader),
         server.get("/api/v1/deployments", key=reader, params={"cursor": value}),
         *(
-            server.ask("PUT", "/api/v1/deployments/1/dbt-sync/job/result", key=server.key(), json=body)
+            server.ask("PUT", "/api/v1/deployments/1/dbt-sync/job/result", key=server.key("sync"), json=body)
             for body in ({"syncJobId": value, value: "\0"}, {"svcCount": value}, value)
         ),
         server.get("/" + plain.replace("?", "-")),
@@ -116,7 +116,7 @@ def test_a_bug_is_logged_and_tells_the_client_nothing(
     def fail(*_: object, **__: object) -> None:
         raise ValueError("internals")
 
-    monkeypatch.setattr(embedsink.http.events, "parse", fail)
+    monkeypatch.setattr(embedsink.http.events, "parse_plain", fail)
     before = server.sink.counters["refused.internal_error"]
     answer = server.post(view(), key=server.key())
     assert (answer.status_code, problem(answer)) == (500, "internal_error")

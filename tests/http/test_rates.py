@@ -1,10 +1,13 @@
-"""How much one key may send."""
+"""How much one key and one address may send."""
+
+from collections.abc import Callable
 
 import pytest
 
 import embedsink.http.rates
 from embedsink.errors import Unavailable
-from embedsink.http.rates import RateLimiter
+from embedsink.http.rates import RateLimiter, Sender, TokenBuckets
+from embedsink.reasons import Reason
 
 
 class Clock:
@@ -54,3 +57,62 @@ def test_what_was_refused_is_not_charged(clock: Clock) -> None:
         with pytest.raises(Unavailable):
             rates.spend("k", 6)
     rates.spend("k", 5)
+
+
+HERE, THERE = Sender("192.0.2.1", "k_1"), Sender("192.0.2.2", "k_1")
+
+
+def is_limited(act: Callable[[], None]) -> bool:
+    try:
+        act()
+    except Unavailable as refused:
+        return refused.reason is Reason.RATE_LIMITED
+    return False
+
+
+def test_bytes_of_a_key_are_limited_whatever_addresses_they_come_from(clock: Clock) -> None:
+    rates = RateLimiter(1_000, bytes_per_s=100, address_bytes_per_s=1_000)
+    rates.admit(HERE, 150)
+    assert is_limited(lambda: rates.admit(THERE, 51))
+    rates.admit(THERE, 50)
+    clock.now += 1
+    rates.admit(HERE, 100)
+
+
+def test_an_address_spends_neither_what_others_have_nor_what_it_has_with_another_key(clock: Clock) -> None:
+    rates = RateLimiter(1_000, bytes_per_s=1_000, address_bytes_per_s=100)
+    rates.admit(HERE, 200)
+    assert is_limited(lambda: rates.admit(HERE, 1))
+    rates.admit(THERE, 200)
+    rates.admit(Sender(HERE.address, "k_2"), 200)
+
+
+def test_a_key_without_events_left_is_refused_before_its_bytes_are_charged(clock: Clock) -> None:
+    rates = RateLimiter(1, bytes_per_s=100)
+    rates.spend("k_1", 2)
+    for _ in range(5):
+        assert is_limited(lambda: rates.admit(HERE, 100))
+    clock.now += 1
+    rates.admit(HERE, 200)
+
+
+def test_a_debt_for_rejected_bodies_ends_after_twice_the_burst(clock: Clock) -> None:
+    rates = RateLimiter(1_000, address_bytes_per_s=100)
+    for _ in range(50):
+        rates.charge_work(HERE, 1_000)
+    assert is_limited(lambda: rates.check_work(HERE))
+    rates.check_work(THERE)
+    rates.admit(HERE, 100)
+    clock.now += 4
+    rates.check_work(HERE)
+
+
+def test_there_are_at_most_so_many_buckets_and_a_full_one_is_dropped_first(clock: Clock) -> None:
+    buckets = TokenBuckets(10, count_max=2)
+    buckets.bucket("a", 100.0).level -= 20
+    buckets.bucket("b", 100.0).level -= 1
+    buckets.bucket("c", 101.0)
+    assert list(buckets._buckets) == ["a", "c"]
+    buckets.bucket("c", 101.0).level -= 20
+    buckets.bucket("d", 101.0)
+    assert list(buckets._buckets) == ["c", "d"], "no full one: the oldest goes"

@@ -131,9 +131,9 @@ def test_huge_heads_do_not_hang(server: RunningServer, request_: bytes) -> None:
     ],
 )
 def test_who_leaves_in_the_middle_of_a_body_is_no_bug(
-    server: RunningServer, key: bytes, method: bytes, path: bytes, type_: bytes
+    server: RunningServer, method: bytes, path: bytes, type_: bytes
 ) -> None:
-    address = urlsplit(server.url)
+    address, key = urlsplit(server.url), server.key("admin").encode()
     head = b"%b %b HTTP/1.1\r\nHost: x\r\nContent-Type: %b\r\n" % (method, path, type_)
     with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:
         connection.sendall(head + b"Authorization: Bearer %b\r\nContent-Length: 100\r\n\r\nkey=" % key)

@@ -18,7 +18,7 @@ from embedsink.http.syncs import instant_us
 from embedsink.sqlfiles import read_sql
 from embedsink.store import EVERYTHING
 from tests.envelope.sending import KEY, KEY_CUT, view
-from tests.http.asking import Server, open_server, problem
+from tests.http.asking import PAGE, Server, open_server, problem
 from tests.servers import wait_until
 
 RESULT: dict[str, Any] = {
@@ -68,7 +68,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_what_is_recorded_is_readable_at_once_with_exactly_the_body_of_the_spec(server: Server) -> None:
-    recorded = put(server, RESULT, key=server.key())
+    recorded = put(server, RESULT, key=server.key("sync"))
     assert recorded.status_code == 200
     # This server never loads, so it is in the journal alone.
     read = server.get(address(), key=server.key("read"))
@@ -83,18 +83,18 @@ def test_what_is_recorded_is_readable_at_once_with_exactly_the_body_of_the_spec(
 def test_what_is_loaded_reads_the_same(quick: Server) -> None:
     body = result("loaded", generatedFiles=[{"path": f"cubes/{place:05}.yml"} for place in range(5_000)])
     before = loaded_count(quick)
-    assert put(quick, body, key=quick.key()).status_code == 200
+    assert put(quick, body, key=quick.key("sync")).status_code == 200
     wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
     wait_until(lambda: nothing_is_held(quick), what="it is held no longer")
     assert quick.get(address("loaded"), key=quick.key("read")).json() == body
-    assert put(quick, body, key=quick.key()).json() == body
-    assert problem(put(quick, body | {"durationMs": 1}, key=quick.key())) == "conflict"
+    assert put(quick, body, key=quick.key("sync")).json() == body
+    assert problem(put(quick, body | {"durationMs": 1}, key=quick.key("sync"))) == "conflict"
 
 
 @pytest.mark.parametrize("name", ["server", "quick"])
 def test_the_same_again_changes_nothing_and_another_is_a_conflict(name: str, request: pytest.FixtureRequest) -> None:
     server: Server = request.getfixturevalue(name)
-    key, body = server.key(), result("again")
+    key, body = server.key("sync"), result("again")
     reordered = json.dumps(dict(reversed(body.items())), indent=4).encode()
     for same in (body, body, reordered):
         assert put(server, same, address("again"), key=key).status_code == 200
@@ -113,14 +113,14 @@ def test_the_same_again_changes_nothing_and_another_is_a_conflict(name: str, req
 
 
 def test_one_job_of_two_deployments_is_two_results(server: Server) -> None:
-    key, reader = server.key(), server.key("read")
+    key, reader = server.key("sync"), server.key("read")
     for deployment in (3, 4):
         assert put(server, result("both", svcCount=deployment), address("both", deployment), key=key).status_code == 200
     assert [server.get(address("both", n), key=reader).json()["svcCount"] for n in (3, 4)] == [3, 4]
 
 
 def test_an_unknown_job_is_a_404_as_is_the_job_of_another_deployment(server: Server) -> None:
-    put(server, result("elsewhere"), address("elsewhere", 2), key=server.key())
+    put(server, result("elsewhere"), address("elsewhere", 2), key=server.key("sync"))
     for path in (address("nobody", 1), address("elsewhere", 1), address("x" * 5_000), address("%00"), address("%FF")):
         answer = server.get(path, key=server.key("read"))
         assert (answer.status_code, problem(answer)) == (404, "not_found")
@@ -128,10 +128,31 @@ def test_an_unknown_job_is_a_404_as_is_the_job_of_another_deployment(server: Ser
 
 @pytest.mark.parametrize("deployment", ["x", "1.5", "1e3", "９", "+1", "0x1", "1_0", "9" * 20, "%20", "true"])
 def test_a_deployment_that_is_no_integer_is_a_400(server: Server, deployment: str) -> None:
-    for kind, method in (("read", "GET"), ("ingest", "PUT")):
+    for kind, method in (("read", "GET"), ("sync", "GET"), ("sync", "PUT")):
         answer = server.ask(method, address(deployment=deployment), key=server.key(kind))
         assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
         assert answer.json()["detail"].startswith("deploymentId: "), "as the description names it"
+
+
+def test_the_key_of_a_page_takes_no_jobs_name_from_the_pipeline(server: Server) -> None:
+    before = len(server.journaled())
+    for public in (server.key(), server.key(origins=[PAGE]), server.key(deployments=[1]), server.key("read")):
+        answer = put(server, result("taken", svcCount=666), key=public)
+        assert (answer.status_code, problem(answer)) == (403, "wrong_kind")
+    assert len(server.journaled()) == before
+    assert put(server, result("taken"), key=server.key("sync", deployments=[1])).json() == result("taken")
+
+
+def test_a_sync_key_reads_what_it_recorded_and_nothing_else(server: Server) -> None:
+    key = server.key("sync", deployments=[1])
+    assert put(server, result("own"), key=key).status_code == 200
+    assert server.get(address("own"), key=key).json() == result("own")
+    for path in ("reports", "reports/sync_impact", "quarantine", "deployments", "events/live", "analytics.duckdb"):
+        assert problem(server.get(f"/api/v1/{path}", key=key)) == "wrong_kind"
+    assert problem(server.post(view(), key=key)) == "wrong_kind"
+    assert problem(server.ask("POST", "/api/v1/quarantine/replay", key=key)) == "wrong_kind"
+    for deployment, reason in ((1, "not_found"), (2, "out_of_scope")):
+        assert problem(server.get(address("other", deployment), key=key)) == reason
 
 
 def test_a_deployment_outside_the_scope_is_named_as_in_the_address(server: Server) -> None:
@@ -148,7 +169,7 @@ def test_who_has_no_key_learns_nothing_of_what_is_wrong(server: Server) -> None:
 
 
 def test_whether_a_job_exists_is_not_told_outside_the_scope(server: Server) -> None:
-    put(server, result("secret"), address("secret", 1), key=server.key())
+    put(server, result("secret"), address("secret", 1), key=server.key("sync"))
     reader = server.key("read", deployments=[2])
     answers = [server.get(address(job, 1), key=reader) for job in ("secret", "nobody")]
     assert [answer.status_code for answer in answers] == [403, 403]
@@ -191,7 +212,7 @@ def test_a_body_that_breaks_the_spec_is_a_422_that_names_the_field(
     server: Server, fields: dict[str, Any], named: str
 ) -> None:
     before = len(server.journaled())
-    answer = put(server, result("wrong") | fields, address("wrong"), key=server.key())
+    answer = put(server, result("wrong") | fields, address("wrong"), key=server.key("sync"))
     assert (answer.status_code, problem(answer)) == (422, "invalid_body")
     assert [error["field"] for error in answer.json()["errors"]] == [named]
     assert answer.json()["detail"].startswith(f"{named}: ")
@@ -203,26 +224,26 @@ def test_a_sync_may_have_finished_as_far_ahead_as_two_clocks_differ_and_no_furth
     now = datetime.now(UTC)
     for ahead, status in ((timedelta(minutes=4), 200), (timedelta(minutes=6), 422)):
         body = result("ahead", completedAt=(now + ahead).isoformat())
-        assert put(server, body, address("ahead", status), key=server.key()).status_code == status
+        assert put(server, body, address("ahead", status), key=server.key("sync")).status_code == status
     # What was refused is in nobody's way.
     right = result("ahead", completedAt=now.isoformat())
-    assert put(server, right, address("ahead", 422), key=server.key()).json() == right
+    assert put(server, right, address("ahead", 422), key=server.key("sync")).json() == right
 
 
 @pytest.mark.parametrize("field", RESULT)
 def test_every_field_is_required(server: Server, field: str) -> None:
     body = {name: part for name, part in result("missing").items() if name != field}
-    answer = put(server, body, address("missing"), key=server.key())
+    answer = put(server, body, address("missing"), key=server.key("sync"))
     assert problem(answer) == "invalid_body"
     assert [error["field"] for error in answer.json()["errors"]] == [field]
     assert "is missing" in answer.json()["detail"]
 
 
 def test_all_wrong_fields_are_named_at_once_as_far_as_twenty(server: Server) -> None:
-    answer = put(server, {}, key=server.key())
+    answer = put(server, {}, key=server.key("sync"))
     assert sorted(error["field"] for error in answer.json()["errors"]) == sorted(RESULT)
     many = {f"novel{number}": "\0" for number in range(50)}
-    answer = put(server, result() | many, key=server.key())
+    answer = put(server, result() | many, key=server.key("sync"))
     assert len(answer.json()["errors"]) == 20
     assert "30 further ones" in answer.json()["detail"]
 
@@ -236,14 +257,14 @@ def test_a_body_that_nests_too_deep_is_a_400_however_many_files_stand_beside(
     files = f'{{"path": "a", "novel": {deep}}}' + ', {"path": "b"}' * (file_count - 1)
     job = f"deep{file_count}-{levels}"
     body = json.dumps(result(job, generatedFiles=["files"])).replace('"files"', files).encode()
-    answer = put(quick, body, address(job), key=quick.key())
+    answer = put(quick, body, address(job), key=quick.key("sync"))
     assert answer.status_code == (400 if reason else 200), answer.text
     assert not reason or problem(answer) == reason
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b"7", b'"x"'])
 def test_a_body_that_is_no_object_is_a_422(server: Server, body: bytes) -> None:
-    assert problem(put(server, body, key=server.key())) == "invalid_body"
+    assert problem(put(server, body, key=server.key("sync"))) == "invalid_body"
 
 
 @pytest.mark.parametrize(
@@ -261,12 +282,12 @@ def test_a_body_that_is_no_object_is_a_422(server: Server, body: bytes) -> None:
 )
 def test_a_body_has_the_limits_of_events_and_nothing_of_it_is_kept(server: Server, body: bytes, reason: str) -> None:
     before = len(server.journaled())
-    assert problem(put(server, body, key=server.key())) == reason
+    assert problem(put(server, body, key=server.key("sync"))) == reason
     assert len(server.journaled()) == before
 
 
 def test_media_type_and_encoding_are_those_of_json(server: Server) -> None:
-    key, body = server.key(), result("gzip")
+    key, body = server.key("sync"), result("gzip")
     packed = gzip.compress(json.dumps(body).encode())
     assert put(server, packed, address("gzip"), key=key, content_encoding="gzip").json() == body
     assert problem(put(server, packed, address("gzip"), key=key, content_encoding="br")) == "encoding"
@@ -276,7 +297,7 @@ def test_media_type_and_encoding_are_those_of_json(server: Server) -> None:
 
 def test_the_rate_of_a_key_counts_results_and_events_together(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_events_per_s=1) as server:
-        key = server.key()
+        key = server.key("admin")
         assert server.post(view(), key=key).status_code == 202
         assert put(server, RESULT, key=key).status_code == 200
         assert problem(put(server, RESULT, key=key)) == "rate_limited"
@@ -284,7 +305,7 @@ def test_the_rate_of_a_key_counts_results_and_events_together(tmp_path: Path) ->
 
 def test_results_that_are_not_loaded_have_a_bound(tmp_path: Path) -> None:
     with open_server(tmp_path, sync_bytes_max=4_096) as server:
-        key = server.key()
+        key = server.key("sync")
         large = result("large", generatedFiles=[{"path": "x" * 4_000}])
         assert put(server, large, key=key).status_code == 200  # Alone, it may be larger.
         answer = put(server, result("next"), key=key)
@@ -298,7 +319,7 @@ def test_what_the_vendor_adds_is_kept_and_not_answered(quick: Server) -> None:
     body["manifestStats"]["tests"] = 5
     body["generatedFiles"][1]["status"] = "added"
     before = loaded_count(quick)
-    assert put(quick, body, key=quick.key()).json() == result("grown")
+    assert put(quick, body, key=quick.key("sync")).json() == result("grown")
     wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
     with quick.sink.store.reader(EVERYTHING) as reader:
         names = [column.name for column in reader.columns("sync_in_scope")]
@@ -313,23 +334,23 @@ def test_what_the_vendor_adds_is_kept_and_not_answered(quick: Server) -> None:
         "manifestStats": {"tests": 5},
         "generatedFiles": {"1": {"status": "added"}},
     }
-    assert put(quick, body, key=quick.key()).json() == result("grown")
-    assert problem(put(quick, result("grown"), key=quick.key())) == "conflict"
+    assert put(quick, body, key=quick.key("sync")).json() == result("grown")
+    assert problem(put(quick, result("grown"), key=quick.key("sync"))) == "conflict"
 
 
 def test_the_count_carries_the_service_name(tmp_path: Path) -> None:
     body = {("acmeCount" if name == "svcCount" else name): part for name, part in RESULT.items()}
     with open_server(tmp_path, service_name="acme") as server:
-        assert put(server, body, key=server.key()).json() == body
+        assert put(server, body, key=server.key("sync")).json() == body
         assert server.get(address(), key=server.key("read")).json() == body
         both = body | {"syncJobId": "both", "svcCount": "the vendor's own affair"}
-        answer = put(server, both, key=server.key())
+        answer = put(server, both, key=server.key("sync"))
         assert answer.json() == body | {"syncJobId": "both"}
-        answer = put(server, RESULT, key=server.key())
+        answer = put(server, RESULT, key=server.key("sync"))
         assert [error["field"] for error in answer.json()["errors"]] == ["acmeCount"]
     with open_server(tmp_path) as server:  # Under another name it is the same result.
         assert server.get(address(), key=server.key("read")).json() == RESULT
-        assert put(server, RESULT, key=server.key()).status_code == 200
+        assert put(server, RESULT, key=server.key("sync")).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -337,14 +358,14 @@ def test_the_count_carries_the_service_name(tmp_path: Path) -> None:
 )
 def test_a_job_may_have_any_name(quick: Server, job: str) -> None:
     path, body = address(quote(job, safe="")), result(job)
-    assert put(quick, body, path, key=quick.key()).json() == body
+    assert put(quick, body, path, key=quick.key("sync")).json() == body
     assert quick.get(path, key=quick.key("read")).json() == body
 
 
 def test_no_key_is_kept_whichever_field_it_strayed_into(quick: Server) -> None:
     body = result(KEY, generatedFiles=[{"path": KEY}], novel={KEY: KEY})
     for _ in range(2):
-        answer = put(quick, body, address(KEY), key=quick.key())
+        answer = put(quick, body, address(KEY), key=quick.key("sync"))
         assert answer.status_code == 200, answer.text
         assert answer.json()["syncJobId"] == KEY_CUT
     for path in (address(KEY), address(KEY_CUT)):
@@ -371,7 +392,7 @@ def test_an_instant_is_read_as_iso_8601_says(text: str, same: str) -> None:
 def test_many_who_record_one_job_at_once_agree(tmp_path: Path) -> None:
     """Half of them say one thing, half another: exactly one of the two is recorded, and nobody is told otherwise."""
     with open_server(tmp_path, segment_seal_s=0.01) as server:
-        key = server.key()
+        key = server.key("sync")
 
         async def all_at_once() -> list[httpx.Response]:
             bodies = [result("race", svcCount=place % 2) for place in range(20)]
@@ -395,22 +416,22 @@ def test_a_failing_disk_refuses_and_holds_nothing(tmp_path: Path, monkeypatch: p
 
     with open_server(tmp_path) as server, monkeypatch.context() as patch:
         patch.setattr("embedsink.journal.fdatasync", fail)
-        assert problem(put(server, RESULT, key=server.key())) == "storage_failed"
+        assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
         assert server.get(address(), key=server.key("read")).status_code == 404
-        assert problem(put(server, RESULT, key=server.key())) == "storage_failed"
+        assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
 
 
 def test_while_the_store_is_away_nothing_is_promised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(server, result("held"), key=server.key())
+    put(server, result("held"), key=server.key("sync"))
     monkeypatch.setattr(server.sink.store, "_connection", None)
     # Whether the job has a result already is in the store.
-    assert problem(put(server, result("new"), key=server.key())) == "not_ready"
+    assert problem(put(server, result("new"), key=server.key("sync"))) == "not_ready"
     assert problem(server.get(address("new"), key=server.key("read"))) == "not_ready"
     assert server.get(address("held"), key=server.key("read")).status_code == 200
 
 
 def test_other_methods_are_told_which_there_are(server: Server) -> None:
-    answer = server.ask("POST", address(), key=server.key())
+    answer = server.ask("POST", address(), key=server.key("sync"))
     assert problem(answer) == "method_not_allowed"
     assert {"GET", "PUT"} <= set(answer.headers["allow"].split(", "))
 

@@ -227,7 +227,7 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
     answer = page.request.put(
         f"{looking.server.url}/api/v1/deployments/12/dbt-sync/marked/result",
         data=result,
-        headers={"Authorization": f"Bearer {looking.server.key('ingest')}"},
+        headers={"Authorization": f"Bearer {looking.server.key('sync')}"},
     )
     assert answer.status == 200, answer.text()
     key = {"Authorization": f"Bearer {looking.server.key('read')}"}

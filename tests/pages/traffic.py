@@ -15,7 +15,8 @@ def send_traffic(server: RunningServer, *, days: int = DAYS) -> None:
     """Send the last days, and wait until all of it is loaded."""
     account = Account()
     with Stop() as stop:
-        browsers = Browsers(int(server.url.rpartition(":")[2]), dict.fromkeys(ORIGINS, server.key("ingest")), account)
+        keys = dict.fromkeys(ORIGINS, server.key("ingest"))
+        browsers = Browsers(int(server.url.rpartition(":")[2]), keys, account)
         for _ in browsers.send_all(make_traffic(time.time_ns() // 1_000_000, days=days), stop):
             pass
     wait_until(lambda: loaded_count(server) >= account.sent_count, what="all is loaded", timeout_s=60)
@@ -23,7 +24,7 @@ def send_traffic(server: RunningServer, *, days: int = DAYS) -> None:
 
 def send_syncs(server: RunningServer) -> None:
     """Record the dbt syncs of these days."""
-    record_syncs(server.url, dict.fromkeys(ORIGINS, server.key("ingest")), time.time_ns() // 1_000_000)
+    record_syncs(server.url, server.key("sync"), time.time_ns() // 1_000_000)
 
 
 def loaded_count(server: RunningServer) -> int:

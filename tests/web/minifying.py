@@ -3,7 +3,9 @@
 A module needs the minifier only here, so neither a server nor an installation has it.
 """
 
-from embedsink.web import FOLDER, MODULES, browser_files
+import subprocess
+
+from embedsink.web import FOLDER, MODULES, VERSIONS, browser_files
 
 
 def minified(module: str) -> str:
@@ -14,10 +16,21 @@ def minified(module: str) -> str:
     return str(minify.string("text/javascript", source))
 
 
+def _drop_drafts() -> None:
+    """Delete the versions that were never committed."""
+    listed = ["git", "ls-files", "--others", "--", "*.js"]
+    for name in subprocess.run(listed, cwd=VERSIONS, check=True, capture_output=True, text=True).stdout.split():
+        (VERSIONS / name).unlink()
+
+
 def main() -> None:
-    """Write them, and tell what they have become."""
+    """Write them, keep each as a version of its own, and tell what they have become."""
     for module in MODULES:
         (FOLDER / f"{module}.min.js").write_text(minified(module), encoding="utf-8")
+    _drop_drafts()
+    for module in MODULES:
+        file = browser_files()[f"{module}.js"]
+        (VERSIONS / file.versioned_name).write_bytes(file.content)
     for file in browser_files().values():
         print(f"{file.name:14} {len(file.compressed):5,} bytes gzipped  {file.versioned_name}  {file.integrity}")
 

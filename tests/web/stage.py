@@ -20,6 +20,11 @@ ARGUMENTS = ["--no-sandbox"]
 PROGRAM = shutil.which("chromium")
 DELIVERED_TIMEOUT_S = 15.0
 
+# The id that the browser gives a page's locks (Web Locks, section 4.5), and the ids of all pages that hold one.
+LOCK_CLIENT = """() => navigator.locks.request("own", async () =>
+    (await navigator.locks.query()).held.find(({ name }) => name == "own").clientId)"""
+LOCK_HOLDERS = "async () => (await navigator.locks.query()).held.map(({ clientId }) => clientId)"
+
 FRAME = '<iframe src="{embed}/embed?session=credential-{session}"></iframe>'
 # What a host page notes of its forwarder `f`: in `stages` what onEvent was told, in `problems` what onError was.
 HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{frames}
@@ -88,6 +93,16 @@ class Stage:
         page.goto(address or self.host_page())
         page.wait_for_function("window.f")
         return page
+
+    def kill(self, page: Page) -> None:
+        """End the process of a tab, as a lack of memory does, and wait until the browser has released its locks."""
+        client = page.evaluate(LOCK_CLIENT)
+        with contextlib.suppress(Error):
+            page.goto("chrome://crash")
+        witness = page.context.new_page()
+        witness.goto(self.host.add("/plain", "<!doctype html>without a forwarder"))
+        wait_until(lambda: client not in witness.evaluate(LOCK_HOLDERS), what="the killed tab's locks are released")
+        witness.close()
 
     def clear(self) -> None:
         """Close all pages, and open the gate."""
@@ -202,12 +217,6 @@ def waiting(page: Page) -> int:
            .reduce((sum, [, value]) => sum + JSON.parse(value).length - 1, 0)"""
     )
     return count
-
-
-def kill(page: Page) -> None:
-    """End the process of a tab, as a lack of memory does."""
-    with contextlib.suppress(Error):
-        page.goto("chrome://crash")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import pytest
 
 from embedsink.web import browser_files
 from tests.servers import wait_until
-from tests.web.stage import Stage, embed_in, emit, kill, settled, waiting
+from tests.web.stage import Stage, embed_in, emit, settled, waiting
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -24,13 +24,13 @@ def test_what_a_killed_tab_left_is_taken_over_where_there_is_no_room_for_it_twic
     stage.gate.is_closed = True
     page = stage.open(context=context)
     ids = emit(page, 60, "x" * 4_000)
-    kill(page)
+    stage.kill(page)
     plain = context.new_page()
     plain.goto(stage.host.add("/plain", "<!doctype html>without a forwarder"))
     plain.evaluate(FILL, FREE_CHARACTERS)
     heir = stage.open(context=context)
     wait_until(lambda: waiting(heir) == 60, what="the heir keeps what it took over")
-    kill(heir)
+    stage.kill(heir)
     stage.gate.is_closed = False
     last = stage.open(context=context)
     wait_until(lambda: set(ids) <= set(stage.gate.ids()), what="all of it is delivered")

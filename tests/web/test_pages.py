@@ -6,7 +6,7 @@ import pytest
 
 from embedsink.web import browser_files
 from tests.servers import wait_until
-from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, kill, paths_of, settled, waiting
+from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, paths_of, settled, waiting
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 
@@ -136,7 +136,7 @@ def test_a_killed_tab_loses_nothing(stage: Stage) -> None:
     page = stage.open(context=context)
     stage.gate.is_closed = True
     ids = emit(page, 5)
-    kill(page)
+    stage.kill(page)
     stage.gate.is_closed = False
     stage.open(context=context)
     stage.delivered(5)
@@ -174,11 +174,11 @@ def test_one_of_ten_killed_tabs_is_taken_over_once(stage: Stage) -> None:
     pages = [stage.open(context=context) for _ in range(10)]
     ids = [id_ for page in pages[:2] for id_ in emit(page, 4)]
     for page in pages[:2]:
-        kill(page)
+        stage.kill(page)
     stage.gate.is_closed = False
 
     def is_taken_over() -> bool:
-        # A lock is free a moment after its tab has died; each tab that comes to the front looks.
+        # Each tab that comes to the front looks for what closed tabs left.
         for page in pages[2:]:
             page.evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
         return set(stage.gate.ids()) == set(ids)

@@ -1,6 +1,7 @@
 -- One row per AI query in scope, as ai_lifecycle pairs its stages, with what its session did next: whether a question of
 -- the same shape was asked again, and whether something was drilled into or downloaded. Next is later, by at most 10
--- minutes; it may lie after the period, and an action on another surface: dashboards alone have drilldowns and downloads.
+-- minutes; it may lie after the period, be on another surface (dashboards alone have drilldowns and downloads) and of another
+-- tenant than those asked for.
 -- What is next lies in the same slot of 10 minutes, later, or in the one that follows, early enough. So the first and the
 -- last of each slot tell it, and nothing is sorted.
 create or replace view ai_follow_up as
@@ -9,13 +10,19 @@ with question as (
         deployment, session, submitted_at, finished_at, surface, viewer, status, occurred_at, arrival, query
     from ai_lifecycle
     union all by name
-    -- The others are among those above, and these only follow them.
+    -- Questions that may only follow: after the period, on other surfaces, of other tenants. A question that is above as well
+    -- makes no difference, since only the first and the last of a slot count.
     select deployment, session, occurred_at as submitted_at, query
-    from event_at_any_time
+    from event_of_any_tenant
     where type = 'ai-query'
       and status = 'submitted'
-      and occurred_at >= getvariable('until')::timestamp
-      and occurred_at <= getvariable('until')::timestamp + interval 10 minutes
+      and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp)
+      and (getvariable('until') is null or occurred_at <= getvariable('until')::timestamp + interval 10 minutes)
+      and (
+          getvariable('surface') is not null
+          or getvariable('tenant') is not null
+          or occurred_at >= getvariable('until')::timestamp
+      )
 ),
 -- Each text once: folding one takes longer than all else that is done with it.
 shape as (
@@ -44,7 +51,7 @@ acting as (
         time_bucket(interval 10 minutes, occurred_at) as ended_slot,
         min(occurred_at) as first_at,
         max(occurred_at) as last_at
-    from event_on_any_surface
+    from event_of_any_tenant
     where type in ('drilldown', 'download')
       and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp)
       and session in (select session from question)

@@ -1,8 +1,9 @@
 -- One row per AI query in scope. The protocol has no query id, so stages pair by order: within one deployment, session,
 -- chat and text, each closing stage (completed, error) closes the oldest open `submitted`. A closing stage that finds
 -- none open is a row of its own, without submitted_at.
--- Pairing looks at all times, and only then at the period: a question asked before midnight and answered after it is
--- one row, on the day before. Texts are for ai_lifecycle to add.
+-- Pairing looks at all times, surfaces and tenants, and only then at those asked for: a question asked before midnight and
+-- answered after it is one row, on the day before, and the rows of one tenant are a part of the whole. Texts are for
+-- ai_lifecycle to add.
 -- Not with an `asof full join`, which is as quick: now and then DuckDB 1.5.5 waits in it forever, of however few rows.
 create or replace view ai_pair as
 with stage as materialized (
@@ -17,6 +18,7 @@ with stage as materialized (
                 'occurred_at': occurred_at,
                 'status': status,
                 'surface': surface,
+                'tenant': tenant,
                 'viewer': viewer,
                 'agent_id': agent_id
             }
@@ -67,6 +69,7 @@ paired as (
         if(is_question, next_stage.arrival, arrival) as finished_arrival,
         deployment,
         if(is_question, coalesce(surface, next_stage.surface), surface) as surface,
+        if(is_question, coalesce(tenant, next_stage.tenant), tenant) as tenant,
         if(is_question, coalesce(viewer, next_stage.viewer), viewer) as viewer,
         if(is_question, coalesce(next_stage.agent_id, agent_id), agent_id) as agent_id,
         if(is_question, occurred_at, null) as submitted_at,
@@ -82,6 +85,7 @@ paired as (
         any_value(arrival) filter (is_question) as submitted_arrival,
         any_value(arrival) filter (not is_question) as finished_arrival,
         coalesce(any_value(surface) filter (is_question), any_value(surface)) as surface,
+        coalesce(any_value(tenant) filter (is_question), any_value(tenant)) as tenant,
         coalesce(any_value(viewer) filter (is_question), any_value(viewer)) as viewer,
         coalesce(any_value(agent_id) filter (not is_question), any_value(agent_id)) as agent_id,
         any_value(occurred_at) filter (is_question) as submitted_at,
@@ -103,6 +107,8 @@ select
     end as status,
     (epoch_us(finished_at) - epoch_us(submitted_at)) // 1000 as latency_ms
 from paired
-where is_in_period(coalesce(submitted_at, finished_at));
+where is_in_period(coalesce(submitted_at, finished_at))
+  and is_on_surface(surface)
+  and is_of_tenant(tenant);
 
 comment on view ai_pair is 'Every AI query in scope, its stages paired: when it was asked, when and how it ended.';

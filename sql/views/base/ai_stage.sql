@@ -1,6 +1,6 @@
 -- One row per stage of an AI query (an ai-query event) in the period, and per stage of the same questions at any other time:
--- what queries are paired from. Events without a session are one session here. `queue` is one number for the deployment and the
--- question, since windows over one number take a quarter less time.
+-- what queries are paired from, whatever tenant and surface are asked for. Events without a session are one session here.
+-- `queue` is one number for the deployment and the question, since windows over one number take a quarter less time.
 create or replace view ai_stage as
 select
     arrival,
@@ -10,6 +10,7 @@ select
     deployment,
     hash(deployment, question) as queue,
     surface,
+    tenant,
     viewer,
     agent_id,
     session is null as is_nobodys
@@ -25,4 +26,4 @@ from (
 );
 
 comment on view ai_stage is
-'Every stage of an AI query in scope, and those of the same questions at any other time, without their texts.';
+'Every stage of an AI query of the deployments in scope, and those of the same questions at any other time, without their texts.';

@@ -1,5 +1,5 @@
 -- One row per fate of what arrived in scope (arrived_in_scope), and of what was accepted per direction and type: those of
--- the others are the sender's own words, and as many as it likes. A duplicate is no row of any table, so its scope is unknown: duplicates are counted only where nothing narrows.
+-- the others are the sender's own words, and as many as it likes.
 create or replace view arrived_count as
 select
     fate,
@@ -9,16 +9,22 @@ select
 from arrived_in_scope
 group by all
 union all by name
-select 'duplicate' as fate, sum(duplicate_count)::bigint as row_count
-from loaded_segment
-where coalesce(
-    getvariable('deployments')::varchar, getvariable('tenant')::varchar, getvariable('session')::varchar,
-    getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
-    getvariable('until')::varchar, getvariable('fate')::varchar
-) is null
-  and (getvariable('after') is null or segment > printf('%012d', getvariable('after')::bigint // 4294967296) || '~')
-  and (getvariable('up_to') is null or segment < printf('%012d', getvariable('up_to')::bigint // 4294967296) || '~')
-having sum(duplicate_count) > 0
+-- Only counts are left of duplicates and of rejections that are not kept. Their scope is unknown, so they are counted
+-- only where nothing narrows.
+select fate, row_count
+from (
+    select
+        nullif(sum(duplicate_count), 0)::bigint as duplicate,
+        nullif(sum(unkept_count), 0)::bigint as quarantined
+    from loaded_segment
+    where coalesce(
+        getvariable('deployments')::varchar, getvariable('tenant')::varchar, getvariable('session')::varchar,
+        getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
+        getvariable('until')::varchar, getvariable('fate')::varchar
+    ) is null
+      and (getvariable('after') is null or segment > printf('%012d', getvariable('after')::bigint // 4294967296) || '~')
+      and (getvariable('up_to') is null or segment < printf('%012d', getvariable('up_to')::bigint // 4294967296) || '~')
+) unpivot (row_count for fate in (duplicate, quarantined))
 union all by name
 select 'lost' as fate, sum(lost_count)::bigint as row_count
 from loss_in_scope

@@ -2,9 +2,10 @@
 -- dashboard as public_id: its own, or else that of the view event before it in the same deployment, session and
 -- surface, if that is at most a day older (events are ordered by occurred_at, seq and arrival). Of the protocol's payloads
 -- only view and dashboard-loaded carry one. Without a session, or where that view event named none, public_id is null.
+-- Events of all tenants are here: readers filter by tenant afterwards, so that a tenant's numbers are a part of the whole.
 -- The day makes the answer the same whatever period is asked for. The one beyond `until` is for dashboard_load.
 -- Of downloads, drilldowns and errors without an id of their own those of the first day are enough where nobody asks for
--- their counts: they alone may belong to a dashboard of which nothing else is in the period.
+-- their counts or for a tenant: they alone may belong to a dashboard of which nothing else is in the period.
 -- viewer and title are told of what names its dashboard itself.
 -- A load duration or widget count that can't be (negative, longer than a day, more than 100,000, a fraction) is null.
 create or replace view dashboard_event as
@@ -14,8 +15,9 @@ with nearby as not materialized (
         comparable(deployment) as own_deployment,
         -- What has no number stands behind what has one: those are below 2^53.
         {occurred_at: occurred_at, seq: coalesce(seq, 9007199254740992), arrival: arrival} as place
-    from event_at_any_time
-    where (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 1 day)
+    from event_of_any_tenant
+    where is_on_surface(surface)
+      and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 1 day)
       and (getvariable('until') is null or occurred_at < getvariable('until')::timestamp + interval 1 day)
 ),
 unnamed as not materialized (
@@ -25,6 +27,7 @@ unnamed as not materialized (
       and (
           type = 'dashboard-loaded'
           or is_asked(['download_count', 'drilldown_count', 'error_count'])
+          or getvariable('tenant') is not null
           or occurred_at < getvariable('since')::timestamp + interval 1 day
       )
 ),

@@ -3,6 +3,7 @@
 -- deployment and session is a load, at most a day later. Of another dashboard's events nothing follows: several may stand
 -- on one page. It is null while loading may still come (a minute, by the server's clock), where it can't be known (no
 -- session, no public id), and for loads.
+-- Pairs before it filters by tenant, so that a tenant's numbers are a part of the whole.
 -- Looks beyond `until`, so that a dashboard that is viewed before midnight and loads after it is not a failure.
 create or replace view dashboard_load as
 with queued as (
@@ -25,7 +26,7 @@ select
         else false
     end as is_loaded
 from queued
-where is_in_period(occurred_at);
+where is_in_period(occurred_at) and is_of_tenant(tenant);
 
 comment on view dashboard_load is
 'View events and loads of dashboards in scope, and of each view event whether its dashboard has loaded.';

@@ -7,6 +7,7 @@ with candidate as (
     from quarantine
     where replayed_at is null
       and may_be_tried_again(reason)
+  and whole_bytes is null
       and arrival > coalesce(getvariable('after')::bigint, -1)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
     order by arrival

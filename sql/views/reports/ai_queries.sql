@@ -1,5 +1,6 @@
 -- One row per period, deployment, surface and agent for which an AI query began.
--- Rates are of the queries that came to an end (completed, error, abandoned): pending ones may still do either.
+-- Rates are of the queries that are over: completed, error and abandoned. An abandoned query is a failure. Pending ones are
+-- in neither rate, since they may still get an answer.
 create or replace view ai_queries as
 select
     period_of(occurred_at) as period_start,
@@ -11,8 +12,10 @@ select
     count(*) filter (status = 'error') as error_count,
     count(*) filter (status = 'abandoned') as abandoned_count,
     count(*) filter (status = 'pending') as pending_count,
-    completed_count / nullif(completed_count + error_count + abandoned_count, 0) as completion_rate,
-    error_count / nullif(completed_count + error_count + abandoned_count, 0) as error_rate,
+    completed_count / nullif(completed_count + error_count + abandoned_count, 0) as answer_rate,
+    (error_count + abandoned_count) / nullif(completed_count + error_count + abandoned_count, 0) as failure_rate,
+    quantile_cont(latency_ms, 0.5) filter (status = 'completed') as completed_latency_p50_ms,
+    quantile_cont(latency_ms, 0.95) filter (status = 'completed') as completed_latency_p95_ms,
     quantile_cont(latency_ms, 0.5) as latency_p50_ms,
     quantile_cont(latency_ms, 0.95) as latency_p95_ms
 from ai_pair
@@ -36,10 +39,14 @@ comment on column ai_queries.completed_count is
 comment on column ai_queries.error_count is 'Queries that failed, also those of which only the failure was seen.';
 comment on column ai_queries.abandoned_count is 'Queries without an end 10 minutes after they were asked.';
 comment on column ai_queries.pending_count is 'Queries without an end so far, asked less than 10 minutes ago.';
-comment on column ai_queries.completion_rate is
+comment on column ai_queries.answer_rate is
 'completed_count of completed, error and abandoned together; null when there are none. Unit: share.';
-comment on column ai_queries.error_rate is
-'error_count of completed, error and abandoned together; null when there are none. Unit: share.';
+comment on column ai_queries.failure_rate is
+'error_count and abandoned_count of completed, error and abandoned together; null when there are none. Unit: share.';
+comment on column ai_queries.completed_latency_p50_ms is
+'Median time from asked to completed, exact; null when no query has both. Unit: ms.';
+comment on column ai_queries.completed_latency_p95_ms is
+'95th percentile of the time from asked to completed, exact; null when no query has both. Unit: ms.';
 comment on column ai_queries.latency_p50_ms is
 'Median time from asked to completed or failed, exact; null when no query has both. Unit: ms.';
 comment on column ai_queries.latency_p95_ms is

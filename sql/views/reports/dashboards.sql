@@ -14,7 +14,7 @@ select
     count(*) filter (type = 'error') as error_count,
     max(occurred_at) filter (type = 'view') as last_viewed_at
 from dashboard_event
-where public_id is not null and is_in_period(occurred_at)
+where public_id is not null and is_in_period(occurred_at) and is_of_tenant(tenant)
 group by deployment, public_id
 order by view_count desc, deployment, public_id;
 

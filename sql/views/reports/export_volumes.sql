@@ -1,20 +1,25 @@
 -- One row per day, deployment and viewer who exported. What is usual is told by the 28 days before the day, or by as many as
--- there were since the first export (see the macro usual_volume_max).
+-- there were since anybody in scope exported first, whatever period is asked for (see the macro usual_volume_max).
 -- A viewer's volume is unusual when it is beyond what is usual for this viewer and for any: else whoever exports for the
 -- first time would be unusual, or whoever exports much each day.
 create or replace view export_volumes as
 with exporting as materialized (
     from export_day
 ),
+began as (
+    -- No day is compared with more than 28 days before it, so of an earlier export the date does not matter.
+    select min(day) - if((select count(*) from earlier_export) > 0, 28, 0) as first_day from exporting
+),
 exported as (
     select
-        *,
-        least(28, day - min(day) over ()) as day_count_before,
+        exporting.*,
+        least(28, day - first_day) as day_count_before,
         list(exported_row_count) filter (exported_row_count > 0) over (
             partition by deployment, viewer order by day
             range between interval 28 days preceding and interval 1 day preceding
         ) as volumes
     from exporting
+    cross join began
 ),
 anybody as (
     select
@@ -35,10 +40,11 @@ total as (
             list(row_count) filter (row_count > 0) over (
                 order by day range between interval 28 days preceding and interval 1 day preceding
             ),
-            least(28, day - min(day) over ())
+            least(28, day - first_day)
         ) as usual_row_count_max
     from exporting
-    group by day
+    cross join began
+    group by day, first_day
 ),
 compared as (
     select
@@ -80,9 +86,9 @@ comment on column export_volumes.viewer is 'Viewer who exported; null for all of
 comment on column export_volumes.download_count is 'Exports of the viewer on the day.';
 comment on column export_volumes.exported_row_count is 'Rows that they told, summed; 0 when none did.';
 comment on column export_volumes.usual_row_count_max is
-'Up to how many rows are usual, for this viewer or for any; null when fewer than 3 days before are known.';
+'Up to how many rows are usual, for this viewer or for any, at least 1,000; null when fewer than 3 days before are known.';
 comment on column export_volumes.is_unusual is 'Whether the viewer exported more than that.';
 comment on column export_volumes.total_row_count is 'Rows that everybody in scope exported on the day.';
 comment on column export_volumes.usual_total_row_count_max is
-'Up to how many rows of everybody are usual on a day; null when fewer than 3 days before are known.';
+'Up to how many rows of everybody are usual on a day, at least 1,000; null when fewer than 3 days before are known.';
 comment on column export_volumes.is_total_unusual is 'Whether everybody together exported more than that.';

@@ -5,7 +5,7 @@ number. Pages and pictures are made of the same files.
 """
 
 from embedsink.charts.answering import ChartAnswer, answer_section
-from embedsink.charts.checking import check_dashboards, find_mistakes
+from embedsink.charts.checking import check_dashboards, find_mistakes, without_mistakes
 from embedsink.charts.clock import span_of
 from embedsink.charts.completing import completed
 from embedsink.charts.files import (
@@ -57,4 +57,5 @@ __all__ = [
     "read_dashboards",
     "span_of",
     "vega_config",
+    "without_mistakes",
 ]

@@ -24,6 +24,7 @@ from embedsink.store import Reader, Selection
 
 # What takes most of the time of the reports that build on it, whose stages of AI queries are paired there.
 _PAIRS = "ai_pair"
+_BEFORE = "event_before"
 PAIRED = ("ai_queries", "ai_query", "answers")
 # More of them hide what is drawn.
 MARKS_MAX = 100
@@ -97,7 +98,7 @@ def _keep_pairs(reader: Reader, sources: Mapping[_Source, Sequence[_Tile]], aske
     groups = [group for (name, own), group in sources.items() if name in PAIRED and not own]
     compared = [group for group in groups if period.before and any(map(_has_before, group))]
     # Snapshots of older servers have no such view.
-    if len(groups) + len(compared) > 1 and reader.columns(_PAIRS):
+    if len(groups) + len(compared) > 1 and reader.has(_PAIRS):
         first = period.before if period.before and compared else period.scope
         reader.narrowed(**period.scope.variables()).keep(_PAIRS, since=first.since, until=period.scope.until)
 
@@ -166,10 +167,10 @@ def _answer_source(
 
 def _has_begun(reader: Reader, period: Period) -> bool:
     """Whether anything had happened when the period before began: else not all of it was seen."""
-    if period.before is None or period.before.since is None:
+    if period.before is None or period.before.since is None or not reader.has(_BEFORE):  # an older snapshot lacks it
         return True
     variables = period.before.variables() | {"until": period.before.since}
-    return any(reader.narrowed(**variables).rows(Selection("event_before", limit=1)))
+    return any(reader.narrowed(**variables).rows(Selection(_BEFORE, limit=1)))
 
 
 def _has_before(tile: _Tile) -> bool:

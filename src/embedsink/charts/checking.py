@@ -10,7 +10,7 @@ from typing import Any
 
 from embedsink.charts.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
 from embedsink.errors import Misconfigured, Refused, instead, quote
-from embedsink.reports import Report, parse_scope
+from embedsink.reports import Report, parse_scope, unknown_report
 
 NUMBERS = ("integer", "number")
 # How the grain of a report begins that never has more.
@@ -37,6 +37,32 @@ def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]
     return mistakes
 
 
+def without_mistakes(dashboard: Dashboard, reports: Iterable[Report]) -> tuple[Dashboard, list[str]]:
+    """A dashboard without the tiles that name what there is not, and the titles of these.
+
+    Raises:
+        Misconfigured: no tile is left.
+    """
+    known = {report.name: report for report in reports}
+    sections, left_out = [], []
+    for section in dashboard.sections:
+        right = [tile for tile in section.charts if _is_right(tile, known)]
+        left_out += [tile.title for tile in section.charts if tile not in right]
+        if right:
+            sections.append(section.model_copy(update={"charts": right}))
+    if not sections:
+        raise Misconfigured(f"{dashboard.title}: shows nothing but what these reports lack.")
+    return dashboard.model_copy(update={"sections": sections}), left_out
+
+
+def _is_right(tile: Tile, reports: Mapping[str, Report]) -> bool:
+    try:
+        _check_tile(tile.title, tile, reports)
+    except Misconfigured:
+        return False
+    return True
+
+
 def _tiles(dashboard: Dashboard) -> Iterator[tuple[str, Tile]]:
     for number, section in enumerate(dashboard.sections):
         for place, tile in enumerate(section.charts):
@@ -48,9 +74,7 @@ def _check_tile(place: str, tile: Tile, reports: Mapping[str, Report]) -> None:
         return
     report = reports.get(tile.report)
     if report is None:
-        raise Misconfigured(
-            f"{place}.report: report {quote(tile.report)} does not exist. {instead(tile.report, sorted(reports))}"
-        )
+        raise Misconfigured(f"{place}.report: {unknown_report(tile.report, sorted(reports))}")
     try:
         parse_scope({str(name): value for name, value in tile.parameters.items()})
     except Refused as error:
@@ -66,8 +90,7 @@ def _check_marks(place: str, chart: Chart, reports: Mapping[str, Report]) -> Non
         return
     name = chart.marks.report
     if name not in reports:
-        listed = instead(name, sorted(reports))
-        raise Misconfigured(f"{place}.marks.report: report {quote(name)} does not exist. {listed}")
+        raise Misconfigured(f"{place}.marks.report: {unknown_report(name, sorted(reports))}")
     _check_moment(f"{place}.marks.at", chart.marks.at, reports[name])
 
 

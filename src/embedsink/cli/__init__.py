@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from embedsink import __version__
-from embedsink.cli import events, inspection, keys, pictures, quarantine, reports, server, syncs, upkeep
+from embedsink.cli import backup, events, inspection, keys, pictures, quarantine, reports, server, syncs, upkeep
 from embedsink.cli.options import examples
 from embedsink.cli.output import FAILED, WRONG_USE, fail
 from embedsink.errors import EmbedsinkError
@@ -36,6 +36,8 @@ app.command("export", short_help="Write all raw events to a file.", epilog=event
 app.command("import", short_help="Take in the events of a file.", epilog=events.IMPORT_EXAMPLES)(events.import_file)
 app.command("sync-result", short_help="Record what a dbt sync came to.", epilog=syncs.EXAMPLES)(syncs.sync_result)
 app.add_typer(quarantine.app, name="quarantine")
+app.command(short_help="Back up a data folder, also while a server runs.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
+app.command(short_help="Restore a backup into a new folder.", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
 app.command(short_help="Publish analytics.duckdb anew.", epilog=upkeep.SNAPSHOT_EXAMPLES)(upkeep.snapshot)
 app.command(short_help="Rebuild the store.", epilog=upkeep.REBUILD_EXAMPLES)(upkeep.rebuild)
 app.command(short_help="Check a data folder.", epilog=upkeep.DOCTOR_EXAMPLES)(upkeep.doctor)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from embedsink.transfer import Sums
 
 EXPORT_EXAMPLES = examples(
-    "embedsink export events.ndjson --data data",
-    "embedsink export events.parquet",
+    "embedsink export -o events.ndjson --data data",
+    "embedsink export -o events.parquet",
 )
 IMPORT_EXAMPLES = examples(
     "embedsink import events.ndjson --data data",
@@ -30,26 +30,29 @@ SUFFIXES = (".ndjson", ".csv", ".parquet")
 
 
 def export_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Ends in .ndjson, .csv or .parquet.", dir_okay=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write to this .ndjson, .csv or .parquet file.")
+    ],
     data: Data = DATA,
 ) -> None:
     """Write all raw events to a file, as of the last snapshot. A running server is not disturbed.
 
     .ndjson holds every event and action as a delivery, one a line; `import` takes them back with their ids and times.
-    What was rejected or lost, and results of dbt syncs, are not in it: the whole is in a copy of the data folder. .csv
-    and .parquet hold the rows of the event table; in .csv, text that a spreadsheet would take for a formula gets an
+    What was rejected or lost, and results of dbt syncs, are not in it: `embedsink backup` has all of it. .csv and
+    .parquet hold the rows of the event table; in .csv, text that a spreadsheet would take for a formula gets an
     apostrophe.
     """
-    if file.suffix not in SUFFIXES:
-        raise typer.BadParameter(f"{file.name}: does not end in one of {', '.join(SUFFIXES)}.")
+    if output.suffix not in SUFFIXES:
+        there_are = ", ".join(SUFFIXES)
+        raise typer.BadParameter(f"-o {output.name}: does not say what to write. End it with one of {there_are}.")
     from embedsink.folder import DataFolder
     from embedsink.settings import read_settings
     from embedsink.store import EVERYTHING, open_snapshot
 
     variables = {**EVERYTHING, "service_name": read_settings().service_name}
-    with open_snapshot(DataFolder(data).snapshot, variables) as reader, written_whole(file) as part:
-        _export(reader, part, file.suffix)
-    say(f"{file}: {file.stat().st_size:,} bytes written.")
+    with open_snapshot(DataFolder(data).snapshot, variables) as reader, written_whole(output) as part:
+        _export(reader, part, output.suffix)
+    say(f"{output}: {output.stat().st_size:,} bytes written.")
 
 
 def _export(reader: "Reader", part: Path, suffix: str) -> None:

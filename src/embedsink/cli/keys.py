@@ -1,5 +1,6 @@
 """`embedsink keys`: create, list and revoke. A running server takes changes up within a second."""
 
+import getpass
 import sys
 import time
 from datetime import UTC, datetime
@@ -10,9 +11,20 @@ import typer
 from embedsink.cli.options import DATA, Data, checked, examples
 from embedsink.cli.output import say, show_table
 from embedsink.folder import DataFolder
-from embedsink.keys import Key, KeyFile, KeyKind, normal_origin, parse_deployment, parse_duration, parse_label
+from embedsink.keys import (
+    TOKEN_START,
+    Key,
+    KeyFile,
+    KeyKind,
+    normal_origin,
+    parse_deployment,
+    parse_duration,
+    parse_label,
+)
 
 app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, rich_markup_mode=None)
+
+_STDIN_BYTES_MAX = 4_096
 
 COLUMNS = ("key_id", "kind", "state", "deployments", "origins", "created_at", "expires_at", "label")
 
@@ -21,11 +33,12 @@ COLUMNS = ("key_id", "kind", "state", "deployments", "origins", "created_at", "e
     epilog=examples(
         "embedsink keys create --kind ingest --origin https://app.example.com --data data",
         "embedsink keys create --kind read --deployment 12 --deployment 13 --expires 90d --label 'the BI team'",
+        "embedsink keys create --kind sync --deployment 12 --label 'the dbt pipeline'",
         "EMBEDSINK_KEY=$(embedsink keys create --kind admin)",
     )
 )
 def create(
-    kind: Annotated[KeyKind, typer.Option(help="Who holds it: a page that sends, a reader, whoever runs the server.")],
+    kind: Annotated[KeyKind, typer.Option(help="Who holds it: a page, a reader, a dbt pipeline, the operator.")],
     deployment: Annotated[
         list[int] | None,
         typer.Option(
@@ -37,7 +50,9 @@ def create(
     origin: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="URL", help="Good for pages of this origin alone. Repeatable.", parser=checked(normal_origin)
+            metavar="URL",
+            help="Good for pages of this origin alone. Repeatable; not for sync keys.",
+            parser=checked(normal_origin),
         ),
     ] = None,
     expires: Annotated[
@@ -48,6 +63,8 @@ def create(
     data: Data = DATA,
 ) -> None:
     """Create a key and print it, alone, on stdout. It is shown once: only its SHA-256 is kept."""
+    if kind is KeyKind.SYNC and origin:
+        raise typer.BadParameter("--origin: a sync key belongs to a pipeline, not to pages. Leave it out.")
     folder, now = DataFolder(data), time.time()
     folder.make()
     key, token = KeyFile(folder.keys).create(
@@ -67,7 +84,7 @@ def create(
 
 @app.command("list", epilog=examples("embedsink keys list --data data"))
 def list_keys(data: Data = DATA) -> None:
-    """List all keys, the revoked ones too. The keys themselves are not shown: nobody has them but their owners."""
+    """List all keys, with those that ended in the last 400 days. Only their owners have the tokens."""
     keys, now = KeyFile(DataFolder(data).keys).keys(), time.time()
     if not keys:
         say(f"{data}: has no keys yet. `embedsink keys create --kind ingest` makes one.")
@@ -75,33 +92,59 @@ def list_keys(data: Data = DATA) -> None:
     show_table(COLUMNS, [_row(key, now) for key in keys])
 
 
-@app.command(epilog=examples("embedsink keys revoke k_0123456789ab --data data"))
+@app.command(
+    epilog=examples("embedsink keys revoke k_0123456789ab --data data", "embedsink keys revoke - --data data < key.txt")
+)
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="As `keys list` shows it, or the key itself.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="KEY_ID", help="As `keys list` shows it; - reads the key itself from stdin.")
+    ],
     data: Data = DATA,
 ) -> None:
     """End a key. A running server refuses it within a second."""
-    key = KeyFile(DataFolder(data).keys).revoke(key_id, now=time.time())
+    if TOKEN_START.search(key_id):
+        shown = "is a key. A command line shows in `ps` and in the shell's history"
+        raise typer.BadParameter(f"KEY_ID {shown}. Give the id that `keys list` shows, or - and the key on stdin.")
+    key = KeyFile(DataFolder(data).keys).revoke(_read_token() if key_id == "-" else key_id, now=time.time())
     say(f"{key.key_id}: is revoked.")
 
 
+def _read_token() -> str:
+    """Return the key on stdin; a terminal does not show what is typed.
+
+    Raises:
+        typer.BadParameter: stdin holds no text.
+    """
+    if sys.stdin.isatty():
+        token = getpass.getpass("Key: ")
+    else:
+        token = sys.stdin.buffer.read(_STDIN_BYTES_MAX).decode("utf-8", "replace")
+    if not token.strip():
+        raise typer.BadParameter("stdin: is empty. Write the key to it, alone: `embedsink keys revoke - < key.txt`.")
+    return token.strip()
+
+
 def _purpose(key: Key) -> str:
-    verb = {KeyKind.INGEST: "send events", KeyKind.READ: "read reports", KeyKind.ADMIN: "administrate"}[key.kind]
+    verb = {
+        KeyKind.INGEST: "send events",
+        KeyKind.READ: "read reports",
+        KeyKind.SYNC: "record dbt syncs",
+        KeyKind.ADMIN: "administrate",
+    }[key.kind]
     return verb if key.deployments is None else f"{verb} of deployment {_listed(sorted(key.deployments))}"
 
 
 def _element(token: str) -> str:
-    """How a page loads the forwarder of this version, and no other content (docs/browser.md)."""
-    # Here, since nothing else of these commands wants them.
+    """The element that loads the forwarder, by the name that stays valid after an upgrade (docs/browser.md)."""
+    # Here, since nothing else of these commands wants it.
     from embedsink.settings import read_settings
-    from embedsink.web import browser_files
 
-    file, word = browser_files()["forwarder.js"], read_settings().service_name
+    word = read_settings().service_name
     service_name = "" if word == "svc" else f' data-service-name="{word}"'
     return (
         "For the page, before the iframe, with the origins of your server and of the embed:\n"
-        f'<script type="module" crossorigin src="https://YOUR-SERVER/{file.versioned_name}" '
-        f'integrity="{file.integrity}" data-key="{token}" data-origin="https://YOUR-EMBED"{service_name}></script>'
+        '<script type="module" src="https://YOUR-SERVER/forwarder.js" '
+        f'data-key="{token}" data-origin="https://YOUR-EMBED"{service_name}></script>'
     )
 
 

@@ -21,11 +21,12 @@ from embedsink.cli.options import (
     examples,
     server_at,
 )
-from embedsink.cli.output import written_whole
+from embedsink.cli.output import say, written_whole
 
 if TYPE_CHECKING:
     from embedsink.charts import Dashboard
     from embedsink.pictures import SectionAnswer
+    from embedsink.reports import Report
 
 EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
@@ -88,13 +89,17 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     from embedsink.folder import DataFolder
     from embedsink.pictures import SectionAnswer
     from embedsink.reports import all_reports
+    from embedsink.settings import read_settings
     from embedsink.store import EVERYTHING, open_snapshot
 
     dashboard = _find(name, data)
     period = period_of(asked, deployments=asked["deployment"], now=now)
-    with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
+    with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
-        check_dashboards({name: dashboard}, reports.values())
+        if reader.is_up_to_date():
+            check_dashboards({name: dashboard}, reports.values())
+        else:
+            dashboard = _without_missing(name, dashboard, list(reports.values()))
         charts = {
             section.id: answer_section(reader, section, period, reports=reports, now=now)
             for section in dashboard.sections
@@ -110,6 +115,17 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
         for id, answered in charts.items()
         if answered
     }
+
+
+def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
+    """The dashboard as far as a snapshot of an older embedsink goes."""
+    from embedsink.charts import without_mistakes
+    from embedsink.store import OLDER_SNAPSHOT
+
+    shown, left_out = without_mistakes(dashboard, reports)
+    if left_out:
+        say(f"{name}: leaves out {', '.join(left_out)}, which the snapshot lacks. {OLDER_SNAPSHOT}")
+    return shown
 
 
 def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:

@@ -1,4 +1,4 @@
-"""`embedsink quarantine`: what was rejected and why, and trying it again."""
+"""`embedsink quarantine`: what was rejected and why, trying it again, and purging it."""
 
 import asyncio
 import json
@@ -21,7 +21,9 @@ from embedsink.cli.options import (
 )
 from embedsink.cli.output import fail, inert, say, show_table
 
-app = typer.Typer(help="Look at what was rejected, and try it again.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Look at what was rejected, try it again, purge it.", no_args_is_help=True, rich_markup_mode=None
+)
 
 LISTED = ("quarantine_id", "received_at", "deployment", "reason", "detail", "replayed_at")
 # As many as `/api/v1/quarantine` gives at once.
@@ -41,7 +43,7 @@ def list_quarantine(
     """
     rows = _rows(data, url, key, limit)
     if rows:
-        show_table(LISTED, [[row[name] for name in LISTED] for row in rows])
+        show_table(LISTED, [[row.get(name) for name in LISTED] for row in rows])
     when, later = as_of(data, url)
     if not rows:
         say(f"The quarantine is empty as of {when}. What is rejected shows {later}.")
@@ -90,7 +92,54 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
             replayed, rejected, untried = asyncio.run(_replay_here(existing(data)))
     say(f"replayed {replayed:,}, still rejected {rejected:,}.")
     if untried:
-        say(f"{untried:,} not tried: `id_conflict` and `out_of_scope` stay so. Send them anew, by other ids or keys.")
+        say(
+            f"{untried:,} not tried: `id_conflict` and `out_of_scope` stay so. Send them anew, by other ids or keys. "
+            "Nor can that be replayed of which only the beginning is kept."
+        )
+
+
+@app.command(
+    epilog=examples(
+        "embedsink quarantine purge --data data",
+        "embedsink quarantine purge --before 7d --reason not_json",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine purge --url https://sink.example.com --key-id k_0123456789ab",
+    )
+)
+def purge(
+    before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what was received before: a time, or an age such as 7d.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(metavar="REASON", help="Only what was rejected for it.")] = None,
+    key_id: Annotated[
+        str | None, typer.Option(metavar="KEY_ID", help="Only what came with this key of `keys list`.")
+    ] = None,
+    data: Data = DATA,
+    url: Url = None,
+    key: KeyOption = None,
+) -> None:
+    """Take rejections out of the quarantine, without asking. Their counts stay in the report `rejections`.
+
+    With --data while no server has the folder open; else with --url and an admin key.
+    """
+    which = {"before": before, "reason": reason, "key": key_id}
+    if url is not None:
+        purged = server_at(url, key).delete("quarantine", members=("purged",), query=which)["purged"]
+    else:
+        with or_through_a_server():
+            purged = asyncio.run(_purge_here(existing(data), which))
+    say(f"purged {purged:,}.")
+
+
+async def _purge_here(data: Path, which: dict[str, str | None]) -> int:
+    from embedsink.folder import DataFolder
+    from embedsink.quarantine import purge as purge_quarantine
+    from embedsink.quarantine import purge_filter
+    from embedsink.settings import read_settings
+    from embedsink.sink import Sink
+
+    chosen = purge_filter(before=which["before"], reason=which["reason"], key_id=which["key"])
+    async with Sink(DataFolder(data), read_settings()) as sink:
+        return await purge_quarantine(sink, chosen)
 
 
 def _rows(

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from embedsink.cli.options import server_at
+from embedsink.cli.output import say
 from embedsink.row_format import Format
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from embedsink.store import Reader
 
 CHUNK_BYTES = 65_536
+# A larger answer goes through a temporary file; a smaller one is shown on a full disk too.
+IN_MEMORY_BYTES_MAX = 8 * 1_048_576
 # What asks for rows, and not for a scope.
 ROWS = ("columns", "limit")
 
@@ -53,6 +56,7 @@ class Folder:
         from embedsink.reports import all_reports
 
         with self._describing() as reader:
+            _say_missing(reader)
             return [asdict(report) for report in all_reports(reader)]
 
     def described(self, name: str) -> dict[str, Any]:
@@ -82,12 +86,14 @@ class Folder:
 
     def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
         from embedsink import reports
+        from embedsink.settings import read_settings
         from embedsink.store import open_snapshot
 
         reports.known_name(name)
         scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
         rows = reports.RowsAsked(asked["columns"], None if asked["limit"] is None else str(asked["limit"]))
-        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
+        variables = {**read_settings().variables(), **scope.variables()}
+        with open_snapshot(self._snapshot, variables) as reader, _spooled() as file:
             with reader.consistent():
                 selection, _ = rows.select(reader, name)
                 reports.write_rows(reader, selection, file, format, style=style)
@@ -95,10 +101,13 @@ class Folder:
 
     def summary(self, asked: Asked) -> Iterator[bytes]:
         from embedsink import reports
+        from embedsink.settings import read_settings
         from embedsink.store import open_snapshot
 
         scope, style = reports.parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
-        with open_snapshot(self._snapshot, scope.variables()) as reader, TemporaryFile() as file:
+        variables = {**read_settings().variables(), **scope.variables()}
+        with open_snapshot(self._snapshot, variables) as reader, _spooled() as file:
+            _say_missing(reader)
             with reader.consistent():
                 reports.write_summary(reader, scope, file, style=style)
             yield from _chunks(file)
@@ -126,6 +135,17 @@ class Server:
         return self._remote.chunks(
             "summary.zip", query={name: value for name, value in asked.items() if name not in ROWS}
         )
+
+
+def _say_missing(reader: "Reader") -> None:
+    from embedsink.reports import missing_reports
+
+    if missing := missing_reports(reader):
+        say(missing)
+
+
+def _spooled() -> SpooledTemporaryFile[bytes]:
+    return SpooledTemporaryFile(IN_MEMORY_BYTES_MAX)
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:

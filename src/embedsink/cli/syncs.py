@@ -14,7 +14,7 @@ from embedsink.errors import quote
 from embedsink.keys import parse_deployment
 
 EXAMPLES = examples(
-    "EMBEDSINK_KEY=es_ingest_… embedsink sync-result result.json --deployment 12 --url https://sink.example.com",
+    "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://sink.example.com",
     "curl -s …/result | embedsink sync-result - --deployment 12 --url https://sink.example.com",
 )
 # How long a server that is away or overloaded is waited for: a deployment restarts it.
@@ -31,7 +31,7 @@ def sync_result(
     job: Annotated[str | None, typer.Option(metavar="ID", help="The job; else the syncJobId of the file.")] = None,
     key: KeyOption = None,
 ) -> None:
-    """Record the result of a completed dbt sync on a server, with an ingest or an admin key for its deployment.
+    """Record the result of a completed dbt sync on a server, with a sync or an admin key for its deployment.
 
     Recording the same result again changes nothing, so a pipeline may repeat the step. Exit code 1 when it was not
     recorded: it breaks the specification, the job has another result, or the server stayed away for a minute.

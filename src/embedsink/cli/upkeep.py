@@ -8,7 +8,7 @@ from embedsink.cli.output import fail, say, show_table
 from embedsink.folder import DataFolder, FolderLock, FolderTaken
 
 if TYPE_CHECKING:
-    from embedsink.loader import LoaderStatus
+    from embedsink.loader_status import LoaderStatus
 
 SNAPSHOT_EXAMPLES = examples("embedsink snapshot --data data")
 REBUILD_EXAMPLES = examples("embedsink rebuild --data data")
@@ -33,17 +33,17 @@ def snapshot(data: Data = DATA) -> None:
 
 
 def rebuild(data: Data = DATA) -> None:
-    """Set the store aside and rebuild it from the snapshot and the journal, while no server runs.
+    """Set the store aside and rebuild it from the snapshots and the journal, while no server runs.
 
-    A damaged or missing store is rebuilt at the start of a server too, by itself. Nothing is deleted: the old store
-    is kept in aside/.
+    A server rebuilds a damaged or missing store by itself. The old store is kept in aside/ for 30 days.
     """
     from embedsink.segment import set_aside
-    from embedsink.store import EVERYTHING, open_snapshot
+    from embedsink.store import EVERYTHING, Store, open_snapshot
 
     folder = DataFolder(existing(data))
     with FolderLock(folder):
         if folder.store.exists():
+            Store(folder.store).refuse_newer()
             # The journal holds only what no snapshot covers: without one, a rebuild could come out shorter.
             open_snapshot(folder.snapshot, EVERYTHING).close()
             say(f"{folder.store.name}: is kept as {set_aside(folder.store, aside=folder.aside)}.")
@@ -53,7 +53,7 @@ def rebuild(data: Data = DATA) -> None:
 
 
 def doctor(data: Data = DATA) -> None:
-    """Check a data folder: versions, room, snapshot, rows, dashboards, journal, keys. Exit code 1 when one is wrong.
+    """Check a data folder: versions, room, sizes, snapshots, rows, dashboards, journal, keys. Exit code 1 for a fault.
 
     It only reads, so it may run beside a server.
     """

@@ -61,7 +61,7 @@ def _show_all(path: Path, port: int, screen: Screen, stop: Stop, *, stay: bool) 
     with EmbedServer(port + 1, hosts=origins(port)) as embed:
         _invite(page, screen)
         keys = _create_keys(path)
-        screen.done("keys", f"{len(keys.ingest)} to send, one for each page that embeds; 1 to read")
+        screen.done("keys", f"{len(keys.ingest)} to send, one for each page; 1 to read, 1 for dbt syncs")
         screen.done("data folder", str(path))
         started_at = time.monotonic()
         with DemoServer(path, port, embed=embed.origin, read_key=keys.read, stop=stop) as server:
@@ -82,7 +82,7 @@ def _show_traffic(
     now_ms, account = time.time_ns() // 1_000_000, Account()
     browsers = Browsers(server.port, keys.ingest, account)
     try:
-        record_syncs(server.url, keys.ingest, now_ms)
+        record_syncs(server.url, keys.sync, now_ms)
         _send_days(browsers, account, now_ms, screen=screen, stop=stop)
         loaded, received_count = _wait_until_loaded(server, path, screen, stop)
         screen.headline("The ledger: every envelope meets one fate")
@@ -115,7 +115,8 @@ def _create_keys(path: Path) -> Keys:
         for one in DEPLOYMENTS
     }
     _, read = file.create(KeyKind.READ, label="demo: reads", now=now)
-    return Keys({origin: token for origin, (_, token) in senders.items()}, read)
+    _, sync = file.create(KeyKind.SYNC, label="demo: records dbt syncs", now=now)
+    return Keys({origin: token for origin, (_, token) in senders.items()}, read, sync)
 
 
 def _send_days(browsers: Browsers, account: Account, now_ms: int, *, screen: Screen, stop: Stop) -> None:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The tokens of the demo's keys: by the origin of each page that sends, and for whoever reads."""
+    """The tokens of the demo's keys: of each page that sends, by its origin; of the reader and of the pipeline."""
 
     ingest: dict[str, str]
     read: str
+    sync: str
 
 
 class Snippet(NamedTuple):

@@ -15,12 +15,12 @@ _WEEKS_AGO = (1, 0)
 _FILES = ("orders", "subscriptions", "tickets", "shipments", "stock", "leads")
 
 
-def record_syncs(url: str, keys: dict[str, str], now_ms: int) -> int:
+def record_syncs(url: str, key: str, now_ms: int) -> int:
     """Record the dbt syncs of the traffic's days, the earliest first; how many.
 
     Args:
         url: of the server.
-        keys: ingest keys, by the origin of the pages of each deployment.
+        key: a sync key.
         now_ms: epoch milliseconds.
 
     Raises:
@@ -35,7 +35,7 @@ def record_syncs(url: str, keys: dict[str, str], now_ms: int) -> int:
     ]
     for deployment, result in results:
         path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
-        Remote(url, keys[deployment.origin]).put(*path, members=("syncJobId",), body=orjson.dumps(result))
+        Remote(url, key).put(*path, members=("syncJobId",), body=orjson.dumps(result))
     return len(results)
 
 

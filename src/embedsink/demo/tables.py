@@ -78,7 +78,7 @@ SHOWN = (
             "completed_count": "done",
             "error_count": "failed",
             "abandoned_count": "given up",
-            "latency_p50_ms": "p50",
+            "completed_latency_p50_ms": "p50",
         },
         "submitted_count",
         has_bars=False,
@@ -196,7 +196,7 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "deployment": str,
     "error_free_session_rate": _percent,
     "errors_per_view": lambda rate: f"{rate:.2f}",
-    "latency_p50_ms": _duration,
+    "completed_latency_p50_ms": _duration,
 }
 
 

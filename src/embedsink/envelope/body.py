@@ -36,16 +36,22 @@ def decode(body: bytes, *, depth_max: int) -> Document:
     Raises:
         Refused: `not_utf8`, `not_json`, `duplicate_key`, `not_finite` or `too_deep`.
     """
+    document = decode_plain(body)
+    if document is not None:
+        return document
+    value = _read_carefully(body, depth_max=depth_max)
+    return Document(body, value, len(encode(value)))
+
+
+def decode_plain(body: bytes) -> Document | None:
+    """Read a body with the fast reader alone; None when only the careful one can say what it is."""
     try:
         value = orjson.loads(body)
         compact = orjson.dumps(value)
-        if compact == body or _has_unique_keys(compact, body):
-            return Document(body, value, len(compact))
     except (ValueError, TypeError):
         # Not lost: the careful reader finds the reason, or reads what orjson would not (lone surrogates, more depth).
-        pass
-    value = _read_carefully(body, depth_max=depth_max)
-    return Document(body, value, len(encode(value)))
+        return None
+    return Document(body, value, len(compact)) if compact == body or _has_unique_keys(compact, body) else None
 
 
 def encode(value: Any) -> bytes:

@@ -2,8 +2,8 @@
 
 import base64
 import re
-from collections.abc import Callable, Iterator
-from hashlib import blake2s
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2s, sha256
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,9 @@ from embedsink.envelope.sync import Sync
 from embedsink.errors import without_keys
 
 NewId = Callable[[], object]
+# Of a body that can't be read, and of an envelope larger than this, no more is kept than the beginning.
+WHOLE_BYTES_MAX = 65_536
+BEGINNING_BYTES = 8_192
 _KEY_BEGINNING = b"es_"
 _BEGINNINGS = {"event": b'{"kind":"event",', "action": b'{"kind":"action",'}
 _SYNC_BEGINNING = b'{"kind":"sync",'
@@ -31,19 +34,27 @@ def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId, delivery_id: st
         new_id: makes an id (a UUIDv7) for an envelope without one, and for each rejection.
         delivery_id: what the delivery is called whenever it comes, where no envelope in it has an id.
     """
-    around = encode(
-        {
-            "received_at": parsed.received_at,
-            "sent_at": parsed.sent_at,
-            "key_id": key_id,
-            "context": parsed.context or None,
-        }
-    )[1:-1]
+    around = _around(parsed, key_id)
     lines = _accepted_lines(parsed, around + b',"envelope":', new_id)
     lines += [_rejected_line(rejection, around, new_id) for rejection in parsed.rejected]
     if parsed.lost:
-        lines += _lost_lines(parsed, around, _first_id(parsed) or delivery_id)
+        lines += _lost_lines(parsed, around, first_id(parsed) or delivery_id)
     return _without_keys(b"".join(lines))
+
+
+def rejection_lines(parsed: Parsed, *, key_id: str, new_id: NewId) -> bytes:
+    """The lines of the rejections alone."""
+    around = _around(parsed, key_id)
+    return _without_keys(b"".join([_rejected_line(rejection, around, new_id) for rejection in parsed.rejected]))
+
+
+def counted_lines(reasons: Mapping[str, int], *, received_at: int, key_id: str, deployment: int | None) -> bytes:
+    """A line for each reason of rejections that are only counted."""
+    around = {"received_at": received_at, "key_id": key_id}
+    if deployment is not None:
+        around["context"] = {"deployment": deployment}
+    counts = [{**around, "reason": reason, "rejected_count": count} for reason, count in reasons.items()]
+    return b"".join(b'{"kind":"counted",%b\n' % encode(count)[1:] for count in counts)
 
 
 def body_rejection_line(rejection: Rejection, *, received_at: int, key_id: str, new_id: NewId) -> bytes:
@@ -116,15 +127,44 @@ def _other_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
     return encode({name: value for name, value in members.items() if name not in known})
 
 
+def _around(parsed: Parsed, key_id: str) -> bytes:
+    """The members that all lines of a delivery share."""
+    shared = {
+        "received_at": parsed.received_at,
+        "sent_at": parsed.sent_at,
+        "key_id": key_id,
+        "context": parsed.context or None,
+    }
+    return encode(shared)[1:-1]
+
+
 def _rejected_line(rejection: Rejection, around: bytes, new_id: NewId) -> bytes:
+    raw, detail, whole = rejection.raw, rejection.detail, {}
+    if len(raw) > (BEGINNING_BYTES if rejection.index is None else WHOLE_BYTES_MAX):
+        whole = {"whole_bytes": len(raw), "whole_sha256": sha256(raw).hexdigest()}
+        if rejection.index is None:  # The detail of an envelope says how long it was.
+            detail = f"{detail} Only the first {BEGINNING_BYTES:,} of its {len(raw):,} bytes are kept."
+        raw = _beginning(raw)
     rejected = {
         "quarantine_id": str(new_id()),
         "index": rejection.index,
         "reason": rejection.reason,
-        "detail": rejection.detail,
-        **_raw(rejection.raw),
+        "detail": detail,
+        **_raw(raw),
+        **whole,
     }
     return b'{"kind":"quarantined",%b,%b}\n' % (around, encode(rejected)[1:-1])
+
+
+def _beginning(raw: bytes) -> bytes:
+    """The first bytes, cut between two characters where they are text."""
+    beginning = raw[:BEGINNING_BYTES]
+    try:
+        beginning.decode()
+    except UnicodeDecodeError as error:
+        # A character has four bytes at most (RFC 3629).
+        return beginning[: error.start] if error.start > BEGINNING_BYTES - 4 else beginning
+    return beginning
 
 
 def _raw(raw: bytes) -> dict[str, str]:
@@ -145,7 +185,7 @@ def _without_keys(raw: bytes) -> bytes:
     return without_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
-def _first_id(parsed: Parsed) -> str | None:
+def first_id(parsed: Parsed) -> str | None:
     """The first id that a sender gave: sent again, a delivery begins with the same envelope."""
     accepted = (one.envelope.get("id") for one in parsed.accepted)
     return next(filter(None, chain(accepted, (one.id for one in parsed.rejected))), None)

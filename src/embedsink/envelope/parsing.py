@@ -12,6 +12,7 @@ from embedsink.envelope.body import (
     Document,
     check_depth,
     decode,
+    decode_plain,
     encode,
     has_bad_text,
     may_hold_bad_text,
@@ -162,13 +163,45 @@ def parse(body: bytes, received_at: int, rules: Rules = Rules(), *, ndjson: bool
         raise Refused(Reason.EMPTY, "body: is empty. Send at least one envelope.")
     if ndjson:
         return _parse_lines(body, received_at, rules)
+    plain = parse_plain(body, received_at, rules)
+    if plain is not None:
+        return plain
     document, parsed = decode(body, depth_max=rules.depth_max), Parsed(received_at, catalog_for(rules.service_name))
     value = document.value
-    # An envelope names its source, a delivery never does: so an envelope may grow a field named `events`.
-    if isinstance(value, dict) and "events" in value and "source" not in value:
+    if _is_delivery(value):
         return _parse_delivery(document, parsed, rules)
     envelopes = value if isinstance(value, list) else [] if value is None else [value]
-    return _validate(envelopes, document, parsed, rules)
+    return _judge_all(envelopes, document, parsed, rules)
+
+
+def parse_plain(body: bytes, received_at: int, rules: Rules = Rules()) -> Parsed | None:
+    """Validate a body of valid envelopes by the fast path alone; None for every body that needs a closer look.
+
+    It looks at no value one by one, so a body of 32 KiB takes less than a millisecond, whatever is in it.
+    """
+    document = decode_plain(body)
+    if document is None or may_hold_bad_text(body):
+        return None
+    parsed, value = Parsed(received_at, catalog_for(rules.service_name)), document.value
+    if _is_delivery(value):
+        narrowed = _narrowed(value, DELIVERY_FIELDS)
+        if not _is_sound(narrowed, rules):
+            return None
+        _set_parts(parsed, narrowed)
+        envelopes = value["events"]
+        if not envelopes and parsed.lost:
+            return parsed
+    else:
+        envelopes = value if isinstance(value, list) else [value]
+    if not 0 < len(envelopes) <= rules.events_max or not _is_plain(envelopes, document, parsed.catalog, rules):
+        return None
+    parsed.accepted = list(map(Accepted, range(len(envelopes)), envelopes))
+    return parsed
+
+
+def _is_delivery(value: Any) -> bool:
+    # An envelope names its source, a delivery never does: so an envelope may grow a field named `events`.
+    return isinstance(value, dict) and "events" in value and "source" not in value
 
 
 def _parse_delivery(document: Document, parsed: Parsed, rules: Rules) -> Parsed:
@@ -177,16 +210,22 @@ def _parse_delivery(document: Document, parsed: Parsed, rules: Rules) -> Parsed:
     narrowed = _narrowed(value, DELIVERY_FIELDS)
     wrong = _wrong_parts(narrowed, document.body, rules)
     sound = _other_parts(narrowed, wrong)
-    parsed.context = sound.get("context") or _told_deployment(value.get("context"))
-    parsed.sent_at = sound.get("sentAt")
-    parsed.lost = {reason: count for reason, count in (sound.get("lost") or {}).items() if count}
-    parsed.key = sound.get("key")
+    _set_parts(parsed, sound)
+    parsed.context = parsed.context or _told_deployment(value.get("context"))
     if wrong:
         check_depth(value, depth_max=rules.depth_max)
         return _reject_all(value, parsed, wrong, rules)
     if not value["events"] and parsed.lost:
         return parsed
-    return _validate(value["events"], document, parsed, rules)
+    return _judge_all(value["events"], document, parsed, rules)
+
+
+def _set_parts(parsed: Parsed, sound: dict[str, Any]) -> None:
+    """Fill in what a delivery says beside its events."""
+    parsed.context = sound.get("context") or {}
+    parsed.sent_at = sound.get("sentAt")
+    parsed.lost = {reason: count for reason, count in (sound.get("lost") or {}).items() if count}
+    parsed.key = sound.get("key")
 
 
 def _wrong_parts(value: dict[str, Any], body: bytes, rules: Rules) -> dict[str, Wrong]:
@@ -208,6 +247,15 @@ def _wrong_parts(value: dict[str, Any], body: bytes, rules: Rules) -> dict[str, 
         detail = f"context: {context_bytes:,} bytes; the limit is {limit}. Shorten its strings."
         wrong["context"] = Reason.TOO_LARGE, detail
     return wrong
+
+
+def _is_sound(value: dict[str, Any], rules: Rules) -> bool:
+    """Whether nothing is wrong with the parts of a delivery whose texts are good, its events aside."""
+    try:
+        delivery_validator.validate_python(_bounded(value))
+    except ValidationError:
+        return False
+    return len(encode(value.get("context"))) <= rules.context_bytes_max
 
 
 def _told_deployment(context: Any) -> dict[str, Any]:
@@ -236,11 +284,9 @@ def _other_parts(value: dict[str, Any], wrong: dict[str, Wrong]) -> dict[str, An
     return {name: part for name, part in value.items() if name not in wrong}
 
 
-def _validate(envelopes: list[Any], document: Document, parsed: Parsed, rules: Rules) -> Parsed:
+def _judge_all(envelopes: list[Any], document: Document, parsed: Parsed, rules: Rules) -> Parsed:
+    """Look at the envelopes one by one."""
     _check_count(len(envelopes), rules)
-    if _is_plain(envelopes, document, parsed.catalog, rules):
-        parsed.accepted = list(map(Accepted, range(len(envelopes)), envelopes))
-        return parsed
     check_depth(document.value, depth_max=rules.depth_max)
     fates = [_judge(index, envelope, parsed.catalog, rules) for index, envelope in enumerate(envelopes)]
     parsed.accepted = [fate for fate in fates if isinstance(fate, Accepted)]
@@ -249,9 +295,7 @@ def _validate(envelopes: list[Any], document: Document, parsed: Parsed, rules: R
 
 
 def _is_plain(envelopes: list[Any], document: Document, catalog: Catalog, rules: Rules) -> bool:
-    """The fast path: all valid at once, and nothing in the bytes that calls for a closer look."""
-    if may_hold_bad_text(document.body):
-        return False
+    """Whether all envelopes are valid, and the bytes rule out too much depth."""
     try:
         catalog.many.validate_python(envelopes)
     except ValidationError:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from embedsink.errors import Refused, quote
-from embedsink.keys import Key, KeyKind
+from embedsink.keys import TOKEN_START, Key, KeyKind
 from embedsink.loopback import is_loopback
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
@@ -18,7 +18,7 @@ from embedsink.sink import Sink
 if TYPE_CHECKING:
     from embedsink.http.logins import Logins
 
-_KEY_IN_URL = re.compile(r"es_(?:ingest|read|admin)_|(?:^|[&;])access_token=")
+_KEY_IN_URL = re.compile(rf"{TOKEN_START.pattern}|(?:^|[&;])access_token=")
 # One sentence for every key that does not hold, so that nobody learns why.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
 # Nor is it looked up there: of any key, and of a word that only looks like one, the same is said.

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
@@ -38,8 +39,10 @@ from embedsink.http.pages.files import show_file
 from embedsink.http.pages.login import LoginPage
 from embedsink.http.pages.trouble import for_people
 from embedsink.http.pages.vega import Vega
+from embedsink.http.parameters import QueryLimits
 from embedsink.http.problems import answer_bug, answer_http, answer_known, answer_nobody, explain_problem
 from embedsink.http.rates import RateLimiter
+from embedsink.http.strangers import StrangerLimit
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 
@@ -108,7 +111,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
         opened = Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX, has_senders=True)
-        async with opened as sink, aclosing(vega):
+        async with opened as sink, aclosing(vega), aclosing(events.pool):
             if sink.store.is_open:
                 boards.check(sink)
             if demo is not None:
@@ -125,6 +128,10 @@ def create_app(
             # First a demo's own pages: its bare address leads to them.
             *(demo.routes if demo else ()),
             Route("/", shown.lead_in),
+        ],
+        middleware=[
+            Middleware(StrangerLimit, strangers=events.strangers),
+            Middleware(QueryLimits, refuse=HANDLERS[EmbedsinkError]),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
@@ -151,7 +158,7 @@ def _routes_of_events(events: Events) -> list[BaseRoute]:
         Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
         Route("/api/v1/events/live", live.show_live),
         Route("/api/v1/inspect", inspection.inspect),
-        Route("/api/v1/quarantine", quarantine.list_quarantine),
+        Route("/api/v1/quarantine", quarantine.quarantine, methods=["GET", "DELETE"]),
         Route("/api/v1/quarantine/replay", quarantine.replay, methods=["POST"]),
     ]
 

@@ -1,21 +1,26 @@
-"""A request body within its limits: size, time, compression, and what all bodies together may hold."""
+"""A request body within its limits: size, time, and what all bodies together may hold."""
 
 import asyncio
 import time
-import zlib
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from embedsink.errors import Refused, Unavailable, quote
+from embedsink.http.rates import Sender
+from embedsink.ingest import inflate, too_large
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
-GZIP_MEMBERS_MAX = 16
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # RFC 1952 framing
+# Of a body whose key is not found yet, so much is read; the key has to stand in it.
+STRANGER_BYTES_MAX = 65_536
 _Task = asyncio.Task[Any]
+
+Recognize = Callable[[bytes], Sender]
+"""Finds the sender's key in the first bytes of a body; raises Refused when there is no good one."""
 
 
 class BodyReader:
@@ -24,9 +29,9 @@ class BodyReader:
     def __init__(self, settings: Settings) -> None:
         self._bytes_max = settings.body_bytes_max
         self._timeout_s = settings.body_timeout_s
-        self._inflight = _Budget(settings.inflight_bytes_max)
+        self.inflight = Inflight(settings.inflight_bytes_max, one_max=self._bytes_max)
         # Whoever has shown no key yet must not take the room of those who have.
-        self._inflight_of_strangers = _Budget(settings.inflight_bytes_max // 8)
+        self._inflight_of_strangers = Inflight(settings.inflight_bytes_max // 8, one_max=STRANGER_BYTES_MAX)
         self._deadlines = _Deadlines(settings.body_timeout_s)
 
     def check_head(self, *, length: int, encoding: str) -> None:
@@ -41,24 +46,29 @@ class BodyReader:
         """
         if encoding not in ("", "identity", "gzip"):
             raise Refused(Reason.ENCODING, f"content-encoding: {quote(encoding)} is not one of gzip, identity.")
-        if length > self._bytes_max:
-            raise self._too_large(length)
+        self.check_size(length)
 
-    async def read(self, receive: Receive, *, known: bool) -> bytes:
+    def check_size(self, size: int) -> None:
+        """Raises Refused (`body_too_large`) for a body of so many bytes, if that is too many."""
+        if size > self._bytes_max:
+            raise too_large(size, bytes_max=self._bytes_max)
+
+    async def read(self, receive: Receive, sender: Sender, *, recognize: Recognize | None = None) -> bytes:
         """The body as it was sent.
 
         Args:
             receive: ASGI's.
-            known: whether the sender has shown a good key.
+            sender: who sends it, as far as that is known.
+            recognize: finds out who that is, when more has come than may come from a stranger.
 
         Raises:
-            Refused: `body_too_large` or `body_too_slow`.
+            Refused: `body_too_large` or `body_too_slow`, or whatever `recognize` raises.
             Unavailable: `overloaded`, when all bodies together are too large.
             ClientDisconnect: the client left; there is nobody to answer.
         """
         task = self._deadlines.begin()
         try:
-            return await self._read_all(receive, self._inflight if known else self._inflight_of_strangers)
+            return await self._read_all(receive, sender, recognize)
         except asyncio.CancelledError:
             task.uncancel()
             if not self._deadlines.has_passed(task):
@@ -74,71 +84,88 @@ class BodyReader:
         Raises:
             Refused: `body_too_large` or `encoding`.
         """
-        if len(body) > self._bytes_max:
-            raise self._too_large(len(body))
-        return self._decompress(body) if encoding == "gzip" else body
+        self.check_size(len(body))
+        return inflate(body, bytes_max=self._bytes_max) if encoding == "gzip" else body
 
-    async def _read_all(self, receive: Receive, budget: "_Budget") -> bytes:
+    async def _read_all(self, receive: Receive, sender: Sender, recognize: Recognize | None) -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body: bytes = message.get("body", b"")
         if not message.get("more_body", False):
             return body
-        return await self._read_rest(body, receive, budget)
+        return await self._read_rest(body, receive, sender, recognize)
 
-    async def _read_rest(self, first: bytes, receive: Receive, budget: "_Budget") -> bytes:
-        parts, held, more = [first], 0, True
+    async def _read_rest(self, first: bytes, receive: Receive, sender: Sender, recognize: Recognize | None) -> bytes:
+        parts, size, more = [first], 0, True
+        inflight = self.inflight if sender.key_id else self._inflight_of_strangers
+        held = 0
         try:
             while more:
-                size = len(parts[-1])
-                held += size
-                budget.held += size
-                if held > self._bytes_max:
-                    raise self._too_large(held)
-                if budget.held > budget.bytes_max:
-                    detail = "server: holds as many bytes of unfinished bodies as it may. Wait, then resend."
-                    raise Unavailable(Reason.OVERLOADED, detail)
+                size += len(parts[-1])
+                self.check_size(size)
+                if recognize is not None and size > STRANGER_BYTES_MAX:
+                    known, recognize = recognize(b"".join(parts)), None
+                    inflight.release(sender, held)
+                    inflight, sender, held = self.inflight, known, 0
+                inflight.hold(sender, size - held)
+                held = size
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 parts.append(message.get("body", b""))
                 more = message.get("more_body", False)
         finally:
-            budget.held -= held
+            inflight.release(sender, held)
         return b"".join(parts)
 
-    def _decompress(self, body: bytes) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        try:
-            while body:  # RFC 1952, section 2.2: a file may have several members
-                if len(parts) == GZIP_MEMBERS_MAX:
-                    # Each costs a copy of all that follows: a body of nothing but members would take seconds.
-                    raise Refused(Reason.ENCODING, f"body: has more than {GZIP_MEMBERS_MAX} gzip members. Send one.")
-                member = zlib.decompressobj(_GZIP_WINDOW)
-                parts.append(member.decompress(body, self._bytes_max - size + 1))
-                size += len(parts[-1])
-                if size > self._bytes_max:
-                    raise self._too_large(size)
-                if not member.eof:
-                    raise Refused(Reason.ENCODING, "body: its gzip stream is cut off. Send it whole.")
-                body = member.unused_data
-        except zlib.error:
-            raise Refused(Reason.ENCODING, "body: is not gzip. Send what content-encoding says.") from None
-        return b"".join(parts)
 
-    def _too_large(self, size: int) -> Refused:
-        limit = f"{self._bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
-        return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
+class Inflight:
+    """What all bodies of one sort hold together, in bytes, and what each sender may hold of it.
 
+    A key may hold three quarters. Each of its addresses may hold as much as they leave free together, or one body: one
+    address holds half of the key's share, two hold a third each, and the next one finds room.
 
-@dataclass(slots=True)
-class _Budget:
-    """What all unfinished bodies of one sort hold, and may hold, in bytes."""
+    Args:
+        bytes_max: what all of them may hold.
+        one_max: the largest body.
+    """
 
-    bytes_max: int
-    held: int = 0
+    def __init__(self, bytes_max: int, *, one_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._one_max = one_max
+        self._key_max = max(bytes_max * 3 // 4, one_max)
+        self._held: Counter[Sender] = Counter()
+        self._held_by_key: Counter[str | None] = Counter()
+        self._held_count = 0
+
+    def hold(self, sender: Sender, byte_count: int) -> None:
+        """Count so many more bytes of a sender.
+
+        Raises:
+            Unavailable: `overloaded`; nothing is counted.
+        """
+        free = (self._key_max if sender.key_id else self._bytes_max) - self._held_by_key[sender.key_id]
+        if (
+            self._held_count + byte_count > self._bytes_max
+            or byte_count > free
+            or self._held[sender] + byte_count > max(free, self._one_max)
+        ):
+            detail = "server: holds as many bytes of unfinished bodies as it may. Wait, then resend."
+            raise Unavailable(Reason.OVERLOADED, detail)
+        self._held_count += byte_count
+        self._held[sender] += byte_count
+        self._held_by_key[sender.key_id] += byte_count
+
+    def release(self, sender: Sender, byte_count: int) -> None:
+        """Give back what `hold` has counted."""
+        self._held_count -= byte_count
+        self._held[sender] -= byte_count
+        self._held_by_key[sender.key_id] -= byte_count
+        if not self._held[sender]:
+            del self._held[sender]
+        if not self._held_by_key[sender.key_id]:
+            del self._held_by_key[sender.key_id]
 
 
 class _Deadlines:

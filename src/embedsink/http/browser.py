@@ -4,23 +4,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.errors import Refused, quote
-from embedsink.http.files import IMMUTABLE, TaggedFile
+from embedsink.http.files import IMMUTABLE, SHARED_AND_ASKED_ABOUT, TaggedFile
 from embedsink.reasons import Reason
-from embedsink.web import BrowserFile, browser_files
+from embedsink.web import BrowserFile, browser_files, plain_name, versioned_files
 
 # Minutes, so that an upgrade arrives.
 PLAIN_MAX_AGE_S = 300
 
 
 async def show_file(request: Request) -> Response:
-    """A module or its types, by the plain name or by the versioned one."""
+    """A module or its types, by the plain name or by a versioned one."""
     name = request.url.path[1:]
-    file = browser_files().get(name)
-    if file is not None:
+    if file := browser_files().get(name):
         return await _answer(request, file, f"public, max-age={PLAIN_MAX_AGE_S}")
-    file = next((file for file in browser_files().values() if file.versioned_name == name), None)
-    if file is not None:
+    if file := versioned_files().get(name):
         return await _answer(request, file, IMMUTABLE)
+    if file := browser_files().get(plain_name(name)):
+        # The version of a newer server, after a downgrade or during a rolling upgrade. A 404 would lose events.
+        return await _answer(request, file, SHARED_AND_ASKED_ABOUT)
     known = ", ".join(f"/{name}" for name in browser_files())
     raise Refused(
         Reason.NOT_FOUND, f"{quote(name)} does not exist here. There are {known}, and these by their versions."

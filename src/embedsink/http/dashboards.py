@@ -169,9 +169,10 @@ class Dashboards:
             # Of the moment at which it is begun, as its tag is: the period goes on while one waits.
             begun = await run_in_threadpool(asked_period, request, key)
             ask = partial(self._answer, sink=sink, section=section, period=begun, name=name)
-            return await ask_store(sink, sink.report_slots, begun.scope.variables(), ask)
+            return await ask_store(sink, sink.report_slots.place(key.key_id), begun.scope.variables(), ask)
 
-        answer = self._answers.answer(question_of(request, key), current_tag, make, pace=sink.pace)
+        question = question_of(request, key)
+        answer = self._answers.answer(question, current_tag, make, pace=sink.pace, key_id=key.key_id)
         tag, body = await while_awaited(request, answer)
         return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
 
@@ -181,8 +182,12 @@ class Dashboards:
         charts: dict[str, Any] = {}
         if reader is not None:
             charts |= answer_section(reader, section, period, reports=self.reports(sink, name), now=now)
+        # They are of all deployments: who reads some of them is not told.
+        hides = period.scope.hides_arrival
         charts |= {
-            tile.id: {"value": _MEASURES[tile.measure](sink)} for tile in section.charts if isinstance(tile, Gauge)
+            tile.id: {"value": None if hides else _MEASURES[tile.measure](sink)}
+            for tile in section.charts
+            if isinstance(tile, Gauge)
         }
         told = {
             "span": span_of(period.scope, now=now),
@@ -220,28 +225,31 @@ class _Answers:
         make: Callable[[], Coroutine[Any, Any, bytes]],
         *,
         pace: Pace,
+        key_id: str,
     ) -> tuple[str, bytes]:
         """The answer to a question and its tag.
 
-        Who asks while it waits for its turn shares it, since it will have what is loaded by then.
+        Who asks with the same key while it waits for its turn shares it, since it will have what is loaded by then.
+        Another key waits among its own: the first may have much that waits before.
 
         Args:
             question: what is asked, whatever is loaded.
             current_tag: that of an answer that is begun in this moment.
             make: makes it.
             pace: gives the turns.
+            key_id: whose turns.
         """
-        if (tag := current_tag()) in self._kept or tag in self._shared:
-            return tag, await self._of(tag, make)
+        if (tag := current_tag()) in self._kept or (key_id, tag) in self._shared:
+            return tag, await self._of(tag, make, key_id)
 
         async def make_at_its_turn() -> tuple[str, bytes]:
-            self._shared.begin(question)
+            self._shared.begin((key_id, question))
             tag = current_tag()
-            return tag, await self._of(tag, make)
+            return tag, await self._of(tag, make, key_id)
 
-        return await self._shared.answer(question, lambda: pace.answer(make_at_its_turn))
+        return await self._shared.answer((key_id, question), lambda: pace.answer(make_at_its_turn, key_id=key_id))
 
-    async def _of(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+    async def _of(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]], key_id: str) -> bytes:
         """The answer of a tag, made where there is none."""
         if tag in self._kept:
             self._kept.move_to_end(tag)
@@ -251,7 +259,7 @@ class _Answers:
             self._keep(tag, made := await make())
             return made
 
-        return await self._shared.answer(tag, make_and_keep)
+        return await self._shared.answer((key_id, tag), make_and_keep)
 
     def _keep(self, tag: str, made: bytes) -> None:
         self._kept[tag] = made

@@ -7,7 +7,9 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
-from tempfile import SpooledTemporaryFile
+from io import FileIO
+from pathlib import Path
+from tempfile import SpooledTemporaryFile, TemporaryFile
 from typing import IO, Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -26,6 +28,8 @@ from embedsink.store import Reader
 
 CHUNK_BYTES = 65_536
 SPOOLED_BYTES_MAX = 1_048_576
+# While the disk has no room, an answer of this size is made in memory.
+IN_MEMORY_BYTES_MAX = 8 * 1_048_576
 LOOK_EVERY_S = 0.25
 _ALMOST_FULL = "is almost full"
 # What may be written between two looks, beside what the journal needs.
@@ -35,30 +39,29 @@ T = TypeVar("T")
 
 
 async def spooled(
-    sink: Sink, variables: Mapping[str, object], write: Callable[[Reader, IO[bytes]], T]
+    sink: Sink, variables: Mapping[str, object], write: Callable[[Reader, "Spooled"], T], *, key_id: str
 ) -> tuple[IO[bytes], T]:
     """What is written of one moment, in memory or in a file without a name.
 
     A slow reader must not hold a transaction of the store, nor one of the few places for reports; and no reader may
-    take the room that the journal needs.
+    take the room that the journal needs. On a full disk answers of up to `IN_MEMORY_BYTES_MAX` are given all the same.
 
     Raises:
         Unavailable: too many wait already, the store is away, the disk is as good as full, or it takes too long.
     """
-    async with sink.report_slots, within_its_time(sink):
+    async with sink.report_slots.place(key_id), within_its_time(sink):
         spool = _Spool(sink, variables)
         writing = asyncio.get_running_loop().run_in_executor(sink.reading, spool.fill, write)
         try:
             while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
-                if spool.is_short_of_room():
+                if spool.takes_too_much() or spool.spills_without_room():
                     spool.stop()
         except asyncio.CancelledError:
             await ended(writing, spool.stop)
             spool.file.close()
             raise
         written = await writing
-        # To the end: what the engine writes itself moves no position.
-        if spool.file.seek(0, os.SEEK_END) > SPOOLED_BYTES_MAX and spool.is_short_of_room():
+        if spool.takes_too_much():
             spool.file.close()
             raise _no_room(_ALMOST_FULL)
         return spool.file, written
@@ -68,12 +71,13 @@ class _Spool:
     """A file without a name that one report is written to."""
 
     def __init__(self, sink: Sink, variables: Mapping[str, object]) -> None:
-        self.file = _StoppableFile(SPOOLED_BYTES_MAX, dir=str(sink.folder.path))
         self._sink = sink
         self._variables = variables
         self._reader: Reader | None = None
+        in_memory = _InMemory.open() if self._is_short_of_room() else None
+        self.file: Spooled = in_memory or _OnDisk(sink.folder.path)
 
-    def fill(self, write: Callable[[Reader, IO[bytes]], T]) -> T:
+    def fill(self, write: Callable[[Reader, "Spooled"], T]) -> T:
         """Write it, in a thread. When that fails there is no file."""
         try:
             with self._sink.store.reader(self._variables) as reader, reader.consistent():
@@ -88,10 +92,15 @@ class _Spool:
                 raise _no_room(_ALMOST_FULL) from error
             raise
 
-    def is_short_of_room(self) -> bool:
-        """Whether the disk is so full that soon events would be refused."""
-        disk = os.statvfs(self._sink.folder.path)
-        return disk.f_bavail * disk.f_frsize < self._sink.settings.free_bytes_min + ROOM_BYTES
+    def takes_too_much(self) -> bool:
+        """Whether the answer is too large for what is free, on the disk or else in memory."""
+        if isinstance(self.file, _InMemory):
+            return self.file.byte_count > IN_MEMORY_BYTES_MAX
+        return self.file.byte_count > SPOOLED_BYTES_MAX and self._is_short_of_room()
+
+    def spills_without_room(self) -> bool:
+        """Whether reports write what does not fit into memory to a disk on which soon events would be refused."""
+        return self._sink.store.is_spilling and self._is_short_of_room()
 
     def stop(self) -> None:
         """Write no more: neither what the engine answers, nor what it writes itself."""
@@ -99,9 +108,33 @@ class _Spool:
         if self._reader:
             self._reader.interrupt()
 
+    def _is_short_of_room(self) -> bool:
+        disk = os.statvfs(self._sink.folder.path)
+        return disk.f_bavail * disk.f_frsize < self._sink.settings.free_bytes_min + ROOM_BYTES
 
-class _StoppableFile(SpooledTemporaryFile[bytes]):
+
+class _OnDisk(SpooledTemporaryFile[bytes]):
+    """In memory at first, and on the disk once it has grown or the engine writes to it."""
+
     is_stopped = False
+    _is_on_disk = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(SPOOLED_BYTES_MAX, dir=str(folder))
+        self._folder = folder
+
+    def scratch(self) -> IO[bytes]:
+        """A second one, on the disk."""
+        return TemporaryFile(dir=self._folder)
+
+    @property
+    def byte_count(self) -> int:
+        """What it takes on the disk."""
+        return os.fstat(self.fileno()).st_size if self._is_on_disk and not self.closed else 0
+
+    def rollover(self) -> None:
+        super().rollover()
+        self._is_on_disk = True
 
     def write(self, chunk: Any) -> int:
         if self.is_stopped:
@@ -111,6 +144,38 @@ class _StoppableFile(SpooledTemporaryFile[bytes]):
     def writelines(self, chunks: Iterable[Any]) -> None:
         for chunk in chunks:
             self.write(chunk)
+
+
+class _InMemory(FileIO):
+    """Memory to which the engine can write as to a file."""
+
+    is_stopped = False
+    _second: "_InMemory | None" = None
+
+    @classmethod
+    def open(cls) -> "_InMemory | None":
+        """An empty one; None where the system has none, as macOS."""
+        create = getattr(os, "memfd_create", None)
+        return None if create is None else cls(create("answer"), "w+")
+
+    def scratch(self) -> "_InMemory":
+        """A second one, counted with the first."""
+        self._second = _InMemory(os.memfd_create("scratch"), "w+")
+        return self._second
+
+    @property
+    def byte_count(self) -> int:
+        """What it takes in memory."""
+        own = 0 if self.closed else os.fstat(self.fileno()).st_size
+        return own + (self._second.byte_count if self._second else 0)
+
+    def write(self, chunk: Any) -> int:
+        if self.is_stopped or self.tell() + len(chunk) > IN_MEMORY_BYTES_MAX:
+            raise OSError(errno.ENOSPC, _ALMOST_FULL)
+        return super().write(chunk)
+
+
+Spooled = _InMemory | _OnDisk
 
 
 def _no_room(why: str) -> Unavailable:
@@ -157,7 +222,7 @@ class Download(StreamingResponse):
 class FileDownload(FileResponse):
     """The same of a file that may be replaced meanwhile: it goes on as it was. It closes `descriptor`.
 
-    While it runs it has one of `places`: the blocks of what was replaced are freed when nobody reads it any more.
+    While it runs it has its `place`: the blocks of what was replaced are freed when nobody reads it any more.
     """
 
     def __init__(
@@ -165,7 +230,7 @@ class FileDownload(FileResponse):
         descriptor: int,
         may_go_on: Callable[[], bool],
         *,
-        places: AbstractAsyncContextManager[None] | None = None,
+        place: AbstractAsyncContextManager[None] | None = None,
         is_part: bool = True,
         **options: Any,
     ) -> None:
@@ -173,13 +238,13 @@ class FileDownload(FileResponse):
         super().__init__(f"/dev/fd/{descriptor}", stat_result=os.fstat(descriptor), **options)
         self._descriptor = descriptor
         self._may_go_on = may_go_on
-        self._places = places or contextlib.nullcontext()
+        self._place = place or contextlib.nullcontext()
         self._is_part = is_part
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [header for header in scope["headers"] if header[0] != b"range" or self._is_part]
         try:
-            async with self._places, _cut_when_revoked(scope, self._may_go_on):
+            async with self._place, _cut_when_revoked(scope, self._may_go_on):
                 with contextlib.suppress(_Revoked):
                     await super().__call__({**scope, "headers": headers}, receive, _guarded(send, self._may_go_on))
         finally:

@@ -3,20 +3,26 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from embedsink.envelope import REJECTIONS_LISTED_MAX, Parsed, parse
-from embedsink.errors import Refused, Unavailable, quote
+from embedsink.envelope import parse_plain
+from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
 from embedsink.http.access import check_kind, check_origin, check_transport, key_for, token_of
+from embedsink.http.addresses import address_of
 from embedsink.http.answers import Answer
-from embedsink.http.body import BodyReader
+from embedsink.http.body import STRANGER_BYTES_MAX, BodyReader
+from embedsink.http.body_key import tokens_in
 from embedsink.http.cors import allowing, answer_preflight
 from embedsink.http.problems import nothing_accepted, problem_of
-from embedsink.http.rates import RateLimiter
+from embedsink.http.rates import REJECTED_FACTOR, RateLimiter, Sender
+from embedsink.http.strangers import Strangers, cost_of
+from embedsink.ingest import Job, Outcome, inflate, inflate_beginning, outcome_of, take_in
+from embedsink.ingest_pool import IngestPool
 from embedsink.keys import Key, KeyKind
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -24,16 +30,12 @@ from embedsink.sink import Sink, now_ms
 
 _NDJSON = "application/x-ndjson"
 _MEDIA_TYPES = ("application/json", "text/plain", _NDJSON)
-# What is wrong with the body itself. It is kept, because nothing is dropped silently.
-_KEPT = (
-    Reason.NOT_JSON,
-    Reason.NOT_UTF8,
-    Reason.TOO_DEEP,
-    Reason.DUPLICATE_KEY,
-    Reason.NOT_FINITE,
-    Reason.EMPTY,
-)
-
+# A larger body is read by the worker; one of this size takes the event loop half a millisecond when all of it is valid.
+LOOP_BYTES_MAX = 32_768
+# So is a body that needs a closer look, if it is larger than this or has more values. Each value costs some 4 µs then,
+# and all but the first of an array or object need a comma.
+CLOSE_LOOK_BYTES_MAX = 4_096
+CLOSE_LOOK_COMMAS_MAX = 64
 
 Reply = Callable[[Answer], None]
 
@@ -47,7 +49,14 @@ class Events:
 
     def __init__(self, settings: Settings) -> None:
         self.bodies = BodyReader(settings)
-        self.rates = RateLimiter(settings.rate_events_per_s)
+        self.rates = RateLimiter(
+            settings.rate_events_per_s,
+            bytes_per_s=settings.rate_bytes_per_s,
+            address_bytes_per_s=settings.rate_address_bytes_per_s,
+        )
+        self.pool = IngestPool(settings.rules(), body_bytes_max=settings.body_bytes_max)
+        self._body_bytes_max = settings.body_bytes_max
+        self.strangers = Strangers(settings.rate_strangers_per_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the key, read the body within its limits, take it in, answer. Or answer the preflight of it all."""
@@ -63,11 +72,11 @@ class Events:
 
         try:
             head = self._check_head(scope)
-            body = await self.bodies.read(receive, known=head.key is not None)
+            body = await self._read(head, receive)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001  answered; and a bug is logged with its traceback
-            reply(_refuse(scope, error))
+            self._reply_with(scope, error, reply)
         else:
             self._take_in(head, body, reply)
         await (await answered).send(send)
@@ -77,7 +86,7 @@ class Events:
         try:
             head = self._check_head(scope)
         except Exception as error:  # noqa: BLE001  as above
-            reply(_refuse(scope, error))
+            self._reply_with(scope, error, reply)
         else:
             self._take_in(head, body, reply)
 
@@ -86,63 +95,144 @@ class Events:
         head = _Head.of(scope)
         # With a key in the header, nothing is read before it is known to be good; without, it may be in the body.
         if head.token is not None:
-            head.key = _admit(head.token, head)
+            _admit(head, head.token)
         head.is_ndjson = media_type_of(head.media_type) == _NDJSON
         self.bodies.check_head(length=head.length, encoding=head.encoding)
+        if head.key is not None:
+            if head.length > LOOP_BYTES_MAX:
+                self.rates.check_work(head.sender)
+            self.rates.admit(head.sender, head.length)
+            head.charged_bytes = head.length
+        elif head.length > STRANGER_BYTES_MAX and (limited := self.strangers.limit_of(scope)):
+            raise limited
         return head
+
+    async def _read(self, head: "_Head", receive: Receive) -> bytes:
+        if head.key is not None:
+            return await self.bodies.read(receive, head.sender)
+        return await self.bodies.read(receive, head.sender, recognize=partial(self._recognize, head))
+
+    def _recognize(self, head: "_Head", beginning: bytes) -> Sender:
+        """Find the key in the first bytes of a body.
+
+        Raises:
+            Refused: `no_credential` or `bad_credential`, or the key may not do this.
+        """
+        beginning = beginning[:STRANGER_BYTES_MAX]
+        if head.encoding == "gzip":
+            beginning = inflate_beginning(beginning, bytes_max=STRANGER_BYTES_MAX)
+        tokens = list(tokens_in(beginning))
+        live = next(filter(head.sink.keys.find, tokens), None)
+        if live is None and not tokens:
+            limit = f"the first {STRANGER_BYTES_MAX:,} bytes of the body hold no key"
+            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {limit}. Send one of both.")
+        head.token_in_body = live or tokens[0]
+        _admit(head, head.token_in_body)
+        return head.sender
 
     def _take_in(self, head: "_Head", body: bytes, reply: Reply) -> None:
         try:
-            self._keep(head, self.bodies.decode(body, encoding=head.encoding), reply)
+            self.bodies.check_size(len(body))
+            if head.key is None:
+                self._recognize(head, body)
+            if len(body) > head.charged_bytes:
+                self.rates.admit(head.sender, len(body) - head.charged_bytes)
+            outcome = self._read_at_once(head, body)
+            if outcome is not None:
+                self._keep(head, outcome, reply)
+            else:
+                self._hand_over(head, body, reply)
         except Exception as error:  # noqa: BLE001  as above
-            reply(_refuse(head.scope, error))
+            self._reply_with(head.scope, error, reply)
 
-    def _keep(self, head: "_Head", body: bytes, reply: Reply) -> None:
-        """Parse and journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
-        received_at = now_ms()
+    def _read_at_once(self, head: "_Head", body: bytes) -> Outcome | None:
+        """The outcome of a small body; None where the worker has to read it."""
+        if len(body) > LOOP_BYTES_MAX:
+            return None
+        text = body
+        if head.encoding == "gzip":
+            try:
+                text = inflate(body, bytes_max=min(LOOP_BYTES_MAX, self._body_bytes_max))
+            except Refused:  # It is large, or damaged.
+                return None
+        rules = head.sink.rules
+        parsed = None if head.is_ndjson else parse_plain(text, now_ms(), rules)
+        if parsed is not None:
+            key = head.good_key
+            return outcome_of(parsed, key_id=key.key_id, deployments=key.deployments)
+        self.rates.check_work(head.sender)
+        if len(text) > CLOSE_LOOK_BYTES_MAX or text.count(b",") > CLOSE_LOOK_COMMAS_MAX:
+            return None
+        return take_in(head.job_of(body), rules, body_bytes_max=self._body_bytes_max)
+
+    def _hand_over(self, head: "_Head", body: bytes, reply: Reply) -> None:
+        """Let the worker read a body."""
+        sender, size = head.sender, len(body)
+        self.rates.check_work(sender)
+        self.bodies.inflight.hold(sender, size)
+
+        def done(outcome: Outcome | Exception) -> None:
+            self.bodies.inflight.release(sender, size)
+            try:
+                if isinstance(outcome, Exception):
+                    raise outcome
+                self._keep(head, outcome, reply)
+            except Exception as error:  # noqa: BLE001  as above
+                self._reply_with(head.scope, error, reply)
+
         try:
-            parsed = parse(body, received_at, head.sink.rules, ndjson=head.is_ndjson)
-        except Refused as refusal:
-            self._keep_unreadable(head, body, refusal, received_at, reply)
-            return
-        key = _key_of(parsed, head)
-        self.rates.spend(key.key_id, parsed.received_count or 1)
-        kept = parsed.within_scope(key.deployments)
-        # All that the answer needs, so that the envelopes can go before the fsync: docs/decisions/0006.
-        accepted_count, rejected_count = len(kept.accepted), len(kept.rejected)
-        listed = [rejection.listed() for rejection in kept.rejected[:REJECTIONS_LISTED_MAX]]
+            self.pool.submit(head.job_of(body), done, address=sender.address)
+        except Unavailable:
+            self.bodies.inflight.release(sender, size)
+            raise
+        self.rates.charge_work(sender, size)
 
-        def settled(failure: Unavailable | None) -> None:
-            told = _refuse(head.scope, failure) if failure else _answer(head, accepted_count, rejected_count, listed)
-            reply(told)
+    def _reply_with(self, scope: Scope, error: Exception, reply: Reply) -> None:
+        """Answer what was refused; later where no good key was found, and the address has sent too much of that."""
+        is_stranger = "key_id" not in scope["state"] and isinstance(error, EmbedsinkError)
+        limited = self.strangers.limit_of(scope, cost=cost_of(scope)) if is_stranger else None
+        if limited is None:
+            reply(_refuse(scope, error))
+        else:
+            self.strangers.hold_back(scope, lambda: reply(_refuse(scope, limited)))
 
-        head.sink.keep(kept, settled, key_id=key.key_id)
-
-    def _keep_unreadable(self, head: "_Head", body: bytes, refusal: Refused, received_at: int, reply: Reply) -> None:
-        if refusal.reason not in _KEPT:
+    def _keep(self, head: "_Head", outcome: Outcome, reply: Reply) -> None:
+        """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
+        key, refusal = _key_of(head, outcome), outcome.refusal
+        accepted_count, rejected_count, listed = outcome.accepted_count, outcome.rejected_count, outcome.listed
+        self.rates.spend(key.key_id, accepted_count + rejected_count or 1)
+        if refusal is not None and not outcome.reasons:
             raise refusal
-        if head.key is None:
-            # Nobody vouches for this body, so it is not kept.
-            detail = f"authorization: is missing, and the body holds no key that can be read. {refusal}"
-            raise Refused(Reason.NO_CREDENTIAL, detail)
+        if outcome.reasons:
+            rejected_bytes = outcome.body_bytes if refusal else len(outcome.rejection_lines)
+            self.rates.charge_work(head.sender, REJECTED_FACTOR * rejected_bytes)
 
+        # It holds what the answer needs and no more, so that the lines can go before the fsync: docs/decisions/0006.
         def settled(failure: Unavailable | None) -> None:
-            reply(_refuse(head.scope, failure or refusal))
+            problem = failure or refusal
+            reply(_refuse(head.scope, problem) if problem else _answer(head, accepted_count, rejected_count, listed))
 
-        self.rates.spend(head.key.key_id, 1)
-        head.sink.keep_body(body, refusal, settled, received_at=received_at, key_id=head.key.key_id)
+        if rejected_count:
+            head.sink.submit_rejections(outcome, settled, key_id=key.key_id, is_scoped=key.deployments is not None)
+        else:
+            head.sink.submit(
+                outcome.lines, settled, accepted=accepted_count, quarantined=0, deployment=outcome.deployment
+            )
 
 
 @dataclass(slots=True)
 class _Head:
-    """What ingest knows of a request before it reads the body."""
+    """What ingest knows of a request before it parses the body."""
 
     scope: Scope
+    sender: Sender
     token: str | None = None
+    token_in_body: str | None = None
     origin: str | None = None
     media_type: str = ""
     encoding: str = ""
     length: int = 0
+    charged_bytes: int = 0
     key: Key | None = None
     is_ndjson: bool = False
 
@@ -153,7 +243,7 @@ class _Head:
 
     @classmethod
     def of(cls, scope: Scope) -> "_Head":
-        head, authorization = cls(scope), []
+        head, authorization = cls(scope, Sender(address_of(scope))), []
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization.append(value.decode("latin-1"))
@@ -172,17 +262,40 @@ class _Head:
         head.token = token_of(authorization, scope["query_string"].decode("latin-1"))
         return head
 
+    @property
+    def good_key(self) -> Key:
+        """The sender's key, once it is found."""
+        assert self.key is not None  # noqa: S101  a bug otherwise
+        return self.key
 
-def _key_of(parsed: Parsed, head: _Head) -> Key:
-    if head.key is None:
-        return _admit(parsed.key, head)
-    if parsed.key is not None:
+    def job_of(self, body: bytes) -> Job:
+        """What has to be known to read the body."""
+        key = self.good_key
+        return Job(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
+
+
+def _key_of(head: _Head, outcome: Outcome) -> Key:
+    """The key of a request whose body was read: a key in the body counts only where the parser finds it, too."""
+    key = head.good_key
+    if head.token_in_body is None and outcome.key is not None:
         raise Refused(Reason.TWO_CREDENTIALS, "key: stands in the body and in the header. Send it once.")
-    return head.key
+    if head.token_in_body != outcome.key:
+        if outcome.key is not None:
+            raise Refused(
+                Reason.BAD_CREDENTIAL, "key: is not the first good key that stands in the body. Send one key."
+            )
+        if outcome.refusal is not None and not outcome.reasons:
+            raise outcome.refusal
+        # Nobody vouches for this body, so it is not kept.
+        because = f" {outcome.refusal}" if outcome.refusal is not None else ""
+        detail = f"authorization: is missing, and the body holds no key that can be read.{because}"
+        raise Refused(Reason.NO_CREDENTIAL, detail)
+    return key
 
 
-def _admit(token: str | None, head: _Head) -> Key:
-    key = key_for(token, head.sink)
+def _admit(head: _Head, token: str | None) -> Key:
+    key = head.key = key_for(token, head.sink)
+    head.sender = Sender(head.sender.address, key.key_id)
     head.scope["state"]["key_id"] = key.key_id
     check_kind(key, (KeyKind.INGEST,))
     check_origin(key, head.origin)

@@ -53,7 +53,7 @@ async def show_summary(request: Request) -> Response:
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, style=style)
 
-    file, _ = await while_awaited(request, spooled(request.state.sink, scope.variables(), write))
+    file, _ = await while_awaited(request, spooled(request.state.sink, scope.variables(), write, key_id=key.key_id))
     name = f"{file_stem('summary', scope)}.zip"
     return download(request, key, file, freshness, media_type="application/zip", file_name=name)
 
@@ -91,7 +91,7 @@ def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
     return FileDownload(
         descriptor,
         partial(sink.keys.is_live, key),
-        places=sink.snapshot_places,
+        place=sink.snapshot_slots.place(key.key_id),
         is_part=is_part,
         filename=sink.folder.snapshot.name,
         media_type=SNAPSHOT_MEDIA_TYPE,

@@ -15,8 +15,8 @@ from embedsink.http.freshness import is_known
 IMMUTABLE = "public, max-age=31536000, immutable"
 # Asked about each time, so that a page and what it loads are always of the same version.
 SHARED_AND_ASKED_ABOUT = "no-cache"
-# One of the encodings that a reader takes, with how much it likes it (RFC 9110, 12.5.3).
-_ENCODING = re.compile(r"\s*(?P<name>[^\s;,]+)\s*(?:;\s*q=(?P<quality>[^\s;,]*))?\s*", re.IGNORECASE)
+# Encodings of an `Accept-Encoding` that are looked at. Browsers name four.
+ENCODINGS_MAX = 32
 _NOT_AT_ALL = re.compile(r"0(?:\.0*)?")
 
 
@@ -54,7 +54,9 @@ class TaggedFile:
 def _takes_gzip(request: Request) -> bool:
     """Whether an `Accept-Encoding` allows gzip: what it says of gzip comes before what it says of all others (`*`)."""
     takes = {}
-    for part in request.headers.get("accept-encoding", "").split(","):
-        if said := _ENCODING.fullmatch(part):
-            takes[said["name"].lower()] = not _NOT_AT_ALL.fullmatch(said["quality"] or "1")
+    for part in request.headers.get("accept-encoding", "").lower().split(",", ENCODINGS_MAX)[:ENCODINGS_MAX]:
+        # One encoding, with how much the reader likes it (RFC 9110, section 12.5.3).
+        name, _, weight = (word.strip() for word in part.partition(";"))
+        if name and (not weight or weight.startswith("q=")):
+            takes[name] = not _NOT_AT_ALL.fullmatch(weight.removeprefix("q="))
     return takes.get("gzip", takes.get("*", False))

@@ -33,9 +33,13 @@ async def inspect(request: Request) -> Response:
     variables = arrivals_of(query, key)
     wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
     sink: Sink = request.state.sink
-    is_complete = await while_awaited(request, sink.live.catch_up(wait_s, key_id=key.key_id))
+    is_complete = await while_awaited(
+        request, sink.live.catch_up(wait_s, key_id=key.key_id, deployments=key.deployments)
+    )
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
-    counts, rejected = await while_awaited(request, ask_store(sink, sink.report_slots, variables, _read))
+    counts, rejected = await while_awaited(
+        request, ask_store(sink, sink.report_slots.place(key.key_id), variables, _read)
+    )
     return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=NEVER_KEPT)
 
 

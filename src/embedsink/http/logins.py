@@ -41,7 +41,7 @@ class Logins:
 
     def key_of(self, request: Request, keys: KeyRing) -> Key | None:
         """The live key that a request's cookie stands for."""
-        value = request.cookies.get(_name_of(request))
+        value = _cookie_of(request)
         if not value:
             return None
         try:
@@ -59,6 +59,14 @@ class Logins:
         # In a frame of another site the cookie is a third party's: it goes only where it was set.
         site = ("SameSite=None", "Partitioned") if self._is_framed else ("SameSite=Lax",)
         return "; ".join([cookie, *parts, "Secure", *site])
+
+
+def _cookie_of(request: Request) -> str | None:
+    """The value of the login's cookie; None when there is none."""
+    # Not `request.cookies`: it parses all of them, and takes 0.2 s for a quoted one of 16 KiB.
+    cookies = ";" + ";".join(request.headers.getlist("cookie")).replace("; ", ";")
+    _, found, rest = cookies.partition(f";{_name_of(request)}=")
+    return rest.partition(";")[0].strip() if found else None
 
 
 def _name_of(request: Request) -> str:

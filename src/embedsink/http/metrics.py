@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from embedsink.reasons import Reason
@@ -13,6 +13,7 @@ def exposition(sink: Sink) -> bytes:
     """All metrics in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counters(sink))
+    ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
@@ -32,12 +33,18 @@ class _Counters:
         for fate in ("accepted", "quarantined"):
             envelopes.add_metric([fate], counters[fate])
         yield envelopes
+        yield CounterMetricFamily(
+            "embedsink_unkept_rejections", "Rejections counted and not kept in the quarantine.", counters["unkept"]
+        )
         yield CounterMetricFamily("embedsink_syncs", "Results of dbt syncs made durable.", counters["syncs"])
         refused = CounterMetricFamily("embedsink_refused_requests", "Requests refused, by reason.", labels=["reason"])
         for reason in Reason:
             if reason.status is not None:
                 refused.add_metric([str(reason)], counters[f"refused.{reason}"])
         yield refused
+        yield CounterMetricFamily(
+            "embedsink_unreadable_requests", "Requests that are no HTTP, or beyond its limits.", counters["not_http"]
+        )
 
     def _journal(self) -> Iterator[Metric]:
         journal = self._sink.journal
@@ -47,7 +54,15 @@ class _Counters:
             "embedsink_journal_sync_seconds", "Time spent in fdatasync.", journal.counters.sync_duration_s
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_segments", "Sealed segments that no snapshot covers yet.", journal.space.segment_count
+            "embedsink_journal_segments",
+            "Sealed segments that two snapshots don't cover yet.",
+            journal.space.segment_count,
+        )
+        yield GaugeMetricFamily(
+            "embedsink_journal_segment_bytes", "Bytes of sealed segments not covered yet.", journal.space.byte_count
+        )
+        yield GaugeMetricFamily(
+            "embedsink_journal_room_bytes", "Bytes until senders get 503.", journal.space.room_bytes
         )
 
     def _live(self) -> Iterator[Metric]:

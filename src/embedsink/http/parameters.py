@@ -1,15 +1,21 @@
 """The parameters of an address: each is known, and stands as often as it may."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from embedsink.envelope.body import has_bad_text
 from embedsink.envelope.catalog import ACTIONS, EVENTS
 from embedsink.errors import Refused, instead, nearest, quote
 from embedsink.keys import Key
+from embedsink.opaque import OpaqueNumbers
 from embedsink.reasons import Reason
-from embedsink.reports import PARAMETERS, RowsAsked, Scope, Style, parse_number, parse_scope
+from embedsink.reports import PARAMETERS, RowsAsked, Style, parse_number, parse_scope
+from embedsink.reports import Scope as ReportScope
 
 # The others stand once: of two periods nobody can say which was meant.
 REPEATABLE = ("deployment",)
@@ -19,6 +25,40 @@ ROWS = ("columns", "limit", "cursor")
 ARRIVALS = ("deployment", "tenant", "session", "type", "key", "fate")
 FATES = ("accepted", "quarantined")
 _TYPES = (*EVENTS, *ACTIONS)
+# Of any address, whatever it leads to.
+QUERY_BYTES_MAX = 8_192
+PARAMETERS_MAX = 64
+
+
+class QueryLimits:
+    """ASGI middleware: refuse a query string that is too long to be parsed on the event loop.
+
+    Args:
+        app: whatever comes behind.
+        refuse: makes the answer to a refusal.
+    """
+
+    def __init__(self, app: ASGIApp, *, refuse: Callable[[Request, Any], Awaitable[Response]]) -> None:
+        self._app = app
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it with `bad_parameter`."""
+        excess = _excess_of(scope["query_string"]) if scope["type"] == "http" else None
+        if excess is None:
+            await self._app(scope, receive, send)
+        else:
+            answer = await self._refuse(Request(scope), Refused(Reason.BAD_PARAMETER, excess))
+            await answer(scope, receive, send)
+
+
+def _excess_of(query: bytes) -> str | None:
+    if len(query) > QUERY_BYTES_MAX:
+        return f"address: its query has {len(query):,} bytes; the limit is {QUERY_BYTES_MAX:,}. Shorten it."
+    count = query.count(b"&") + 1
+    if count > PARAMETERS_MAX:
+        return f"address: has {count:,} parameters; the limit is {PARAMETERS_MAX}. Leave some out."
+    return None
 
 
 def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
@@ -41,7 +81,7 @@ def limit_of(name: str, text: str | None, *, default: int, most: int, least: int
     return default if number is None else number
 
 
-def scope_of(query: QueryParams, key: Key) -> Scope:
+def scope_of(query: QueryParams, key: Key) -> ReportScope:
     """The scope that is asked for, within the key's."""
     asked = {name: query.get(name) for name in PARAMETERS}
     return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
@@ -55,6 +95,7 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
         allowed=key.deployments,
     )
     return {
+        "hides_arrival": scope.hides_arrival,
         # A tuple, so that two who ask the same can be told.
         "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
         "since": scope.since,
@@ -87,11 +128,17 @@ def style_of(query: QueryParams) -> Style:
     return Style(guard=is_on(query, "guard", "on"), bom=is_on(query, "bom", "off"))
 
 
-def rows_of(query: QueryParams, name: str) -> RowsAsked:
-    """Which columns and rows of a report are asked for. A cursor belongs to the report and its scope, in any format."""
+def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> RowsAsked:
+    """Which columns and rows of a report are asked for. A cursor belongs to the report and its scope, in any format.
+
+    Args:
+        query: the parameters.
+        name: of the report.
+        opaque: what cursors are written with for a key with a scope.
+    """
     scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
     columns, limit, cursor = (query.get(part) for part in ROWS)
-    return RowsAsked(columns, limit, cursor, question=repr((name, scope)))
+    return RowsAsked(columns, limit, cursor, question=repr((name, scope)), opaque=opaque)
 
 
 def _choice_of(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:

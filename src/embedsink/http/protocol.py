@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Any
 
 import httptools
@@ -25,8 +25,10 @@ from embedsink.http.cors import INGEST_PATH
 
 log = logging.getLogger(__name__)
 
-# Requests that wait on one connection until those before them are answered. Browsers send no second one.
-PIPELINE_MAX = 64
+# Requests that wait on one connection until those before them are answered: each keeps 3 KiB. Browsers send none.
+PIPELINE_MAX = 4
+# Chunks of one body, or reads that bring it: each costs 0.4 µs of the event loop, however small it is.
+BODY_PARTS_MAX = 4_096
 _INGEST_URL = INGEST_PATH.encode()
 
 
@@ -34,7 +36,10 @@ class IngestProtocol(HttpToolsProtocol):
     """Holds the head of an ingest request back until the read that brought it is parsed to its end."""
 
     _held: list[bytes] | None = None  # the body so far, of a request that is held
-    _running: RequestResponseCycle | None = None  # the one whose answer is next
+    _has_taken = False  # whether a request of the current read went the short way
+    _part_count = 0  # of the current body
+    _body_bytes = 0  # of the bodies in what is parsed
+    _running: Any = None  # the cycle or exchange whose answer is next
     _may_be_long = False  # whether the head that is parsed came in so many bytes that its size has to be looked at
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
@@ -49,7 +54,8 @@ class IngestProtocol(HttpToolsProtocol):
         """Wait for no further request, and tell all that are still being answered, not only the last."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        for cycle in filter(None, (self._running, *(cycle for cycle, _ in self.pipeline))):
+        cycles: list[Any] = [self._running, *(cycle for cycle, _ in self.pipeline)]
+        for cycle in filter(None, cycles):
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -65,13 +71,14 @@ class IngestProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived; what is not whole by then goes the usual way."""
         self._idle_since = None
-        while data:
-            data = self._parse(data)
+        self._has_taken = False
+        self._feed(data)
         if self._held is not None and not self.transport.is_closing():
             self._release()
 
     def on_headers_complete(self) -> None:
         """The head is there."""
+        self._part_count = 0
         if self._may_be_long:
             self._check_head()
         if self.parser.should_upgrade():
@@ -79,6 +86,7 @@ class IngestProtocol(HttpToolsProtocol):
         if len(self.pipeline) == PIPELINE_MAX:
             self.transport.abort()
             raise ConnectionAbortedError
+        self.scope["state"]["hold_back"] = self.hold_back
         if self.url == _INGEST_URL and self._is_simple():
             self._held = []
             # Not the list that is still open: trailers would be added to it (RFC 9110, section 6.5.1).
@@ -92,6 +100,11 @@ class IngestProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of the body is there."""
+        self._part_count += 1
+        self._body_bytes += len(body)
+        if self._part_count > BODY_PARTS_MAX:
+            self._refuse(f"The body comes in more than {BODY_PARTS_MAX:,} parts. Send it in fewer, larger ones.")
+            raise ConnectionAbortedError
         if self._held is None:
             super().on_body(body)
         else:
@@ -105,7 +118,8 @@ class IngestProtocol(HttpToolsProtocol):
             super().on_message_complete()
             return
         body, self._held = b"".join(self._held), None
-        exchange = self.cycle = _Exchange(self)  # type: ignore[assignment]
+        self._has_taken = True
+        exchange = self._running = self.cycle = _Exchange(self)  # type: ignore[assignment]
         self.app_state["events"].take_in_whole(self.scope, body, exchange.reply)
 
     def on_response_complete(self) -> None:
@@ -122,6 +136,10 @@ class IngestProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_when_idle)
+
+    def hold_back(self, delay_s: float, answer: Callable[[], None]) -> None:
+        """Call `answer` after so long."""
+        self.loop.call_later(delay_s, answer)
 
     def _check_head(self) -> None:
         """For whoever bounds heads: raise, and the connection is closed."""
@@ -144,13 +162,22 @@ class IngestProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _is_simple(self) -> bool:
-        """Nothing before it is still being answered, and nobody has to be waited for."""
+        """Nothing before it is still being answered, and nobody has to be waited for.
+
+        One request of a read at most: a refusal is answered at once, so thousands of them in one read would hold all
+        other connections up.
+        """
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return (
             self.parser.get_method() == b"POST"
+            and not self._has_taken
             and (cycle is None or cycle.response_complete)
             and not (self.expect_100_continue or self.flow.write_paused)
         )
+
+    def _feed(self, data: bytes) -> None:
+        while data:
+            data = self._parse(data)
 
     def _parse(self, data: bytes) -> bytes:
         """What has to be parsed anew, because the parser took it for another protocol."""
@@ -166,12 +193,22 @@ class IngestProtocol(HttpToolsProtocol):
 
     def _refuse(self, why: str) -> None:
         """Answer what is not HTTP, and close. Whoever waits for an answer to what came before it gets that instead."""
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
-        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+        cycle: Any = self.cycle  # None before the first request
+        is_waiting = cycle is not None and not cycle.response_complete
+        if is_waiting and not cycle.more_body:
             cycle.keep_alive = False
         elif not self.transport.is_closing():
-            log.warning("not_http", extra={"detail": why})
-            self.send_400_response(why)
+            self._note_refusal(why)
+            if is_waiting and cycle.response_started:
+                self.transport.close()  # A status line within a response would be read as a part of it.
+            else:
+                self.send_400_response(why)
+
+    def _note_refusal(self, why: str) -> None:
+        """Count and log a request that could not be read."""
+        if "sink" in self.app_state:
+            self.app_state["sink"].counters["not_http"] += 1
+        log.warning("not_http", extra={"detail": why})
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
@@ -234,7 +271,8 @@ class _Exchange:
         """Write the answer. A client that has left gets none."""
         connection = self._connection
         self.response_complete = True
-        if self.disconnected:
+        # Asked of the transport: it is closed before the connection is told that it is lost.
+        if connection.transport.is_closing():
             return
         headers: Any = connection.server_state.default_headers
         connection.transport.write(answer.encode(headers, keep_alive=self.keep_alive))

@@ -13,17 +13,34 @@ from embedsink.http.access import require_key
 from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import check_parameters, limit_of
 from embedsink.http.reading import ask_store, while_awaited
-from embedsink.keys import KeyKind
+from embedsink.keys import Key, KeyKind
+from embedsink.quarantine import purge as purge_quarantine
+from embedsink.quarantine import purge_filter, rows
 from embedsink.quarantine import replay as try_again
-from embedsink.quarantine import rows
 from embedsink.reasons import Reason
 from embedsink.reports import parse_scope
 from embedsink.sink import Sink
 from embedsink.store import Reader
 
 PARAMETERS = ("since", "until", "deployment", "tenant", "limit", "id")
+PURGE_PARAMETERS = ("before", "reason", "key")
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
+
+
+async def quarantine(request: Request) -> Response:
+    """GET lists, DELETE purges."""
+    return await (purge if request.method == "DELETE" else list_quarantine)(request)
+
+
+async def purge(request: Request) -> Response:
+    """Take kept rejections out of the quarantine; needs an admin key for all deployments."""
+    key = require_key(request, KeyKind.ADMIN)
+    query = request.query_params
+    check_parameters(query, PURGE_PARAMETERS)
+    _check_all_deployments(key)
+    which = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
+    return JSONResponse({"purged": await purge_quarantine(request.state.sink, which)})
 
 
 async def list_quarantine(request: Request) -> Response:
@@ -40,7 +57,7 @@ async def list_quarantine(request: Request) -> Response:
     quarantine_id = _id_of(query.get("id"))
     sink: Sink = request.state.sink
     read = partial(_read, limit=limit, quarantine_id=quarantine_id)
-    body = await while_awaited(request, ask_store(sink, sink.report_slots, scope.variables(), read))
+    body = await while_awaited(request, ask_store(sink, sink.report_slots.place(key.key_id), scope.variables(), read))
     return Response(body, media_type="application/json", headers=NEVER_KEPT)
 
 
@@ -49,9 +66,13 @@ async def replay(request: Request) -> Response:
     key = require_key(request, KeyKind.ADMIN)
     check_parameters(request.query_params, ("id",))
     quarantine_id = _id_of(request.query_params.get("id"))
+    _check_all_deployments(key)
+    return JSONResponse(asdict(await try_again(request.state.sink, quarantine_id)))
+
+
+def _check_all_deployments(key: Key) -> None:
     if key.deployments is not None:
         raise Refused(Reason.OUT_OF_SCOPE, "quarantine: is of all deployments. Use an admin key without a scope.")
-    return JSONResponse(asdict(await try_again(request.state.sink, quarantine_id)))
 
 
 def _read(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:

@@ -10,9 +10,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 from embedsink.errors import Unavailable
+from embedsink.keys import Key
 from embedsink.reasons import Reason
 from embedsink.sink import Sink
-from embedsink.store import Reader
+from embedsink.store import EVERYTHING, Reader
 
 STOP_EVERY_S = 0.25
 
@@ -40,11 +41,13 @@ async def while_awaited(request: Request, answer: Coroutine[Any, Any, T]) -> T:
 
 async def ask_store(
     sink: Sink,
-    places: AbstractAsyncContextManager[None],
+    place: AbstractAsyncContextManager[None],
     variables: Mapping[str, object],
     ask: Callable[[Reader], T],
+    *,
+    is_brief: bool = False,
 ) -> T:
-    """What a reader of the store with these variables answers, in a thread and in one of the places.
+    """What a reader of the store with these variables answers, in a thread and in a place of a limiter.
 
     Raises:
         Unavailable: too many wait for a place already, the store is away, or it takes longer than it may.
@@ -52,7 +55,7 @@ async def ask_store(
     readers: list[Reader] = []
 
     def read() -> T:
-        with sink.store.reader(variables) as reader:
+        with sink.store.reader(variables, is_brief=is_brief) as reader:
             readers.append(reader)
             return ask(reader)
 
@@ -60,13 +63,22 @@ async def ask_store(
         for reader in readers:
             reader.interrupt()
 
-    async with places, within_its_time(sink):
+    async with place, within_its_time(sink):
         reading = asyncio.get_running_loop().run_in_executor(sink.reading, read)
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
             await ended(reading, stop)
             raise
+
+
+async def ask_briefly(sink: Sink, key: Key, ask: Callable[[Reader], T]) -> T:
+    """What a reader of the whole store answers within milliseconds, beside the reports: what describes views, not rows.
+
+    Raises:
+        Unavailable: too many wait for it already, or the store is away.
+    """
+    return await ask_store(sink, sink.brief_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
 
 
 @contextlib.asynccontextmanager

@@ -1,22 +1,22 @@
 """Rows of a view as an answer: parameters, whether the reader has them already, a page of them, in their format."""
 
 from dataclasses import dataclass
-from typing import IO
+from functools import partial
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.http.download import download, spooled
+from embedsink.http.download import Spooled, download, spooled
 from embedsink.http.freshness import Freshness
 from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.parameters import ROWS, STYLE, check_parameters, rows_of, scope_of, style_of
-from embedsink.http.reading import while_awaited
+from embedsink.http.reading import ask_briefly, while_awaited
 from embedsink.keys import Key
 from embedsink.reports import PARAMETERS, Cursor, Format, RowsAsked, Scope, write_rows
 from embedsink.sink import Sink
-from embedsink.store import EVERYTHING, Reader
+from embedsink.store import Reader
 
 MEDIA_TYPES = {
     Format.JSON: "application/json",
@@ -42,19 +42,22 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *STYLE, *ROWS))
     scope = await run_in_threadpool(scope_of, query, key)
-    style, asked = style_of(query), rows_of(query, question.name)
-    freshness = Freshness.of(request, key, is_timed=question.is_timed or scope.is_relative)
     sink: Sink = request.state.sink
+    asked = rows_of(query, question.name, None if key.deployments is None else sink.opaque)
+    style = style_of(query)
+    freshness = Freshness.of(request, key, is_timed=question.is_timed or scope.is_relative)
     if freshness.is_known:
-        await run_in_threadpool(_check, sink, asked, question.view)
+        # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
+        if asked.names_rows:
+            await ask_briefly(sink, key, partial(asked.check, view=question.view))
         return freshness.not_modified(ASKED_ABOUT)
 
-    def write(reader: Reader, file: IO[bytes]) -> Cursor | None:
+    def write(reader: Reader, file: Spooled) -> Cursor | None:
         selection, following = asked.select(reader, question.view)
-        write_rows(reader, selection, file, question.format, style=style, folder=sink.folder.path)
+        write_rows(reader, selection, file, question.format, style=style, scratch=file.scratch)
         return following
 
-    file, following = await while_awaited(request, spooled(sink, scope.variables(), write))
+    file, following = await while_awaited(request, spooled(sink, scope.variables(), write, key_id=key.key_id))
     return download(
         request,
         key,
@@ -62,15 +65,8 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
         freshness,
         media_type=MEDIA_TYPES[question.format],
         file_name=None if question.format is Format.JSON else f"{file_stem(question.name, scope)}.{question.format}",
-        headers=_onward(request, following, asked.question),
+        headers=_onward(request, following, asked),
     )
-
-
-def _check(sink: Sink, asked: RowsAsked, view: str) -> None:
-    # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
-    if asked.names_rows:
-        with sink.store.reader(EVERYTHING, is_brief=True) as reader:
-            asked.check(reader, view)
 
 
 def file_stem(name: str, scope: Scope) -> str:
@@ -79,11 +75,11 @@ def file_stem(name: str, scope: Scope) -> str:
     return "_".join([name, *period])
 
 
-def _onward(request: Request, following: Cursor | None, question: str) -> dict[str, str]:
+def _onward(request: Request, following: Cursor | None, asked: RowsAsked) -> dict[str, str]:
     """Where the next page is (RFC 8288)."""
     if following is None:
         return {}
-    cursor = following.encode(question)
+    cursor = following.encode(asked.question, asked.opaque)
     same = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     return {
         "Link": f'<{request.url.path}?{urlencode([*same, ("cursor", cursor)])}>; rel="next"',

@@ -20,10 +20,12 @@ from embedsink.envelope.body import check_depth, decode, encode, has_bad_text, m
 from embedsink.envelope.sentences import place, sentence
 from embedsink.errors import Misconfigured, Refused, quote, without_keys
 from embedsink.http.access import require_key
+from embedsink.http.addresses import address_of
 from embedsink.http.events import media_type_of
 from embedsink.http.headers import NEVER_KEPT
 from embedsink.http.parameters import check_parameters
 from embedsink.http.problems import invalid_body
+from embedsink.http.rates import REJECTED_FACTOR, Sender
 from embedsink.keys import Key, KeyKind, parse_deployment
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -116,10 +118,10 @@ async def sync_result(request: Request) -> Response:
 
 
 async def _show(request: Request) -> Response:
-    key = require_key(request, KeyKind.READ)
+    key = require_key(request, KeyKind.READ, KeyKind.SYNC)
     deployment, job_id = _named(request, key)
     sink: Sink = request.state.sink
-    found = None if has_bad_text(job_id) else await sink.syncs.find(deployment, job_id)
+    found = None if has_bad_text(job_id) else await sink.syncs.find(deployment, job_id, key_id=key.key_id)
     if found is None:
         missing = f"syncJobId: {quote(job_id)} has no result in deployment {deployment}. Correct the address."
         raise Refused(Reason.NOT_FOUND, missing)
@@ -128,13 +130,21 @@ async def _show(request: Request) -> Response:
 
 async def _record(request: Request) -> Response:
     """Check the key, read the body within its limits, validate it, make it durable, answer."""
-    key = require_key(request, KeyKind.INGEST)
+    key = require_key(request, KeyKind.SYNC)
     deployment, job_id = _named(request, key)
     sink: Sink = request.state.sink
-    body = await _body_of(request)
+    sender, bodies = Sender(address_of(request.scope), key.key_id), request.state.bodies
+    body, encoding = await _body_of(request, sender)
     request.state.rates.spend(key.key_id, 1)
-    # In a thread: one body may name tens of thousands of files, and senders of events must not wait for it.
-    sync = await run_in_threadpool(_parse, body, deployment, job_id, sink.settings)
+    try:
+        # In one thread: a body may name tens of thousands of files, and senders of events must not wait for it.
+        async with sink.sync_parsing.place(key.key_id):
+            sync = await run_in_threadpool(
+                lambda: _parse(bodies.decode(body, encoding=encoding), deployment, job_id, sink.settings)
+            )
+    except Refused:
+        request.state.rates.charge_work(sender, REJECTED_FACTOR * len(body))
+        raise
     if isinstance(sync, list):
         return invalid_body(request, sync)
     # Answered only after the fsync, as an event is.
@@ -156,13 +166,18 @@ def _named(request: Request, key: Key) -> tuple[int, str]:
     return deployment, without_keys(request.path_params["syncJobId"])
 
 
-async def _body_of(request: Request) -> bytes:
-    headers, bodies = request.headers, request.state.bodies
+async def _body_of(request: Request, sender: Sender) -> tuple[bytes, str]:
+    """The body as it was sent, and its `Content-Encoding`."""
+    headers, bodies, rates = request.headers, request.state.bodies, request.state.rates
     media_type_of(headers.get("content-type", ""), ("application/json",))
     encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
-    bodies.check_head(length=int(headers.get("content-length", 0)), encoding=encoding)
-    body: bytes = bodies.decode(await bodies.read(request.receive, known=True), encoding=encoding)
-    return body
+    length = int(headers.get("content-length", 0))
+    bodies.check_head(length=length, encoding=encoding)
+    rates.check_work(sender)
+    rates.admit(sender, length)
+    body: bytes = await bodies.read(request.receive, sender)
+    rates.admit(sender, max(0, len(body) - length))
+    return body, encoding
 
 
 def _parse(body: bytes, deployment: int, job_id: str, settings: Settings) -> Sync | Errors:

@@ -10,7 +10,7 @@ before them (RFC 1952, section 8). So a slip of the keyboard shows offline, and 
 from embedsink.keys.file import KeyFile
 from embedsink.keys.key import Key, KeyKind
 from embedsink.keys.ring import KeyRing
-from embedsink.keys.token import looks_like_key
+from embedsink.keys.token import TOKEN_START, looks_like_key
 from embedsink.keys.written import (
     DEPLOYMENT_MAX,
     is_deployment,
@@ -22,6 +22,7 @@ from embedsink.keys.written import (
 
 __all__ = [
     "DEPLOYMENT_MAX",
+    "TOKEN_START",
     "Key",
     "KeyFile",
     "KeyKind",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from embedsink.errors import Misconfigured, quote
@@ -25,11 +26,17 @@ def entry_of(key: Key) -> dict[str, Any]:
     }
 
 
+def document_of(keys: list[Key]) -> dict[str, Any]:
+    """The content of `keys.json`."""
+    entries = [entry_of(key) for key in keys]
+    return {"checksum": _checksum(entries), "keys": entries}
+
+
 def keys_of(content: bytes) -> list[Key]:
-    """All keys of a file.
+    """All keys of a file. One without a checksum was written by hand or by an older program.
 
     Raises:
-        Misconfigured: it is not as `entry_of` writes it, to the last field.
+        Misconfigured: it is not as `document_of` makes it, to the last field.
     """
     try:
         document = json.loads(content, object_pairs_hook=_object)
@@ -40,6 +47,11 @@ def keys_of(content: bytes) -> list[Key]:
     keys = [key_of(entry, where=f"keys[{place}].") for place, entry in enumerate(document["keys"])]
     if len({key.key_id for key in keys}) < len(keys) or len({key.digest for key in keys}) < len(keys):
         raise Misconfigured("has the same key twice.")  # Which one counts? Only one of them may be revoked.
+    if "checksum" in document and document["checksum"] != _checksum(document["keys"]):
+        raise Misconfigured(
+            "has a checksum that does not match its keys: it is damaged, or was edited by hand. After an edit, look at "
+            'every key and delete the member "checksum"; the next change writes a new one.'
+        )
     return keys
 
 
@@ -55,12 +67,21 @@ def key_of(entry: Any, *, where: str = "") -> Key:
             raise Misconfigured(f"{where}{error}") from None
         except (TypeError, ValueError, OverflowError):
             raise Misconfigured(f"{where}{name}: {quote(entry[name])} is not {allowed}.") from None
-    return Key(**fields)
+    key = Key(**fields)
+    if key.kind is KeyKind.SYNC and key.origins:
+        # A page's key is public, and the first result of a sync stays for ever.
+        raise Misconfigured(f"{where}origins: a sync key belongs to a pipeline, not to pages. Leave them out.")
+    return key
 
 
 def iso(seconds: float) -> str:
     """A time as it stands in the file: ISO 8601, UTC, milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _checksum(entries: list[Any]) -> str:
+    """The SHA-256 of all entries, in hex, however they are indented."""
+    return sha256(json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -104,7 +125,7 @@ _A_LINE = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
 _AN_INSTANT = "an instant such as 2026-11-21T09:30:00Z"
 _FIELDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "key_id": (_line, _A_LINE),
-    "kind": (KeyKind, "one of ingest, read, admin"),
+    "kind": (KeyKind, f"one of {', '.join(KeyKind)}"),
     "label": (_line, _A_LINE),
     "deployments": (
         _optional(_deployments),

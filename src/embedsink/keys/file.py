@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import TextIO
 
 from embedsink.errors import Misconfigured, instead, quote
-from embedsink.keys.entry import entry_of, iso, key_of, keys_of
+from embedsink.keys.entry import document_of, entry_of, iso, key_of, keys_of
 from embedsink.keys.key import Key, KeyKind
 from embedsink.keys.token import digest_of, new_token
 from embedsink.segment import sync_folder
+
+# Revoked and expired keys stay so long, for an audit of what they wrote, and at most so many of them.
+ENDED_DAYS_MAX = 400
+ENDED_KEYS_MAX = 10_000
 
 Version = tuple[int, int, int]
 
 
 class KeyFile:
-    """The file `keys.json`: every key that was ever made, the revoked ones too. Nothing in it is usable."""
+    """The file `keys.json`: live keys, and ended ones for an audit. Nothing in it is usable."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,7 +59,7 @@ class KeyFile:
             digest=digest_of(token),
         )
         key = key_of(entry_of(wanted))  # through the same gate as an entry that was written by hand
-        with self._changing() as keys:
+        with self._changing(now) as keys:
             keys.append(key)
         return key, token
 
@@ -84,7 +88,7 @@ class KeyFile:
             Misconfigured: there is no such key, or the file can't be read or written.
         """
         digest = digest_of(key_id)
-        with self._changing() as keys:
+        with self._changing(now) as keys:
             for place, key in enumerate(keys):
                 if key_id == key.key_id or digest == key.digest:
                     keys[place] = _revoked(key, now)
@@ -101,28 +105,36 @@ class KeyFile:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     @contextmanager
-    def _changing(self) -> Iterator[list[Key]]:
+    def _changing(self, now: float) -> Iterator[list[Key]]:
         """The keys, for one process at a time. What the block makes of them is written, unless it raises."""
         try:
             with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
                 keys = self.keys()
                 yield keys
-                self._write(keys)
+                self._write(_without_old(keys, now))
         except OSError as error:
-            raise Misconfigured(f"{self.path}: {error.strerror}. See to it, then repeat this.") from error
+            raise Misconfigured(f"{self.path}: {error.strerror}. Repair that, then run this again.") from error
 
     def _write(self, keys: list[Key]) -> None:
         # Who reads meanwhile, or after kill -9 or power loss, finds the old file or the new, never a part.
         draft = self.path.with_name(f"{self.path.name}.new")
         draft.unlink(missing_ok=True)
         with _open_private(draft) as file:
-            json.dump({"keys": [entry_of(key) for key in keys]}, file, indent=2, ensure_ascii=False)
+            json.dump(document_of(keys), file, indent=2, ensure_ascii=False)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.path)
         sync_folder(self.path.parent)
+
+
+def _without_old(keys: list[Key], now: float) -> list[Key]:
+    """Leave out keys that ended long ago, and the oldest ones of very many."""
+    ended = [(ended_at, key.key_id) for key in keys if (ended_at := key.ended_at(now)) is not None]
+    kept = [key_id for ended_at, key_id in sorted(ended) if ended_at > now - ENDED_DAYS_MAX * 86_400][-ENDED_KEYS_MAX:]
+    old = {key_id for _, key_id in ended} - set(kept)
+    return [key for key in keys if key.key_id not in old]
 
 
 def _revoked(key: Key, now: float) -> Key:

@@ -9,7 +9,8 @@ from hashlib import sha256
 from embedsink.keys.key import KeyKind
 
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
-_TOKEN = re.compile(r"(es_(?:ingest|read|admin)_[0-9A-Za-z]{43})([0-9A-Za-z]{6})")
+TOKEN_START = re.compile(rf"es_(?:{'|'.join(KeyKind)})_")
+_TOKEN = re.compile(rf"({TOKEN_START.pattern}[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
 
 
 def looks_like_key(token: str) -> bool:

@@ -14,12 +14,14 @@ from embedsink.reports.catalog import (
     is_timed,
     known_columns,
     known_name,
+    missing_reports,
     report_names,
+    unknown_report,
     visible_columns,
 )
 from embedsink.reports.formats import Style, csv_chunks, json_chunks, ndjson_chunks, write_rows
 from embedsink.reports.paging import LIMIT_MAX, Cursor, RowsAsked, parse_number
-from embedsink.reports.scope import INTERVALS, PARAMETERS, SURFACES, Scope, parse_scope
+from embedsink.reports.scope import INTERVALS, PARAMETERS, SURFACES, Scope, parse_instant, parse_scope
 from embedsink.reports.summary import write_summary
 from embedsink.row_format import REPORT_FORMATS, Format
 
@@ -45,10 +47,13 @@ __all__ = [
     "json_chunks",
     "known_columns",
     "known_name",
+    "missing_reports",
     "ndjson_chunks",
+    "parse_instant",
     "parse_number",
     "parse_scope",
     "report_names",
+    "unknown_report",
     "visible_columns",
     "write_rows",
     "write_summary",

@@ -9,12 +9,14 @@ from typing import Any
 from embedsink.errors import Refused, instead, quote
 from embedsink.reasons import Reason
 from embedsink.sqlfiles import read_sql
-from embedsink.store import Column, Reader
+from embedsink.store import OLDER_SNAPSHOT, Column, Reader
 
 # Raw events have a face like a report's, and are none: nobody has counted anything there.
 EVENTS = "event_in_scope"
 # Who sent an event is the operator's business: key ids stand in logs.
 EVENT_COLUMNS_HIDDEN = ("key_id",)
+# Former names of reports, which dashboards of an operator may still have.
+_RENAMED = {"funnel": "reach"}
 
 _COLUMN_COMMENT = re.compile(r"^(?P<description>.*?\.)(?: Unit: (?P<unit>[^.]+)\.)?$")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
@@ -69,8 +71,16 @@ def report_names() -> tuple[str, ...]:
 
 
 def all_reports(reader: Reader) -> list[Report]:
-    """Every report with what its view's comments say."""
-    return [_describe(reader, name) for name in report_names()]
+    """Every report that the database has, with what its view's comments say."""
+    return [_describe(reader, name) for name in report_names() if reader.has(name)]
+
+
+def missing_reports(reader: Reader) -> str | None:
+    """A sentence that names the reports which the database lacks; None when it has all."""
+    missing = [name for name in report_names() if not reader.has(name)]
+    if not missing:
+        return None
+    return f"snapshot: lacks the {'report' if len(missing) == 1 else 'reports'} {', '.join(missing)}. {OLDER_SNAPSHOT}"
 
 
 def find_report(reader: Reader, name: str) -> Report:
@@ -78,8 +88,10 @@ def find_report(reader: Reader, name: str) -> Report:
 
     Raises:
         Refused: `not_found`, with the nearest name.
+        Misconfigured: the database is a snapshot of an older embedsink, which lacks it.
     """
-    return _describe(reader, known_name(name))
+    reader.require(known_name(name))
+    return _describe(reader, name)
 
 
 def describe(reader: Reader, name: str) -> dict[str, Any]:
@@ -100,7 +112,12 @@ def known_name(name: str) -> str:
     """
     if name in report_names():
         return name
-    raise Refused(Reason.NOT_FOUND, f"report {quote(name)} does not exist. {instead(name, report_names())}")
+    raise Refused(Reason.NOT_FOUND, unknown_report(name, report_names()))
+
+
+def unknown_report(name: str, known: Iterable[str]) -> str:
+    """Return the sentence about a report that does not exist, with the name that was probably meant."""
+    return f"report {quote(name)} does not exist. {instead(_RENAMED.get(name, name), known)}"
 
 
 def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
@@ -123,6 +140,7 @@ def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] 
 
 def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
     """The columns of a report, or of raw events, that a reader may see."""
+    reader.require(view)
     hidden = EVENT_COLUMNS_HIDDEN if view == EVENTS else ()
     return tuple(column.name for column in reader.columns(view) if column.name not in hidden)
 
@@ -178,7 +196,7 @@ def type_of(column: Column) -> str:
 
 
 def _describe(reader: Reader, name: str) -> Report:
-    title, question, grain = reader.comment(name).splitlines()
+    title, question, grain = [*reader.comment(name).splitlines(), "", "", ""][:3]  # Older ones may say less.
     columns = []
     for column in reader.columns(name):
         comment = _COLUMN_COMMENT.match(column.comment)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
-from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 from unicodedata import category
 
@@ -52,13 +52,13 @@ def write_rows(
     format: Format,
     *,
     style: Style,
-    folder: Path | None = None,
+    scratch: Callable[[], IO[bytes]] = TemporaryFile,
 ) -> None:
-    """Write rows to a file of the system that is open for writing; `folder` is where Arrow may spill."""
+    """Write rows to a file of the system that is open for writing; `scratch` makes another for Arrow."""
     if format is Format.PARQUET:
         reader.write_parquet(selection, file)
     elif format is Format.ARROW:
-        reader.write_arrow(selection, file, folder=folder)
+        reader.write_arrow(selection, file, scratch=scratch)
     elif format is Format.CSV:
         file.writelines(csv_chunks(reader, selection, guard=style.guard, bom=style.bom))
     else:

@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from hashlib import blake2s
 
 from embedsink.errors import Refused, quote
+from embedsink.opaque import OpaqueNumbers
 from embedsink.reasons import Reason
-from embedsink.reports.catalog import is_windowed, known_columns, visible_columns
+from embedsink.reports.catalog import EVENTS, is_windowed, known_columns, visible_columns
 from embedsink.store import Reader, Selection
 
 LIMIT_MAX = 100_000
@@ -22,6 +23,8 @@ LIMIT_MAX = 100_000
 _BYTES = struct.Struct(">Bqqq8s")
 _VERSION = 1
 _NEVER = -(2**63)
+# Opaque numbers have no sign.
+_HALF = 2**63
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -36,13 +39,21 @@ class Cursor:
     since: datetime | None
     until: datetime | None
 
-    def encode(self, question: str) -> str:
-        """It as a text for an address; it belongs to this question alone."""
-        numbers = (_VERSION, self.after, _epoch_us(self.since), _epoch_us(self.until))
-        return base64.urlsafe_b64encode(_BYTES.pack(*numbers, _digest(numbers, question))).decode().rstrip("=")
+    def encode(self, question: str, opaque: OpaqueNumbers | None = None) -> str:
+        """It as a text for an address; it belongs to this question alone.
+
+        Args:
+            question: what the page is of.
+            opaque: for a reader who may not learn arrivals. Then nobody else can write such a text, and it ends with
+                the process.
+        """
+        period = (_epoch_us(self.since), _epoch_us(self.until))
+        digest = _digest((_VERSION, self.after, *period), question, opaque)
+        after = self.after if opaque is None else opaque.hide(self.after) - _HALF
+        return base64.urlsafe_b64encode(_BYTES.pack(_VERSION, after, *period, digest)).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str, question: str) -> "Cursor":
+    def decode(cls, text: str, question: str, opaque: OpaqueNumbers | None = None) -> "Cursor":
         """What `encode` wrote.
 
         Raises:
@@ -53,11 +64,11 @@ class Cursor:
         try:
             content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             version, after, since, until, digest = _BYTES.unpack(content)
-            cursor = cls(after, _instant(since), _instant(until))
+            cursor = cls(after if opaque is None else opaque.reveal(after + _HALF), _instant(since), _instant(until))
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
         # It finds slips, and cursors of other questions. Who makes one up gets no further than with `since`.
-        if digest != _digest((version, after, since, until), question):
+        if digest != _digest((version, cursor.after, since, until), question, opaque):
             raise refusal
         return cursor
 
@@ -71,12 +82,14 @@ class RowsAsked:
         limit: at most so many rows; None for all.
         cursor: the page after another one.
         question: what the cursor belongs to: the report's name and the scope that was asked for.
+        opaque: what the cursor is written with, for a reader who may not learn arrivals.
     """
 
     columns: str | None = None
     limit: str | None = None
     cursor: str | None = None
     question: str = ""
+    opaque: OpaqueNumbers | None = None
 
     @property
     def names_rows(self) -> bool:
@@ -114,13 +127,14 @@ class RowsAsked:
         is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
         begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
         if not is_page:
-            return Selection(view, columns, limit), begun
+            # Each report has an order of its own. Raw events have that of the table, which follows the loads.
+            return Selection(view, columns, limit, is_by_arrival=view == EVENTS), begun
         return Selection(view, columns, limit or LIMIT_MAX, is_page=True, is_dear=is_windowed(view)), begun
 
     def _begun(self, cursor: str, *, is_page: bool) -> Cursor:
         if not is_page:
             raise Refused(Reason.BAD_PARAMETER, "cursor: these rows have no order of arrival. Leave it out.")
-        return Cursor.decode(cursor, self.question)
+        return Cursor.decode(cursor, self.question, self.opaque)
 
 
 def parse_number(name: str, text: str | None, *, most: int, least: int = 1) -> int | None:
@@ -137,8 +151,9 @@ def parse_number(name: str, text: str | None, *, most: int, least: int = 1) -> i
     return number
 
 
-def _digest(numbers: tuple[int, ...], question: str) -> bytes:
-    return blake2s(f"{numbers} {question}".encode(errors="surrogatepass"), digest_size=8).digest()
+def _digest(numbers: tuple[int, ...], question: str, opaque: OpaqueNumbers | None) -> bytes:
+    content = f"{numbers} {question}".encode(errors="surrogatepass")
+    return blake2s(content, digest_size=8, key=b"" if opaque is None else opaque.secret).digest()
 
 
 def _epoch_us(instant: datetime | None) -> int:

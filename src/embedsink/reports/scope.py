@@ -10,7 +10,7 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 from embedsink.envelope.body import has_bad_text
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import QUOTE_CHARACTERS_MAX, Misconfigured, Refused, quote
 from embedsink.keys import parse_deployment, parse_duration
 from embedsink.reasons import Reason
 from embedsink.store import timezone_names, utc_of
@@ -36,7 +36,7 @@ class Scope:
     """Which events are seen, and in which periods. None bounds nothing; `until` is exclusive; times are UTC.
 
     `timezone` is where days begin at midnight; None for UTC. `is_relative` tells whether a time was asked for as a span
-    back from now.
+    back from now. `hides_arrival` is for readers of some deployments: an arrival counts what others send.
     """
 
     since: datetime | None = None
@@ -47,6 +47,7 @@ class Scope:
     interval: str | None = None
     timezone: str | None = None
     is_relative: bool = False
+    hides_arrival: bool = False
 
     def variables(self) -> dict[str, object]:
         """The session variables that the views read."""
@@ -101,6 +102,7 @@ def parse_scope(
         tenant=tenant,
         interval=_one_of("interval", asked.get("interval"), INTERVALS),
         timezone=timezone,
+        hides_arrival=allowed is not None,
         is_relative=any(_moment(asked.get(name)) is None for name in ("since", "until") if asked.get(name) is not None),
     )
 
@@ -115,7 +117,8 @@ def timezones() -> frozenset[str]:
 def _timezone(name: str | None) -> str | None:
     if name is None or name in timezones():
         return name
-    alike = get_close_matches(name, sorted(timezones()), n=1, cutoff=_ALIKE_MIN)
+    # No name of a zone is as long as what is quoted of a wrong one, and comparing takes time.
+    alike = get_close_matches(name[:QUOTE_CHARACTERS_MAX], sorted(timezones()), n=1, cutoff=_ALIKE_MIN)
     if name == _NO_ZONE:
         instead = "It says that nobody chose one. Write it like Europe/Berlin."
         raise Refused(Reason.BAD_PARAMETER, f"timezone: {quote(name)} is no place's time zone. {instead}")
@@ -134,6 +137,15 @@ def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> str | Non
     if value is not None and value not in allowed:
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of {', '.join(allowed)}.")
     return value
+
+
+def parse_instant(name: str, text: str | None) -> datetime | None:
+    """A time as `since` takes it, in UTC: RFC 3339, or a span such as `7d`, that long ago.
+
+    Raises:
+        Refused: `bad_parameter`.
+    """
+    return _instant(name, text, None, lambda: datetime.now(UTC))
 
 
 def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]) -> datetime | None:

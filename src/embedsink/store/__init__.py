@@ -4,18 +4,27 @@
 """
 
 from embedsink.store.database import Ledger, Store
-from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused
+from embedsink.store.examination import Segments, examine_snapshot, find_segments
+from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
 from embedsink.store.limits import StoreLimits
-from embedsink.store.reader import EVERYTHING, Reader, frame_of_parquet, open_snapshot
+from embedsink.store.purging import PURGED_AT_ONCE, PurgeFilter
+from embedsink.store.reader import EVERYTHING, OLDER_SNAPSHOT, Reader, frame_of_parquet, open_snapshot
+from embedsink.store.salvage import Salvaged
 from embedsink.store.schema import check_duckdb_version, create_views, refuse_newer
 from embedsink.store.selection import Column, Selection
 from embedsink.store.timezones import timezone_names, utc_of
+from embedsink.store.verification import read_every_row
 
 __all__ = [
     "EVERYTHING",
+    "OLDER_SNAPSHOT",
+    "PURGED_AT_ONCE",
     "Column",
     "Ledger",
+    "PurgeFilter",
     "Reader",
+    "Salvaged",
+    "Segments",
     "Selection",
     "SqlUnfit",
     "Store",
@@ -25,8 +34,12 @@ __all__ = [
     "StoreRefused",
     "check_duckdb_version",
     "create_views",
+    "examine_snapshot",
+    "find_segments",
     "frame_of_parquet",
+    "is_disk_full",
     "open_snapshot",
+    "read_every_row",
     "refuse_newer",
     "timezone_names",
     "utc_of",

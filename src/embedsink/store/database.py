@@ -1,11 +1,11 @@
 """The server's own database: one connection loads, cursors read."""
 
 import contextlib
-import secrets
+import os
+import shutil
 import threading
 import time
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,27 @@ import duckdb
 
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
-from embedsink.segment import Segment, number_of
+from embedsink.segment import Segment, identity_of, number_of
+from embedsink.sqlfiles import read_sql
 from embedsink.store.attaching import attach, file_of
 from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
-from embedsink.store.heeding import Seen, choose_form, heed_ready
+from embedsink.store.heeding import Seen, choose_form, heed_ready, see_all
 from embedsink.store.limits import Raised, StoreLimits
-from embedsink.store.loading import described, load_rows
+from embedsink.store.loading import described, load_rows, touched_deployments
+from embedsink.store.purging import PurgeFilter, purge_rejections
 from embedsink.store.reader import Reader, away_is_unavailable
+from embedsink.store.readers import OpenReaders
+from embedsink.store.revisions import Revisions
+from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
 from embedsink.store.selection import View
 from embedsink.store.sums import forget_sums, sum_up, sum_up_late
 
 WIDE_ROW_BYTES = 2_048
-_ROWS_VERIFIED_AT_ONCE = 500_000
 _CLOSE_TIMEOUT_S = 5.0
+# When memory is short, readers may go on for so long before the loader interrupts them, and then have so long to end.
+_READING_ON_S = 1.0
+_ENDING_S = 4.0
 _ROOM_WAIT_S_MAX = 10.0
 _ROOM_PAUSE_S = 0.02
 # Loaded so much, the file is attached anew: until then DuckDB keeps something of each row group that was written, some
@@ -35,6 +42,10 @@ _ROOM_PAUSE_S = 0.02
 _RENEW_BYTES = 128 * 1_048_576
 # So many events are summed up at once; fewer where they don't fit: senders choose how long their texts are.
 _SUMMED_AT_ONCE = (250_000, 50_000, 10_000, 2_000)
+# A busy server loads a segment a second. The newest keep a row each in the ledger; older ones share one row a day.
+LEDGER_ROWS_MIN = 100_000
+LEDGER_ROWS_MAX = 110_000
+_LEDGER = "select count(*), max(split_part(segment, '-', 1)::bigint) from loaded_segment"
 # What a row of sums takes in memory until the next checkpoint.
 _SUM_BYTES = 256
 
@@ -56,10 +67,11 @@ class Store:
     def __init__(self, path: Path, limits: StoreLimits | None = None) -> None:
         limits = limits or StoreLimits()
         self.path = path
+        self._spill = path.with_suffix(".spill")
+        self.limits = limits
         self.opened_count = 0
-        self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._revision = ("", 0)
+        self.revisions = Revisions()
         self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
         self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._file: tuple[int, int] | None = None
@@ -67,10 +79,11 @@ class Store:
         self._seen: Seen | None = None
         self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
-        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
-        self._reading_count = 0
+        self._lacked_memory = False  # at the last checkpoint
         self._views: dict[str, View] = {}  # of the database as it was opened
         self._lock = threading.RLock()  # a reader that can't be had is counted out while it is held
+        self._readers = OpenReaders(self._lock)
+        self._closing: duckdb.DuckDBPyConnection | None = None  # is closed when its last reader has ended
 
     def open(self) -> None:
         """Open or create the database, migrate its schema, and make its views again where they are not of these files.
@@ -78,9 +91,10 @@ class Store:
         Raises:
             Misconfigured: DuckDB is too old or too new, the store was made by a newer embedsink, or it can't be brought
                 up to date.
-            StoreRefused: there was no room, or another program has it open. It is as it was.
+            StoreRefused: there was no room, or another program or earlier readers have it open. It is as it was.
             StoreBroken: the file is no sound database.
         """
+        self.close()  # A second DuckDB in this process would be let in beside the one that readers still have.
         check_duckdb_version()
         # We keep no log. One that DuckDB left behind, when a checkpoint failed as it closed, belongs to no store.
         for log in self.path.parent.glob(f"{self.path.name}.wal*"):
@@ -91,8 +105,9 @@ class Store:
             connection = duckdb.connect(":memory:", config=self._config())
             try:
                 attach(connection, self.path)
-                bring_up_to_date(connection, self.path.name)
-                connection.execute("checkpoint store")
+                # A sound store that is up to date is not written to: it has to open on a full disk.
+                if bring_up_to_date(connection, self.path.name):
+                    connection.execute("checkpoint store")
             except BaseException:
                 connection.close()
                 raise
@@ -101,7 +116,16 @@ class Store:
             self._file = file_of(self.path)
             self._seen, self._views = None, {}
             self.opened_count += 1
-        self._revision = (secrets.token_hex(8), 0)
+        self.revisions.renew()
+
+    def refuse_newer(self) -> None:
+        """Look at the file without touching it. One that can't be read is not newer.
+
+        Raises:
+            Misconfigured: it was made by a newer embedsink or DuckDB.
+        """
+        with contextlib.suppress(duckdb.Error):
+            refuse_newer(self.path)
 
     def close(self) -> None:
         """Close the database; readers are told that it is away.
@@ -110,21 +134,17 @@ class Store:
             StoreRefused: reports still read it. It ends with the last of them.
         """
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is None:
+            if self._connection is not None:
+                self._closing, self._connection = self._connection, None
+        if self._closing is None:
             return
-        until = time.monotonic() + _CLOSE_TIMEOUT_S
-        while True:
-            for reader in list(self._readers):
-                reader.interrupt()  # Closing would wait for the longest report.
-            try:
-                connection.close()
-                return
-            except duckdb.Error as error:
-                # DuckDB 2 refuses while a report still ends.
-                if time.monotonic() > until:
-                    raise StoreRefused(first_line(error)) from error
-                time.sleep(0.01)
+        if not self._readers.end(patience_s=0.0, timeout_s=_CLOSE_TIMEOUT_S):
+            raise StoreRefused(f"{self.path.name}: is still read. It closes when its last reader has ended")
+        try:
+            self._closing.close()
+        except duckdb.Error as error:
+            raise StoreRefused(first_line(error)) from error
+        self._closing = None
 
     @property
     def is_open(self) -> bool:
@@ -132,10 +152,11 @@ class Store:
         return self._connection is not None
 
     @property
-    def revision(self) -> str:
-        """Another text whenever rows may have changed. Take it before you read, so that it is never newer than that."""
-        opening, load_count = self._revision
-        return f"{opening}-{load_count}"
+    def is_spilling(self) -> bool:
+        """Whether reports or loads have something on the disk that does not fit into memory."""
+        with contextlib.suppress(OSError), os.scandir(self._spill) as entries:
+            return any(True for _ in entries)
+        return False
 
     def reader(self, scope: Mapping[str, object], *, is_brief: bool = False) -> Reader:
         """A reader with this scope.
@@ -163,34 +184,71 @@ class Store:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
             with translated(), contextlib.ExitStack() as stack:
-                self._reading_count += 1
-                stack.callback(self._end_reading)  # the first, so that it is the last that ends
+                stack.enter_context(self._readers.counted())  # the first, so that it is the last that ends
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
                 # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
                 stack.enter_context(self._memory.more(cursor))
                 stack.enter_context(self._threads.more(cursor, only_if=not is_brief))
-                reader = Reader(cursor, scope, held=stack, views=self._views)
+                variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
+                reader = Reader(cursor, variables, held=stack, views=self._views)
             self._readers.add(reader)
             return reader
 
-    def _end_reading(self) -> None:
-        with self._lock:
-            self._reading_count -= 1
+    def loaded_segments(self, *, from_number: int = 0) -> dict[str, int]:
+        """The segments of these numbers whose rows are in the store: by identity, with their bytes.
 
-    def loaded_segments(self, *, from_number: int = 0) -> set[str]:
-        """The names of the segments of these numbers whose rows are in the store."""
+        Those that the ledger has only together with others are not among them: see `folded_to`.
+        """
         with translated():
             # Names begin with the number, in twelve digits.
-            loaded = "select segment from loaded_segment where segment >= $1"
+            loaded = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
             found = self._loading().execute(loaded, [f"{from_number:012d}"]).fetchall()
-        return {name for (name,) in found}
+        return {identity_of(name): byte_count for name, byte_count in found}
+
+    def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:
+        """The first and the last number of each run of loaded segments after a number, as the ledger has them."""
+        number = "split_part(segment, '-', 1)::bigint"
+        ranges = f"select coalesce(first_number, {number}), {number} from loaded_segment where {number} > $1"  # noqa: S608
+        with translated():
+            return self._loading().execute(ranges, [after]).fetchall()
+
+    def folded_to(self) -> int:
+        """The highest number of a segment that the ledger has only together with others; 0 for none."""
+        folded = "select max(split_part(segment, '-', 1)::bigint) from loaded_segment where first_number is not null"
+        with translated():
+            [(number,)] = self._loading().execute(folded).fetchall()
+        return number or 0
+
+    def fold_ledger(self, *, before: int) -> None:
+        """Fold the ledgers of old segments, those of a day into one row; not from the number `before` on.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing was changed.
+        """
+        with translated():
+            [(count, last)] = self._loading().execute(_LEDGER).fetchall()
+            if count < LEDGER_ROWS_MAX:
+                return
+            self._loading().execute("set variable fold_below = $1", [min(before, last - LEDGER_ROWS_MIN + 1)])
+            with transaction(self._loading()):
+                self._loading().execute(read_sql("ledger")["folded"])
 
     def last_segment_number(self) -> int:
         """The highest number of a loaded segment; 0 before the first."""
         with translated():
             found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
         return number_of(Path(found[0])) if found and found[0] else 0
+
+    def prepare_load(self) -> None:
+        """Look at all events once after the opening, so that the first load need not.
+
+        Raises:
+            StoreRefused, StoreBroken: nothing is known yet.
+        """
+        if self._seen is None:
+            with translated(), self._memory.more(self._loading()):
+                self._seen = see_all(self._loading())
 
     def load(self, *segments: Segment) -> Ledger:
         """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
@@ -207,14 +265,19 @@ class Store:
             "segments": described(segments),
             "segment_paths": [str(segment.path) for segment in segments],
             "line_bytes_max": max(segment.group_bytes_max for segment in segments),
-            "dedup_days": self._limits.dedup_days,
+            "dedup_days": self.limits.dedup_days,
+            "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
+            "quarantine_count_per_day": self.limits.quarantine_count_per_day,
+            "keeps_conflicts": shutil.disk_usage(self.path.parent).free >= self.limits.quarantine_free_bytes_min,
         }
         try:
-            ledger = self._load_with_room(segments, variables)
+            ledger, touched = self._load_with_room(segments, variables)
         except (StoreRefused, StoreBroken):
-            self._move_revision()  # The commit may have taken effect all the same.
+            self.revisions.renew()  # The commit may have taken effect all the same.
             raise
-        self._move_revision()
+        if touched is None:
+            self.revisions.renew()
+        self.revisions.move(touched or (), number=segments[-1].number)
         byte_count = sum(segment.byte_count for segment in segments)
         self._waiting_bytes += byte_count
         self._kept_bytes += byte_count
@@ -222,20 +285,32 @@ class Store:
             self._has_wide_rows = True
         return ledger
 
-    def _load_with_room(self, segments: Sequence[Segment], variables: Mapping[str, object]) -> Ledger:
-        numbers = [segment.number for segment in segments]
-        try:
-            return self._load(variables, numbers)
-        except StoreTooSmall:
+    def _load_with_room(
+        self, segments: Sequence[Segment], variables: Mapping[str, object]
+    ) -> tuple[Ledger, set[int] | None]:
+        """The ledger, and the deployments that were touched; None where that is not known."""
+        with contextlib.suppress(StoreTooSmall):
+            return self._load(variables, [segment.number for segment in segments])
+        with contextlib.suppress(StoreTooSmall), translated(), self._memory.more(self._loading()):
+            return self._load_the_rest(segments, variables)
+        with self._readers.paused():
+            self._end_readers()
             with translated(), self._memory.more(self._loading()):
-                # What failed may have been the commit, after all was done.
-                return self._ledger() if self._has(segments[0]) else self._load(variables, numbers)
+                return self._load_the_rest(segments, variables)
 
-    def _move_revision(self) -> None:
-        opening, load_count = self._revision
-        self._revision = (opening, load_count + 1)
+    def _load_the_rest(
+        self, segments: Sequence[Segment], variables: Mapping[str, object]
+    ) -> tuple[Ledger, set[int] | None]:
+        # What failed before may have been the commit, after all was done.
+        if self._has(segments[0]):
+            return self._ledger(), None
+        return self._load(variables, [segment.number for segment in segments])
 
-    def _load(self, variables: Mapping[str, object], loaded: Sequence[int]) -> Ledger:
+    def _end_readers(self) -> None:
+        """Give readers a short time to end, then interrupt them. New ones have to be paused."""
+        self._readers.end(patience_s=_READING_ON_S, timeout_s=_READING_ON_S + _ENDING_S)
+
+    def _load(self, variables: Mapping[str, object], loaded: Sequence[int]) -> tuple[Ledger, set[int]]:
         connection = self._loading()
         with translated():
             for name, value in variables.items():
@@ -248,8 +323,9 @@ class Store:
                 seen = heed_ready(connection, seen, loaded_from=min(loaded))
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 ledger = self._ledger()
+                touched = touched_deployments(connection, loaded, by_session=seen.is_needed)
         self._seen = seen
-        return ledger
+        return ledger, touched
 
     def sum_up(self) -> bool:
         """Sum up a part of what was loaded, if much of it waits. Whether there was any.
@@ -267,9 +343,25 @@ class Store:
 
     def _sum_up(self, at_once: int) -> bool:
         with translated(), transaction(self._loading()):
-            row_count = sum_up(self._loading(), from_count=self._limits.summed_from_count, at_once=at_once)
+            row_count = sum_up(self._loading(), from_count=self.limits.summed_from_count, at_once=at_once)
         self._waiting_bytes += row_count * _SUM_BYTES
         return row_count > 0
+
+    def purge(self, which: PurgeFilter) -> int:
+        """Delete some kept rejections, the oldest first. Return their number: `PURGED_AT_ONCE` if there may be more.
+
+        Raises:
+            StoreRefused, StoreBroken: none is deleted, unless it was the commit that failed.
+        """
+        try:
+            with translated(), self._memory.more(self._loading()), transaction(self._loading()):
+                count, deployments = purge_rejections(self._loading(), which)
+        except (StoreRefused, StoreBroken):
+            self.revisions.renew()
+            raise
+        if count:
+            self.revisions.move(deployments, number=0)
+        return count
 
     def derive_anew(self) -> None:
         """Leave all sums to be made anew, of the events alone, and see anew whether these need what `ready` says."""
@@ -278,42 +370,53 @@ class Store:
             forget_sums(self._loading())
             choose_form(self._loading())
 
-    def verify(self) -> Iterator[None]:
-        """Read every row, in steps of some tenths of a second: DuckDB checks a block's checksum when it reads it.
+    def salvage(
+        self, files: Sequence[Path], *, journal_numbers: list[int], on_step: Callable[[], None] = lambda: None
+    ) -> Salvaged:
+        """Copy what can be read of damaged database files, of segments that neither this store nor the journal has.
 
         Raises:
-            StoreDamaged: the file is damaged.
-            StoreRefused, StoreBroken: it could not be read to the end.
+            StoreRefused, StoreBroken: a part of it is in the store.
         """
-        with translated(), self._memory.more(self._loading()):
-            tables = "select table_name from duckdb_tables() where database_name = 'store'"
-            for (table,) in self._loading().execute(tables).fetchall():
-                counted = self._loading().execute(f"select count(*) from {table}").fetchone()  # noqa: S608  our own
-                for start in range(0, counted[0] if counted else 0, _ROWS_VERIFIED_AT_ONCE):
-                    # Every value has to be looked at, or its block is not read.
-                    self._loading().execute(
-                        f"select bit_xor(hash({table})) from {table} where rowid >= $1 and rowid < $2",  # noqa: S608
-                        [start, start + _ROWS_VERIFIED_AT_ONCE],
-                    ).fetchall()
-                    yield
+        connection = self._loading()
+        with translated(), self._memory.more(connection):
+            return salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """How many bytes of segments were loaded since the last checkpoint."""
+        return self._waiting_bytes
 
     def checkpoint_when_due(self) -> None:
         """Checkpoint when much has been loaded since the last: until then it waits in memory."""
-        if self._waiting_bytes >= self._limits.checkpoint_bytes:
+        if self._waiting_bytes >= self.limits.checkpoint_bytes:
             self.checkpoint()
 
     def checkpoint(self) -> None:
         """Bring everything into the one file, so that a copy of it is complete."""
         try:
-            # All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database.
-            with translated(), self._memory.more(self._loading(), only_if=self._has_wide_rows):
+            with translated(), self._room_for_checkpoint():
                 self._loading().execute("checkpoint store")
         except StoreBroken as error:
             # Those of an earlier program: the next try, after reopening, has the memory.
-            self._has_wide_rows = self._has_wide_rows or lacks_memory(error)
+            self._lacked_memory = lacks_memory(error)
+            self._has_wide_rows = self._has_wide_rows or self._lacked_memory
             raise
+        self._lacked_memory = False
         self._waiting_bytes = 0
         self._renew_when_due()
+
+    @contextlib.contextmanager
+    def _room_for_checkpoint(self) -> Iterator[None]:
+        """All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database."""
+        connection = self._loading()
+        with contextlib.ExitStack() as stack:
+            if self._has_wide_rows:
+                stack.enter_context(self._readers.paused())
+                if self._lacked_memory or not self._memory.can_be(connection, f"{self.limits.counted_bytes_max // 2}B"):
+                    self._end_readers()
+            stack.enter_context(self._memory.more(connection, only_if=self._has_wide_rows))
+            yield
 
     def _renew_when_due(self) -> None:
         """Attach the file anew, in milliseconds, unless somebody reads it: see `_RENEW_BYTES`.
@@ -323,7 +426,7 @@ class Store:
         """
         with self._lock:
             connection = self._loading()
-            if self._kept_bytes < _RENEW_BYTES or self._reading_count:
+            if self._kept_bytes < _RENEW_BYTES or self._readers.count:
                 return
             # Else attaching would make an empty one, and publishing it would replace a snapshot that has everything.
             if file_of(self.path) != self._file:
@@ -340,7 +443,7 @@ class Store:
             self._kept_bytes = 0
 
     def _has(self, segment: Segment) -> bool:
-        return segment.path.name in self.loaded_segments(from_number=segment.number)
+        return segment.identity in self.loaded_segments(from_number=segment.number)
 
     def _ledger(self) -> Ledger:
         """Of what was loaded last."""
@@ -359,9 +462,9 @@ class Store:
         return {
             # Never by itself, see checkpoint_when_due: one that fails in a commit would break the database.
             "checkpoint_threshold": "1TB",
-            "memory_limit": f"{self._limits.counted_bytes}B",
-            "threads": self._limits.threads,
-            "temp_directory": str(self.path.with_suffix(".spill")),
+            "memory_limit": f"{self.limits.counted_bytes}B",
+            "threads": self.limits.threads,
+            "temp_directory": str(self._spill),
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }

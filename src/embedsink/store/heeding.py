@@ -48,15 +48,17 @@ def heed_ready(connection: duckdb.DuckDBPyConnection, seen: Seen | None, *, load
     Returns:
         What is true once the transaction is committed.
     """
-    if seen is None and heeds_ready(connection):
-        return Seen(True, True, True, True)
     if seen is not None and seen.is_needed:
         return seen
-    more = _look(connection, 0 if seen is None else loaded_from << _LINE_BITS)
-    seen = more if seen is None else seen.with_more(more)
-    if seen.is_needed:
+    seen = see_all(connection) if seen is None else seen.with_more(_look(connection, loaded_from << _LINE_BITS))
+    if seen.is_needed and not heeds_ready(connection):
         _make(connection, "macros")
     return seen
+
+
+def see_all(connection: duckdb.DuckDBPyConnection) -> Seen:
+    """Return what stands in all events. Where views heed `ready` already, nothing is read."""
+    return Seen(True, True, True, True) if heeds_ready(connection) else _look(connection, 0)
 
 
 def choose_form(connection: duckdb.DuckDBPyConnection) -> None:

@@ -17,7 +17,8 @@ class StoreLimits:
 
     `threads_max` is while a report is read: two of them halve its time, and loading alone leaves a core to receiving.
     `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint. `summed_from_count` events
-    have to wait before they are summed up; until then reports read them one by one.
+    have to wait before they are summed up; until then reports read them one by one. `session_gap_minutes` is a variable
+    of every reader. `quarantine_…` limit what a load keeps of conflicts, for each key and UTC day, and on the disk.
     """
 
     memory_bytes: int = 64 * 1_048_576
@@ -27,6 +28,10 @@ class StoreLimits:
     checkpoint_bytes: int = 20 * 1_048_576
     dedup_days: int = 7
     summed_from_count: int = 100_000
+    session_gap_minutes: int = 30
+    quarantine_bytes_per_day: int = 64 * 1_048_576
+    quarantine_count_per_day: int = 100_000
+    quarantine_free_bytes_min: int = 0
 
     @property
     def counted_bytes(self) -> int:
@@ -62,6 +67,16 @@ class Raised:
             with self._lock, contextlib.suppress(duckdb.Error):  # It keeps what it still needs.
                 self._needing_count -= only_if
                 self._set(connection)
+
+    def can_be(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
+        """Return whether DuckDB can do with a value, such as a limit below what it may have now."""
+        with self._lock:
+            try:
+                connection.execute(f"set global {self._name} = '{value}'")
+                self._set(connection)
+            except duckdb.OutOfMemoryException:
+                return False
+        return True
 
     def _set(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"set global {self._name} = '{self._most if self._needing_count else self._usual}'")

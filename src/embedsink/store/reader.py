@@ -1,21 +1,33 @@
 """Named views, seen through a scope that is nothing but session variables."""
 
 import contextlib
+import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import duckdb
 
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.reasons import Reason
-from embedsink.store.failures import SqlUnfit, StoreBroken, StoreRefused, first_line, translated
+from embedsink.store.failures import (
+    SqlUnfit,
+    StoreBroken,
+    StoreRefused,
+    StoreTooSmall,
+    first_line,
+    has_no_room,
+    translated,
+)
 from embedsink.store.keeping import Kept
-from embedsink.store.selection import KEPT_PAGE, Column, Selection, View, column_sql, page_of, source_of
+from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
+from embedsink.store.selection import KEPT_PAGE, Column, Selection, View, by_arrival, column_sql, page_of, source_of
 
 if TYPE_CHECKING:
     import pandas
@@ -45,6 +57,7 @@ VARIABLES = (
     "key_id",
     "fate",
     "asked_columns",
+    "session_gap_minutes",
 )
 # Up to where the sums reach that many reports read: of the moment at which the reader begins, so that what is summed up
 # meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql). Both in one question, since
@@ -66,6 +79,8 @@ order by table_name, column_index
 _COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal and not temporary"
 # Python's own objects for ids cost more than all the rest of a row.
 _IN_PYTHON = {"UUID": "{}::varchar"}
+HIDES_ARRIVAL = "hides_arrival"
+OLDER_SNAPSHOT = "An older embedsink published it: start the server once, or run `embedsink snapshot`."
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
 
@@ -74,7 +89,7 @@ class Reader:
 
     Args:
         connection: to the database.
-        scope: the variables to set; `deployments` among them.
+        scope: the variables to set; `deployments` among them. With `hides_arrival` the column `arrival` is null.
         held: whatever ends with the reader.
         views: what is known of them; shared by all readers of one opened database, and filled by the first that asks.
     """
@@ -88,7 +103,10 @@ class Reader:
         views: dict[str, View] | None = None,
     ) -> None:
         self._connection = connection
+        self._closing = threading.Lock()
+        self._is_closed = False
         self._variables: dict[str, Any] = {}
+        self._hides_arrival = False
         self._kept: Kept | None = None
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
         # keeps readers apart must be named, because null means every deployment.
@@ -118,6 +136,20 @@ class Reader:
         """What `comment on view` says."""
         return self._described(view).comment
 
+    def has(self, view: str) -> bool:
+        """Whether there is such a view or table."""
+        return bool(self._described(view).columns)
+
+    def require(self, view: str) -> None:
+        """Raises Misconfigured unless there is such a view or table: a snapshot may be of an older embedsink."""
+        if not self.has(view):
+            raise Misconfigured(f"snapshot: lacks {view}. {OLDER_SNAPSHOT}")
+
+    def is_up_to_date(self) -> bool:
+        """Whether its views are those of this embedsink and this DuckDB."""
+        with away_is_unavailable():
+            return are_views_current(self._connection)
+
     def _described(self, view: str) -> View:
         # Of all views at once: the engine goes through all of them anyway, which takes longer than a small report.
         if not self._views:
@@ -133,6 +165,7 @@ class Reader:
 
     def selected(self, selection: Selection) -> list[Column]:
         """The columns of a selection, in its order."""
+        self.require(selection.view)
         columns = {column.name: column for column in self.columns(selection.view)}
         return list(columns.values()) if selection.columns is None else [columns[name] for name in selection.columns]
 
@@ -172,22 +205,31 @@ class Reader:
         with away_is_unavailable():
             return _framed(self._ask(*self._select(selection, _PORTABLE)))
 
-    def run(self, sql: str) -> tuple["pandas.DataFrame", list[str]]:
+    def run(
+        self, sql: str, parameters: object = None, *, caller: FrameType | None = None
+    ) -> tuple["pandas.DataFrame", list[str]]:
         """The same for SQL of the reader's own, for the notebook's owner alone: nothing of the server calls this.
 
+        Args:
+            sql: one statement or several; the answer is that of the last.
+            parameters: a list for `?` and `$1`, or a dictionary for `$name`.
+            caller: whose variables can be named as tables, where the database has none of that name.
+
         Raises:
-            Refused: it is no SQL, or names what there is not.
+            Refused: DuckDB can't run it; with all that DuckDB says.
             Unavailable: it needs more memory than there is.
         """
         self.narrowed(asked_columns=None)
         try:
-            with translated():
-                result: duckdb.DuckDBPyConnection | None = self._connection.execute(sql)
+            with translated(whole=True):
+                result = _execute_as(caller, self._connection, sql, parameters)
                 if result is None:
                     raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
                 return _framed(result)
-        except SqlUnfit as error:
-            raise Refused(Reason.BAD_PARAMETER, f"sql: {str(error).rstrip('.')}. Correct it.") from error
+        except StoreTooSmall as error:
+            raise Unavailable(Reason.NOT_READY, f"sql: {error}\nAsk for less.") from error
+        except (SqlUnfit, StoreRefused) as error:
+            raise Refused(Reason.BAD_PARAMETER, f"sql: {error}") from error
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
         """The first row that a check of `sql/checks` returns, by column, and how many there are."""
@@ -207,14 +249,16 @@ class Reader:
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
         self._ask_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
 
-    def write_arrow(self, selection: str | Selection, file: IO[bytes], *, folder: Path | None = None) -> None:
+    def write_arrow(
+        self, selection: str | Selection, file: IO[bytes], *, scratch: Callable[[], IO[bytes]] = TemporaryFile
+    ) -> None:
         """The rows of a view as an Arrow IPC stream, in batches of some thousand.
 
-        They go through a nameless Parquet file in `folder`, because DuckDB's own Arrow batches have a million rows.
+        They go through a Parquet file that `scratch` makes, because DuckDB's own Arrow batches have a million rows.
         """
         from nanoarrow.ipc import StreamWriter  # Few servers are ever asked for it.
 
-        with TemporaryFile(dir=folder) as spooled, StreamWriter.from_writable(file) as writer:
+        with scratch() as spooled, StreamWriter.from_writable(file) as writer:
             self.write_parquet(selection, spooled)
             source = f"from read_parquet('{_address(spooled)}', file_row_number = true)"
             [(count,)] = self._ask_all(f"select count(*) {source}")
@@ -258,11 +302,17 @@ class Reader:
 
     def interrupt(self) -> None:
         """Stop a running question, from any thread."""
-        with contextlib.suppress(duckdb.ConnectionException):  # closed meanwhile
-            self._connection.interrupt()
+        with self._closing:  # DuckDB frees a connection that another thread interrupts just then.
+            if not self._is_closed:
+                self._connection.interrupt()
 
     def close(self) -> None:
         """Give the connection back."""
+        with self._closing:
+            self._is_closed = True
+        # A rollback by DuckDB itself, as the connection closes, aborts the process where the database is broken.
+        with contextlib.suppress(StoreBroken):
+            roll_back(self._connection)
         self._held.close()
 
     def __enter__(self) -> "Reader":
@@ -278,7 +328,7 @@ class Reader:
         # What is made for other columns alone, a view can leave out (the macro is_asked).
         self.narrowed(asked_columns=None if selection.columns is None else list(selection.columns))
         # Identifiers can't be parameters. These are the view's own, by way of the catalog.
-        columns = ", ".join(column_sql(column, expressions) for column in self.selected(selection))
+        columns = ", ".join(self._shown(column, expressions) for column in self.selected(selection))
         if selection.is_page:
             return f"select {columns} from {page_of(source_of(selection))}", []  # noqa: S608
         sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
@@ -287,10 +337,17 @@ class Reader:
             # Written as text, since a text that is no number can't be compared with one.
             sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${place}"
             parameters.append(text)
+        if selection.is_by_arrival:
+            sql += f" {by_arrival(selection.view)}"
         if selection.limit is not None:
             parameters.append(selection.limit)
             sql += f" limit ${len(parameters)}"
         return sql, parameters
+
+    def _shown(self, column: Column, expressions: Mapping[str, str]) -> str:
+        if column.name == "arrival" and self._hides_arrival:
+            return 'null::bigint as "arrival"'  # Segments and their lines are counted over all deployments.
+        return column_sql(column, expressions)
 
     def _set_summed(self) -> None:
         found = (None, None)
@@ -300,6 +357,9 @@ class Reader:
             self._connection.execute(f"set variable {name} = $1", [value])
 
     def _set(self, variables: Mapping[str, object]) -> None:
+        if HIDES_ARRIVAL in variables:  # It is about what is shown of a view, and no view reads it.
+            self._hides_arrival = bool(variables[HIDES_ARRIVAL])
+            variables = {name: value for name, value in variables.items() if name != HIDES_ARRIVAL}
         unknown = variables.keys() - set(VARIABLES)
         if unknown:
             # No view reads it: whoever misspells what should narrow the scope would see more.
@@ -323,7 +383,7 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     """A reader of a published snapshot, for any number of programs at once.
 
     Raises:
-        Misconfigured: there is none yet, or it can't be read.
+        Misconfigured: there is none yet, it can't be read, or it is of a newer embedsink.
     """
     if not path.parent.is_dir():
         raise Misconfigured(f"data folder {path.parent}: does not exist. Name the one that `embedsink serve` writes.")
@@ -332,8 +392,10 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     try:
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(contextlib.closing(duckdb.connect(str(path), read_only=True)))
+            refuse_newer_schema(connection, path.name)
             return Reader(connection, scope, held=stack)
     except duckdb.Error as error:
+        refuse_newer_format(error, path.name)
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
 
 
@@ -342,6 +404,18 @@ def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("set timezone = 'UTC'")
         return _framed(connection.execute("select * from read_parquet($1)", [str(path)]))
+
+
+def _execute_as(
+    caller: FrameType | None, connection: duckdb.DuckDBPyConnection, sql: str, parameters: object
+) -> duckdb.DuckDBPyConnection | None:
+    """Execute SQL so that DuckDB looks for missing tables among the variables of `caller`."""
+    if caller is None:
+        return connection.execute(sql, parameters)
+    # DuckDB looks at the frame that calls it, and at no other: so the call has to be made with these variables.
+    execute = partial(connection.execute, sql, parameters)
+    found = eval("_embedsink_execute()", caller.f_globals, {**caller.f_locals, "_embedsink_execute": execute})  # noqa: S307
+    return cast("duckdb.DuckDBPyConnection | None", found)
 
 
 def _framed(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list[str]]:
@@ -364,6 +438,9 @@ def away_is_unavailable() -> Iterator[None]:
         with translated():
             yield
     except (StoreBroken, StoreRefused) as error:
+        if has_no_room(error):
+            full = "disk: has no room for what does not fit into memory. Ask for a shorter period, or make room."
+            raise Unavailable(Reason.STORAGE_LOW, full, retry_after_s=5) from error
         raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from hashlib import blake2s
@@ -11,10 +12,12 @@ import duckdb
 
 from embedsink.errors import Misconfigured
 from embedsink.sqlfiles import read_sql
-from embedsink.store.failures import first_line
+from embedsink.store.failures import StoreBroken, first_line, lacks_memory
 from embedsink.store.heeding import choose_form
 
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
+_ROLL_BACK_S_MAX = 2.0
+_ROLL_BACK_PAUSE_S = 0.01
 _VIEWS = ("macros", "views/base", "views/reports")
 
 
@@ -29,15 +32,18 @@ def check_duckdb_version() -> None:
         raise Misconfigured(f"duckdb {duckdb.__version__}: is not supported, 1.5.5 to 2.x is. Install duckdb==1.5.5.")
 
 
-def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     """Migrate the schema, and make every macro and view again if they were made from other files.
+
+    Returns:
+        Whether that was necessary. Otherwise nothing was written, so it works on a full disk.
 
     Raises:
         Misconfigured: it can't be done, and the file is not what is wrong: no rebuild would help.
     """
     try:
-        migrate(connection)
-        refresh_views(connection)
+        is_migrated = migrate(connection)
+        return refresh_views(connection) or is_migrated
     except (duckdb.ProgrammingError, duckdb.TransactionException) as error:
         raise Misconfigured(
             f"{name}: can't be brought up to date ({first_line(error)}). Nothing was changed: install the embedsink "
@@ -45,15 +51,25 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> None:
         ) from error
 
 
-def refresh_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make every macro and view again, if they were made from other files or by another DuckDB: it takes a while."""
-    made_from = _digest()
+def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Make every macro and view again, if they were made from other files or by another DuckDB: it takes a while.
+
+    Returns:
+        Whether they were made.
+    """
+    if are_views_current(connection):
+        return False
+    with transaction(connection):  # a third quicker than by themselves, and all of them or none
+        create_views(connection)
+        choose_form(connection)
+        connection.execute(f"comment on table migration is '{_digest()}'")
+    return True
+
+
+def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the macros and views were made from these files, by this DuckDB."""
     known = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
-    if known != [(made_from,)]:
-        with transaction(connection):  # a third quicker than by themselves, and all of them or none
-            create_views(connection)
-            choose_form(connection)
-            connection.execute(f"comment on table migration is '{made_from}'")
+    return known == [(_digest(),)]
 
 
 def _digest() -> str:
@@ -93,37 +109,53 @@ def in_order(statements: Mapping[str, str]) -> list[str]:
     return list(TopologicalSorter(needed).static_order())
 
 
-def migrate(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring the schema up to date: each migration and its record in one transaction."""
-    connection.execute("create table if not exists migration (name varchar, applied_at timestamp)")
-    applied = {name for (name,) in connection.execute("select name from migration").fetchall()}
-    for name, sql in read_sql("schema").items():
-        if name not in applied:
-            with transaction(connection):
-                connection.execute(sql)
-                connection.execute("insert into migration values ($1, now() at time zone 'UTC')", [name])
+def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Bring the schema up to date: each migration and its record in one transaction. Whether there was any."""
+    applied = applied_migrations(connection)
+    missing = {name: sql for name, sql in read_sql("schema").items() if name not in applied}
+    if missing:
+        connection.execute("create table if not exists migration (name varchar, applied_at timestamp)")
+    for name, sql in missing.items():
+        with transaction(connection):
+            connection.execute(sql)
+            connection.execute("insert into migration values ($1, now() at time zone 'UTC')", [name])
+    return bool(missing)
 
 
 def refuse_newer(path: Path) -> None:
-    """Look without touching, before anything is written."""
-    with contextlib.closing(_look_into(path)) as connection:
-        found = connection.execute("select 1 from duckdb_tables() where table_name = 'migration'").fetchone()
-        names = connection.execute("select name from migration").fetchall() if found else []
-    unknown = {name for (name,) in names} - read_sql("schema").keys()
+    """Look without touching, before anything is written.
+
+    Raises:
+        Misconfigured: the database is of a newer embedsink or DuckDB.
+    """
+    try:
+        with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
+            refuse_newer_schema(connection, path.name)
+    except duckdb.Error as error:
+        refuse_newer_format(error, path.name)
+        raise
+
+
+def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Raise Misconfigured for a database that has a migration which this embedsink does not know."""
+    unknown = applied_migrations(connection) - read_sql("schema").keys()
     if unknown:
         newest = max(unknown)
-        raise Misconfigured(f"{path.name}: has the schema {newest}, which is newer than this embedsink. Upgrade it.")
+        raise Misconfigured(f"{name}: has the schema {newest}, which is newer than this embedsink. Upgrade it.")
 
 
-def _look_into(path: Path) -> duckdb.DuckDBPyConnection:
-    try:
-        return duckdb.connect(str(path), read_only=True)
-    except duckdb.Error as error:
-        # Sound, but beyond this DuckDB: nothing that setting it aside and rebuilding it could mend.
-        if "newer version of DuckDB" in str(error):
-            newer = f"{path.name}: was written by a newer DuckDB than {duckdb.__version__}"
-            raise Misconfigured(f"{newer}. Install that one again; nothing was changed.") from None
-        raise
+def refuse_newer_format(error: duckdb.Error, name: str) -> None:
+    """Raise Misconfigured where a file is sound but beyond this DuckDB: setting it aside would mend nothing."""
+    if "newer version of DuckDB" in str(error):
+        newer = f"{name}: was written by a newer DuckDB than {duckdb.__version__}"
+        raise Misconfigured(f"{newer}. Install that one again; nothing was changed.") from None
+
+
+def applied_migrations(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The names of the migrations that a database has; none where it has no such table."""
+    found = connection.execute("select 1 from duckdb_tables() where table_name = 'migration'").fetchone()
+    names = connection.execute("select name from migration").fetchall() if found else []
+    return {name for (name,) in names}
 
 
 @contextlib.contextmanager
@@ -133,6 +165,25 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
         connection.execute("commit")
     except BaseException:
-        with contextlib.suppress(duckdb.Error):  # a broken database can't roll back; nothing of it was written
-            connection.execute("rollback")
+        roll_back(connection)
         raise
+
+
+def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
+    """End a transaction, if there is one. Even this takes memory, so wait until readers give some back.
+
+    Raises:
+        StoreBroken: there is no memory for it. Until it is closed the connection can do nothing else.
+    """
+    end = time.monotonic() + _ROLL_BACK_S_MAX
+    while True:
+        try:
+            connection.execute("rollback")
+        except duckdb.Error as error:
+            if lacks_memory(error) and "has been invalidated" not in str(error):
+                if time.monotonic() >= end:
+                    raise StoreBroken(f"a transaction can't end: {first_line(error)}") from error
+                time.sleep(_ROLL_BACK_PAUSE_S)
+                continue
+            # There was none; or the database is broken, and nothing of it was written.
+        return

@@ -35,6 +35,7 @@ class Selection:
         is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
         is_dear: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
         where: only rows whose columns, written as text, are these; of what is no page.
+        is_by_arrival: in the order of arrival; a page always is.
     """
 
     view: str
@@ -43,6 +44,7 @@ class Selection:
     is_page: bool = False
     is_dear: bool = False
     where: tuple[tuple[str, str], ...] = ()
+    is_by_arrival: bool = False
 
 
 def column_sql(column: Column, expressions: Mapping[str, str]) -> str:
@@ -58,5 +60,10 @@ def source_of(selection: Selection) -> str:
 def page_of(view: str) -> str:
     return (
         f"\"{view}\" where (getvariable('after') is null or arrival > getvariable('after')::bigint) "
-        "and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint) order by arrival"
+        f"and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint) {by_arrival(view)}"
     )
+
+
+def by_arrival(view: str) -> str:
+    """Return the clause that orders by the view's own column: one that is shown as null has the same name."""
+    return f'order by "{view}".arrival'

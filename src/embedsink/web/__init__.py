@@ -1,9 +1,11 @@
-"""What browsers load. Beside the readable sources lie the modules as they are served, made by scripts/minify.
+"""The modules that browsers load. Beside the sources lie the modules as they are served, made by scripts/minify.
 
-A versioned name holds for one content, for ever; so whoever loads it may keep it, and give its hash.
+A versioned name has one content for ever, so pages may cache it and pin its hash. `versions/` holds every version that
+was ever served: a page that pins one still gets it after an upgrade.
 """
 
 import gzip
+import re
 from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -11,8 +13,10 @@ from hashlib import sha256, sha384
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+VERSIONS = FOLDER / "versions"
 MODULES = ("forwarder", "actions")
 _VERSION_CHARACTERS = 16
+_VERSIONED = re.compile(rf"([a-z]+)\.[0-9a-f]{{{_VERSION_CHARACTERS}}}\.(js|d\.ts)")
 _JAVASCRIPT = "text/javascript; charset=utf-8"
 # There is no registered type for declarations. As text, a browser shows them.
 _DECLARATIONS = "text/plain; charset=utf-8"
@@ -54,6 +58,19 @@ def browser_files() -> dict[str, BrowserFile]:
     found = [_file(f"{module}.js", f"{module}.min.js", _JAVASCRIPT) for module in MODULES]
     found += [_file(f"{module}.d.ts", f"{module}.d.ts", _DECLARATIONS) for module in MODULES]
     return {file.name: file for file in found}
+
+
+@cache
+def versioned_files() -> dict[str, BrowserFile]:
+    """The files by their versioned names: every version of the modules, and the current types."""
+    modules = {path.name: BrowserFile(path.name, _JAVASCRIPT, path.read_bytes()) for path in VERSIONS.glob("*.js")}
+    return modules | {file.versioned_name: file for file in browser_files().values()}
+
+
+def plain_name(name: str) -> str:
+    """The name without its version."""
+    match = _VERSIONED.fullmatch(name)
+    return f"{match[1]}.{match[2]}" if match else name
 
 
 def _file(name: str, source: str, media_type: str) -> BrowserFile:

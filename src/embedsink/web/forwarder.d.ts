@@ -2,6 +2,8 @@
 export interface Context {
   /** Who looks at the embed, in the host's own words; not a name or an address, where an id will do. */
   viewer?: string | null;
+  /** The host's own session, such as that of a test. By default, the forwarder makes one for each iframe. */
+  session?: string | null;
   /** Where the host knows it better than the embed's `ready`. */
   tenant?: string | null;
   /** Where the host knows it better than the embed's `ready`. */

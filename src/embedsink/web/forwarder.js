@@ -32,6 +32,7 @@ export const forward = (options) => {
   // Where the browser denies storage, an object that lives as long as the page.
   const store = attempt(() => localStorage) ?? {};
   const sessions = new WeakMap();
+  const named = { __proto__: null };
   // Each has its `context` with the key, and the event as `text`, both JSON, the `size` of that, when it came: `at`, and
   // whether it is `sent` and not answered yet.
   let queue = [];
@@ -198,6 +199,21 @@ export const forward = (options) => {
     navigator.locks?.request(other, { ifAvailable: 1 }, load).catch(attempt) ?? load(1);
   };
 
+  /** Return the session that the last page of this tab left in `slot`, or a new one; leave it there for the next page. */
+  const begin = (slot, id, forget) => {
+    // It lies there only between two pages: a tab that is duplicated, and a second frame, find nothing to go on with.
+    const session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
+      slot,
+      id,
+      seq: 0,
+    };
+    if (slot)
+      on("pagehide", () => attempt(() => (sessionStorage[slot] = stringify(session)) && forget()), {
+        once: 1,
+      });
+    return session;
+  };
+
   /** Listens to messages, and to what actions.js tells of actions. */
   const take = (event) => {
     let isEvent;
@@ -221,19 +237,8 @@ export const forward = (options) => {
         const slot =
           /[?&]session=/.test(src) &&
           prefix + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
-        if (!slot || session?.slot != slot) {
-          // It lies there only between two pages: a tab that is duplicated, and a second frame, find nothing to go on with.
-          session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
-            slot,
-            id: uuid(),
-            seq: 0,
-          };
-          sessions.set(source, session);
-          if (slot)
-            on("pagehide", () => attempt(() => (sessionStorage[slot] = stringify(session)) && sessions.delete(source)), {
-              once: 1,
-            });
-        }
+        if (!slot || session?.slot != slot)
+          sessions.set(source, (session = begin(slot, uuid(), () => sessions.delete(source))));
       }
       if (isReady) {
         const { deploymentId, embedTenant } = data.payload ?? {};
@@ -243,7 +248,12 @@ export const forward = (options) => {
           tenant: embedTenant === embedTenant + "" ? embedTenant : null,
         };
       }
-      const text = stringify({ ...data, id: uuid(), seq: session.seq++ });
+      const host = parse(stringify({ ...context }));
+      // Of another type, it would have every event of the context rejected.
+      const name = host.session && host.session + "";
+      // One that the host names is numbered by its name: all iframes count on, and so does the next page of this tab.
+      const numbered = name ? (named[name] ??= begin(prefix + "=" + name, name, () => delete named[name])) : session;
+      const text = stringify({ ...data, id: uuid(), seq: numbered.seq++ });
       const entry = {
         // With the key, since another page with another one may have to send it.
         context: stringify({
@@ -251,8 +261,8 @@ export const forward = (options) => {
           context: {
             page: location.origin + location.pathname,
             ...session.known,
-            ...parse(stringify({ ...context })),
-            session: session.id,
+            ...host,
+            session: numbered.id,
           },
         }),
         text,
@@ -299,6 +309,7 @@ for (const { src, dataset } of document.querySelectorAll("script"))
       ...dataset,
       context: {
         deployment: +dataset.deployment || undefined,
+        session: dataset.session,
         tenant: dataset.tenant || undefined,
         viewer: dataset.viewer,
       },

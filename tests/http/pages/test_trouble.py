@@ -1,7 +1,10 @@
 """What is refused on a page: a page for browsers, a problem for programs."""
 
+from urllib.parse import quote_plus
+
 import pytest
 
+from embedsink.http.pages.dashboards import NEXT_QUERY_CHARACTERS_MAX, UNKNOWN_NAMES_MAX
 from tests.http.asking import Server, problem
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -47,14 +50,47 @@ def test_no_other_address_answers_in_words(server: Server) -> None:
 
 
 def test_what_others_add_to_a_link_is_left_out(server: Server) -> None:
-    answer = server.get("/dashboards/overview?utm_source=mail&tenant=a%26b&fbclid=1&deployment=1&deployment=2")
+    headers = logged_in(server)
+    asked = "utm_source=mail&tenant=a%26b&fbclid=1&deployment=1&deployment=2"
+    answer = server.get(f"/dashboards/overview?{asked}", headers=headers)
     assert answer.status_code == 303
     assert answer.headers["location"] == "/dashboards/overview?tenant=a%26b&deployment=1&deployment=2"
-    assert server.get("/dashboards/?utm_source=mail").headers["location"] == "/dashboards/"
+    assert server.get("/dashboards/?utm_source=mail", headers=headers).headers["location"] == "/dashboards/"
     by_others = "utm_medium=x&gad_source=1&gclid=1&msclkid=1&__hstc=1&_ga=1&ref=slack&li_fat_id=1"
-    assert server.get(f"/dashboards/overview?{by_others}").headers["location"] == "/dashboards/overview"
+    answer = server.get(f"/dashboards/overview?{by_others}", headers=headers)
+    assert answer.headers["location"] == "/dashboards/overview"
 
 
 def test_the_inspector_has_no_period_and_leaves_out_the_one_that_a_tab_leads_with(server: Server) -> None:
-    answer = server.get("/dashboards/inspector?timezone=UTC&period=24h&tenant=acme")
+    asked = "timezone=UTC&period=24h&tenant=acme"
+    answer = server.get(f"/dashboards/inspector?{asked}", headers=logged_in(server))
     assert answer.headers["location"] == "/dashboards/inspector?tenant=acme"
+
+
+def test_more_names_of_others_than_a_link_ever_has_are_refused(server: Server) -> None:
+    headers, page = logged_in(server), "/dashboards/overview"
+    names = [f"other{number}=1" for number in range(UNKNOWN_NAMES_MAX + 1)]
+    assert server.get(f"{page}?{'&'.join(names[1:])}", headers=headers).headers["location"] == page
+    answer = server.get(f"{page}?{'&'.join(names)}", headers=headers)
+    assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+    assert f"has {len(names)} parameters of other pages" in answer.json()["detail"]
+
+
+def test_nothing_in_the_address_is_looked_at_before_the_login(server: Server) -> None:
+    for asked in ("sinse=7d", "since=7d&since=1d", "utm_source=mail", "&".join(f"o{number}" for number in range(40))):
+        location = server.get(f"/dashboards/overview?{asked}").headers["location"]
+        assert location == f"/login?next={quote_plus(f'/dashboards/overview?{asked}')}"
+
+
+def test_a_login_leads_back_without_a_key_in_the_address(server: Server) -> None:
+    key = server.key("read")
+    assert key not in server.get(f"/dashboards/overview?access_token={key}").headers["location"]
+
+
+def test_a_login_leads_back_without_a_query_that_is_too_long(server: Server) -> None:
+    for length, kept in ((NEXT_QUERY_CHARACTERS_MAX, True), (NEXT_QUERY_CHARACTERS_MAX + 1, False)):
+        query = f"tenant={'%' * (length - len('tenant='))}"
+        location = server.get(f"/dashboards/overview?{query}").headers["location"]
+        there = f"/dashboards/overview?{query}" if kept else "/dashboards/overview"
+        assert location == f"/login?next={quote_plus(there)}"
+        assert server.get(location).status_code == 200

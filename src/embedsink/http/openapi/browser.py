@@ -20,16 +20,23 @@ def operations() -> Sequence[Operation]:
 
 def _operation(path: str, id_: str, summary: str, suffix: str) -> Operation:
     files = [file for name, file in browser_files().items() if name.endswith(suffix)]
-    names = [name.removesuffix(suffix) for file in files for name in (file.name, file.versioned_name)]
+    names = [file.name.removesuffix(suffix) for file in files]
+    module = {"type": "string", "pattern": rf"^({'|'.join(names)})(\.[0-9a-f]{{16}})?$"}
+    meaning = f"{' or '.join(names)}, alone or with a version: {files[0].versioned_name.removesuffix(suffix)}."
     content: dict[str, Schema] = {file.media_type: {} for file in files}
     return Operation(
         "get",
         path,
         id_,
         summary,
-        (200, "The file. Under its plain name it may change; with its version it never does.", content),
+        (
+            200,
+            "The file. Under its plain name it may change; with a version it never does. "
+            "A version that this server does not know is answered with the current file.",
+            content,
+        ),
         (Reason.NOT_FOUND, *ANY_REQUEST),
-        parameters=[parameter("module", {"enum": names}, place="path"), known_tag()],
+        parameters=[parameter("module", module, meaning, place="path"), known_tag()],
         others={304: "It has not changed."},
         headers={"ETag": "Weak; send it back in If-None-Match."},
     )

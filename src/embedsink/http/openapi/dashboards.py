@@ -87,7 +87,7 @@ def _section() -> Operation:
         "readSection",
         "What the charts of a section show: rows and numbers by the id of the chart",
         (200, "Times are milliseconds of what the reader's clocks show.", {"application/json": answer}),
-        (*SCOPED, Reason.NOT_FOUND, Reason.OVERLOADED),
+        (*SCOPED, Reason.NOT_FOUND, Reason.OVERLOADED, Reason.STORAGE_LOW),
         (KeyKind.READ, KeyKind.ADMIN),
         parameters=[
             _NAME,

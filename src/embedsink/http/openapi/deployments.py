@@ -42,7 +42,7 @@ def _read_sync() -> Operation:
         "The result of a completed dbt sync",
         (200, "The result.", {"application/json": ref("DbtSyncResult")}),
         (*_SYNC, Reason.NOT_FOUND, Reason.OVERLOADED),
-        (KeyKind.READ, KeyKind.ADMIN),
+        (KeyKind.READ, KeyKind.SYNC, KeyKind.ADMIN),
         parameters=_sync_parameters(),
     )
 
@@ -55,7 +55,7 @@ def _record_sync() -> Operation:
         "Make the result of a completed dbt sync durable; the same again changes nothing",
         (200, "Durable, and readable at once.", {"application/json": ref("DbtSyncResult")}),
         _RECORD,
-        (KeyKind.INGEST, KeyKind.ADMIN),
+        (KeyKind.SYNC, KeyKind.ADMIN),
         parameters=[*_sync_parameters(), content_encoding()],
         body={"application/json": ref("DbtSyncResult")},
     )

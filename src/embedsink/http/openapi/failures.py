@@ -2,7 +2,8 @@
 
 from embedsink.reasons import Reason
 
-ANY_REQUEST = (Reason.INTERNAL_ERROR,)
+# A query beyond its limits is refused whatever the address.
+ANY_REQUEST = (Reason.INTERNAL_ERROR, Reason.BAD_PARAMETER)
 ACCESS = (
     Reason.TWO_CREDENTIALS,
     Reason.NO_CREDENTIAL,
@@ -10,6 +11,7 @@ ACCESS = (
     Reason.WRONG_ORIGIN,
     Reason.WRONG_KIND,
     Reason.PLAIN_HTTP,
+    Reason.RATE_LIMITED,
     Reason.NOT_READY,
     *ANY_REQUEST,
 )

@@ -99,7 +99,7 @@ class Group:
 
 
 def _failure(status: int, reasons: Sequence[Reason]) -> Outcome:
-    names = tuple(sorted(str(reason) for reason in reasons))
+    names = tuple(sorted({str(reason) for reason in reasons}))
     of_this_status = {"properties": {"status": {"const": status}, "reason": {"enum": list(names)}}}
     base = next((_PROBLEMS[reason] for reason in reasons if reason in _PROBLEMS), "Problem")
     advice = " ".join(dict.fromkeys(problems.advice_on(reason) for reason in reasons))

@@ -1,6 +1,7 @@
 """What was rejected, and its replay."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from embedsink.http import quarantine
 from embedsink.http.openapi.failures import JOURNAL, SCOPED
@@ -29,6 +30,16 @@ def operations() -> Sequence[Operation]:
             parameters=[*scope_parameters(), limit, one],
         ),
         Operation(
+            "delete",
+            "/api/v1/quarantine",
+            "purgeQuarantine",
+            "Take rejections out of the quarantine; their counts stay",
+            (200, "How many were taken out.", {"application/json": ref("Purge")}),
+            SCOPED,
+            (KeyKind.ADMIN,),
+            parameters=_purge_parameters(),
+        ),
+        Operation(
             "post",
             "/api/v1/quarantine/replay",
             "replayQuarantine",
@@ -38,4 +49,14 @@ def operations() -> Sequence[Operation]:
             (KeyKind.ADMIN,),
             parameters=[one],
         ),
+    ]
+
+
+def _purge_parameters() -> list[Any]:
+    text = {"type": "string"}
+    reasons = {"type": "string", "enum": [str(reason) for reason in Reason]}
+    return [
+        parameter("before", text, "Only what was received before: a time, or an age such as `7d`."),
+        parameter("reason", reasons, "Only what was rejected for this reason."),
+        parameter("key", text, "Only what came with this key, by its id."),
     ]

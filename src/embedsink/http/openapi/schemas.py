@@ -67,6 +67,7 @@ def _receipts() -> dict[str, Schema]:
     return {
         "Receipt": _listing(),
         "Rejection": object_of(rejection),
+        "Purge": object_of({"purged": _COUNT}),
         "Replay": object_of({"replayed": _COUNT, "rejected": _COUNT, "untried": _COUNT}),
     }
 

@@ -26,7 +26,7 @@ from embedsink.charts import (
     vega_config,
 )
 from embedsink.envelope.catalog import catalog_for
-from embedsink.errors import nearest
+from embedsink.errors import Refused, nearest, without_keys
 from embedsink.http.access import check_kind, check_transport, is_asked_here, key_for, login_of
 from embedsink.http.dashboards import Dashboards
 from embedsink.http.headers import NEVER_KEPT
@@ -35,11 +35,16 @@ from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega import Vega
 from embedsink.http.parameters import ARRIVALS, check_parameters
 from embedsink.keys import Key, KeyKind
+from embedsink.reasons import Reason
 from embedsink.reports import SURFACES, Report
 from embedsink.settings import Settings
 from embedsink.sink import Sink
 
 _UNITS = {"h": "hours", "d": "days"}
+# Comparing a name takes up to 0.5 ms of the event loop.
+UNKNOWN_NAMES_MAX = 16
+# Percent-encoded it may take three times the room, and it has to fit into the limit of a query.
+NEXT_QUERY_CHARACTERS_MAX = 2_048
 
 
 class Link(NamedTuple):
@@ -106,24 +111,25 @@ class DashboardPages:
         return await self._page(request, "inspector.html", name=INSPECTOR.name, types=self._types)
 
     def _first(self, request: Request, known: Sequence[str]) -> Response | None:
-        """Where to go before the page is shown: to its address without what others added, or to the login.
+        """Where to go before the page is shown: to the login, or to its address without what others added.
+
+        The login comes first: names are compared for those who have one, and only for them.
 
         Raises:
             Refused: `bad_parameter` for a misspelt name: without it the page would show everything, as if asked to.
         """
         check_transport(request.scope)
+        key = login_of(request, or_navigation=True) or self._opening_key(request)
+        if key is None:
+            return RedirectResponse(_login_before(request), 303, headers=self._headers)
+        check_kind(key, [KeyKind.READ])
         asked = request.query_params.multi_items()
-        # Mails, chats and advertisements add names to links; what is like one of ours may be a slip. And the tabs lead
-        # with what is chosen to pages that have no period, too.
-        kept = [(name, value) for name, value in asked if name in known or _is_slip(name, known)]
-        if len(kept) < len(asked):
-            return RedirectResponse(f"{request.url.path}?{urlencode(kept)}".rstrip("?"), 303, headers=self._headers)
+        added = _added_by_others([name for name, _ in asked], known)
+        if added:
+            kept = urlencode([(name, value) for name, value in asked if name not in added])
+            return RedirectResponse(f"{request.url.path}?{kept}".rstrip("?"), 303, headers=self._headers)
         check_parameters(request.query_params, known)
-        if key := login_of(request, or_navigation=True) or self._opening_key(request):
-            check_kind(key, [KeyKind.READ])
-            return None
-        there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"/login?next={quote_plus(there)}", 303, headers=self._headers)
+        return None
 
     async def _page(self, request: Request, template: str, **words: Any) -> Response:
         # The longest takes 20 ms, and the first of all 100: in a thread, so that no sender waits for it.
@@ -147,8 +153,27 @@ class DashboardPages:
         return [*links, *wrong, INSPECTOR]
 
 
-def _is_slip(name: str, known: Sequence[str]) -> bool:
-    return name not in PERIOD_PARAMETERS and nearest(name, known) is not None
+def _login_before(request: Request) -> str:
+    """The address of the login, which leads back: without a key, and without a query that would make it too long."""
+    path, query = request.url.path, request.url.query
+    there = f"{path}?{query}" if query and len(query) <= NEXT_QUERY_CHARACTERS_MAX else path
+    return f"/login?next={quote_plus(without_keys(there))}"
+
+
+def _added_by_others(names: Sequence[str], known: Sequence[str]) -> set[str]:
+    """The names that a page does not have, and that no slip of the keyboard explains.
+
+    Mails, chats and advertisements add names to links. And the tabs lead with what is chosen to pages that have no
+    period, too.
+
+    Raises:
+        Refused: `bad_parameter` for more of them than are compared with the page's own.
+    """
+    unknown = set(names) - set(known)
+    if len(unknown) > UNKNOWN_NAMES_MAX:
+        limit = f"the limit is {UNKNOWN_NAMES_MAX}. Remove some."
+        raise Refused(Reason.BAD_PARAMETER, f"address: has {len(unknown)} parameters of other pages; {limit}")
+    return {name for name in unknown if name in PERIOD_PARAMETERS or nearest(name, known) is None}
 
 
 def _told(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:

@@ -1,15 +1,18 @@
 """`/docs`: the OpenAPI description and the reports' catalog, for people."""
 
 import asyncio
+import gzip
+from dataclasses import replace
 from html import escape
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from embedsink import __version__
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.freshness import is_known, tag_of
+from embedsink.http.files import TaggedFile
+from embedsink.http.freshness import tag_of
 from embedsink.http.headers import ASKED_ABOUT
 from embedsink.http.openapi import description, groups_of
 from embedsink.http.pages.address import address_of
@@ -24,17 +27,20 @@ from embedsink.settings import Settings
 from embedsink.sink import Sink
 from embedsink.store import EVERYTHING
 
+# Under so many the page is kept and compressed. A client may name any number of them.
+ADDRESSES_MAX = 8
 # No host can have this name (RFC 2606, section 2), so it stands nowhere else on the page.
 _ADDRESS = "https://this-server.invalid"
 
 
 class Docs:
-    """The page. It asks for no key, so it is made once: who knows the address must not make the server work."""
+    """The page. It asks for no key, so it is made once, and compressed once for each of a few addresses."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._making = asyncio.Lock()
         self._page: str | None = None
+        self._files: dict[str, TaggedFile] = {}
 
     async def show(self, request: Request) -> Response:
         """The page with the address that its reader came to, or 304 where the reader has it.
@@ -42,12 +48,15 @@ class Docs:
         Raises:
             Unavailable: `not_ready` while the store, which describes the reports, is away.
         """
-        page = await self._made(request.state.sink)
-        body = page.replace(_ADDRESS, escape(address_of(request))).encode()
-        headers = HEADERS | ASKED_ABOUT | {"ETag": tag_of(body)}
-        if is_known(request, headers["ETag"]):
-            return Response(status_code=304, headers=headers)
-        return HTMLResponse(body, headers=headers)
+        page, address = await self._made(request.state.sink), address_of(request)
+        file = self._files.get(address)
+        if file is None:
+            body = page.replace(_ADDRESS, escape(address)).encode()
+            file = TaggedFile("text/html; charset=utf-8", f"W/{tag_of(body)}", body)
+            if len(self._files) < ADDRESSES_MAX:
+                file = replace(file, compressed=await run_in_threadpool(gzip.compress, body))
+                self._files[address] = file
+        return await file.answer(request, HEADERS | ASKED_ABOUT)
 
     async def _made(self, sink: Sink) -> str:
         async with self._making:

@@ -8,10 +8,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from embedsink.errors import Refused
 from embedsink.http.access import check_kind, check_own_page, check_transport
+from embedsink.http.addresses import address_of
 from embedsink.http.body import BodyReader
 from embedsink.http.logins import Logins
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.parameters import check_parameters
+from embedsink.http.rates import Sender
 from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -48,7 +50,8 @@ class LoginPage:
         try:
             check_kind(key, [KeyKind.READ])
         except Refused:
-            return await self._form(place, trouble=f"This is an {key.kind} key. Dashboards need a read key.")
+            article = "an" if key.kind is KeyKind.INGEST else "a"
+            return await self._form(place, trouble=f"This is {article} {key.kind} key. Dashboards need a read key.")
         request.scope["state"]["key_id"] = key.key_id
         return self._lead_to(place, logins.cookie(key, request))
 
@@ -63,7 +66,7 @@ class LoginPage:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: this form is sent as {FORM}.")
         length = request.headers.get("content-length", "")
         self._bodies.check_head(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
-        body = await self._bodies.read(request.receive, known=False)
+        body = await self._bodies.read(request.receive, Sender(address_of(request.scope)))
         try:
             found = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
         except ValueError:

@@ -95,6 +95,8 @@ class Vega:
         except OSError as error:
             # The page has it all the same; the next start makes it anew.
             log.warning("bundle_not_kept", extra={"detail": f"{self._file}: {error.strerror}."})
+            with contextlib.suppress(OSError):
+                self._file.with_suffix(".new").unlink()  # A part of it takes room that others need.
 
 
 async def _make() -> bytes:

@@ -1,7 +1,7 @@
 -- One row per deployment, surface and stage, all seven stages wherever any session was seen. A session reaches a stage
 -- when the stage's event is seen on the surface, whatever it did before, and counts in it once.
 -- A stage is a bit, and a session the sum of its bits: so one pass over the events is enough, and little memory.
-create or replace view funnel as
+create or replace view reach as
 with stage (stage_number, stage, bit) as (
     values
     (1, 'ready', 1),
@@ -59,16 +59,16 @@ select
 from counted
 order by deployment, surface, stage_number;
 
-comment on view funnel is
-'Funnel
-How many sessions get as far as a view, a loaded dashboard, a drilldown, a download, an AI question and its answer?
+comment on view reach is
+'Reach
+How many sessions reach a view, a loaded dashboard, a drilldown, a download, an AI question or its answer?
 One row per deployment, surface and stage.';
-comment on column funnel.deployment is
+comment on column reach.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column funnel.surface is 'Surface on which it happened.';
-comment on column funnel.stage is 'Stage: ready, view, loaded, drilldown, download, ai_query or ai_answered.';
-comment on column funnel.session_count is 'Distinct sessions that reached the stage, with or without ready.';
-comment on column funnel.share_of_ready is
+comment on column reach.surface is 'Surface on which it happened.';
+comment on column reach.stage is 'Stage: ready, view, loaded, drilldown, download, ai_query or ai_answered.';
+comment on column reach.session_count is 'Distinct sessions that reached the stage, with or without ready.';
+comment on column reach.share_of_ready is
 'Of the sessions with ready, those that reached the stage; null without any such session. Unit: share.';
-comment on column funnel.stage_number is 'Place of the stage in the funnel, from 1.';
-comment on column funnel.session_with_ready_count is 'Distinct sessions that had ready and reached the stage.';
+comment on column reach.stage_number is 'Number of the stage, from 1, for sorting; the stages have no order.';
+comment on column reach.session_with_ready_count is 'Distinct sessions that had ready and reached the stage.';

@@ -1,4 +1,4 @@
-"""The report `funnel` against an oracle that asks each session which stages it reached."""
+"""The report `reach` against an oracle that asks each session which stages it reached."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ SURFACES = ("app", "chat", "dashboard")
 
 
 class Row(NamedTuple):
-    """One row of the report `funnel`."""
+    """One row of the report `reach`."""
 
     deployment: int | None
     surface: str
@@ -36,12 +36,12 @@ class Row(NamedTuple):
 
 def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
     """The oracle."""
-    funnels: dict[tuple[int | None, str], dict[str, set[object]]] = defaultdict(lambda: defaultdict(set))
+    sessions: dict[tuple[int | None, str], dict[str, set[object]]] = defaultdict(lambda: defaultdict(set))
     for event in seen(history, scope):
         if event.session is not None:
-            funnels[event.deployment, event.surface][event.session].add((event.type, event.status))
-    places = sorted(funnels, key=lambda place: (place[0] is None, place[0] or 0, place[1]))
-    return [row for place in places for row in _rows(*place, list(funnels[place].values()))]
+            sessions[event.deployment, event.surface][event.session].add((event.type, event.status))
+    places = sorted(sessions, key=lambda place: (place[0] is None, place[0] or 0, place[1]))
+    return [row for place in places for row in _rows(*place, list(sessions[place].values()))]
 
 
 def _rows(deployment: int | None, surface: str, sessions: list[set[object]]) -> Iterator[Row]:
@@ -60,7 +60,7 @@ def test_every_set_of_stages(connection: duckdb.DuckDBPyConnection) -> None:
         for number, chosen in enumerate(sets)
         for kind, status in [*chosen, ("navigate", None)]
     ]
-    rows = [Row(*row) for row in found_rows(connection, "funnel", history, {})]
+    rows = [Row(*row) for row in found_rows(connection, "reach", history, {})]
     assert rows == expected_rows(history, {})
     assert [row.session_count for row in rows] == [64] * 7
     assert [row.share_of_ready for row in rows] == [1.0] + [0.5] * 6
@@ -71,7 +71,7 @@ def test_every_set_of_stages(connection: duckdb.DuckDBPyConnection) -> None:
 def test_any_history_reaches_the_stages_that_the_oracle_finds(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
 ) -> None:
-    assert found_rows(connection, "funnel", history, scope) == expected_rows(history, scope)
+    assert found_rows(connection, "reach", history, scope) == expected_rows(history, scope)
 
 
 @settings(max_examples=60, deadline=None)
@@ -80,12 +80,12 @@ def test_a_scope_shows_the_same_rows_as_everything_does(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
     """Whoever asks for a deployment or a surface sees the rows of it, neither less nor other numbers."""
-    everything = [Row(*row) for row in found_rows(connection, "funnel", history, {})]
+    everything = [Row(*row) for row in found_rows(connection, "reach", history, {})]
     for deployment in (1, 2):
-        scoped = rows_in_scope(connection, "funnel", {"deployments": [deployment]})
+        scoped = rows_in_scope(connection, "reach", {"deployments": [deployment]})
         assert scoped == [row for row in everything if row.deployment == deployment]
     for surface in SURFACES:
-        scoped = rows_in_scope(connection, "funnel", {"surface": surface})
+        scoped = rows_in_scope(connection, "reach", {"surface": surface})
         assert scoped == [row for row in everything if row.surface == surface]
 
 
@@ -94,7 +94,7 @@ def test_a_scope_shows_the_same_rows_as_everything_does(
 def test_a_share_is_a_share_and_seven_stages_stand_in_order(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
-    rows = [Row(*row) for row in found_rows(connection, "funnel", history, {})]
+    rows = [Row(*row) for row in found_rows(connection, "reach", history, {})]
     assert [row.stage for row in rows] == list(STAGES) * (len(rows) // 7)
     for row in rows:
         assert row.share_of_ready is None or 0 <= row.share_of_ready <= 1

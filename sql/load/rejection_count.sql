@@ -1,0 +1,20 @@
+-- Add up the temporary table `counted`, so that there is one row per key, deployment, reason and quarter of an hour.
+update rejection_count
+set
+    rejected_count = rejection_count.rejected_count + counted.rejected_count,
+    replayed_count = rejection_count.replayed_count + counted.replayed_count,
+    last_received_at = greatest(rejection_count.last_received_at, counted.last_received_at)
+from counted
+where (rejection_count.key_id, rejection_count.reason, rejection_count.began_at)
+    = (counted.key_id, counted.reason, counted.began_at)
+  and rejection_count.deployment is not distinct from counted.deployment;
+
+insert into rejection_count by name
+select *
+from counted
+where not exists (
+    select 1
+    from rejection_count as known
+    where (known.key_id, known.reason, known.began_at) = (counted.key_id, counted.reason, counted.began_at)
+      and known.deployment is not distinct from counted.deployment
+);

@@ -1,0 +1,63 @@
+-- The ledgers of salvaged segments. What a damaged file counted and no file could supply is lost, apart from rejections
+-- of which only the count was kept. Where no file has a readable ledger of a segment, its rows make one.
+insert into loaded_segment by name
+with kept as (
+    select
+        arrival >> 32 as number,
+        count(*) filter (table_name in ('event', 'action')) as accepted_count,
+        count(*) filter (table_name = 'quarantine') as quarantined_count
+    from (
+        select 'event' as table_name, arrival from event
+        union all
+        select 'action', arrival from action
+        union all
+        select 'quarantine', arrival from quarantine
+        union all
+        select 'loss', arrival from loss
+        union all
+        select 'sync', arrival from sync
+    )
+    where exists (select 1 from missing where arrival >> 32 between missing.first_number and missing.last_number)
+    group by number
+),
+ledger as (
+    select
+        *,
+        split_part(segment, '-', 1)::bigint as last_number,
+        coalesce(first_number, last_number) as from_number
+    from salvaged_ledger
+),
+summed as (
+    select
+        ledger.segment,
+        any_value(ledger.first_number) as first_number,
+        any_value(ledger.byte_count) as byte_count,
+        any_value(ledger.received_count) as received_count,
+        any_value(ledger.duplicate_count) as duplicate_count,
+        coalesce(any_value(ledger.unkept_count), 0) as counted_only,
+        coalesce(sum(kept.accepted_count), 0)::bigint as accepted_count,
+        coalesce(sum(kept.quarantined_count), 0)::bigint as kept_count
+    from ledger
+    left join kept on kept.number between ledger.from_number and ledger.last_number
+    group by ledger.segment
+    union all by name
+    select
+        printf('%012d-00000000.ndjson', number) as segment,
+        0 as byte_count,
+        accepted_count + quarantined_count as received_count,
+        0 as duplicate_count,
+        0 as counted_only,
+        accepted_count,
+        quarantined_count as kept_count
+    from kept
+    where not exists (select 1 from ledger where kept.number between ledger.from_number and ledger.last_number)
+)
+select
+    * exclude (counted_only, kept_count),
+    -- Another file may still have rows of rejections that were purged from the one with the ledger.
+    greatest(0, least(counted_only, received_count - accepted_count - duplicate_count - kept_count)) as unkept_count,
+    kept_count + unkept_count as quarantined_count,
+    now()::timestamptz at time zone 'UTC' as loaded_at,
+    received_count - accepted_count - duplicate_count - quarantined_count as lost_count
+from summed
+order by segment;

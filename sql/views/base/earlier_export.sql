@@ -1,0 +1,10 @@
+-- One row if anybody in scope exported before the days that export_day reads, else none: so `since` does not hide the first
+-- export. It reads the sums of quarters of an hour and stops at the first row.
+create or replace view earlier_export as
+select true as is_there
+from session_quarter_between(null::timestamp, getvariable('since')::timestamp - interval 30 days)
+where getvariable('since') is not null
+  and download_count > 0
+limit 1;
+
+comment on view earlier_export is 'One row if anybody in scope exported more than 30 days before the period.';

@@ -1,0 +1,119 @@
+"""`create_backup`: a new generation of a data folder, whether or not a server is running on it."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+
+from embedsink import __version__
+from embedsink.aside import missing_numbers, named
+from embedsink.backup.generation import Generation, StoredFile
+from embedsink.backup.origin import refuse_another_folder
+from embedsink.backup.repository import Repository
+from embedsink.backup.source import open_others, open_snapshot_file, read_journal
+from embedsink.errors import Misconfigured
+from embedsink.folder import DataFolder
+from embedsink.segment import OPEN, find_damage, identity_of, number_of
+from embedsink.store import Segments, examine_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A new generation: its manifest, what had to be stored for it, and sentences about what was found damaged."""
+
+    manifest: Path
+    generation: Generation
+    new_bytes: int
+    warnings: tuple[str, ...]
+
+
+def create_backup(folder: DataFolder, target: Path) -> Created:
+    """Add a generation to a backup folder. It has every event that was acknowledged before the call.
+
+    Args:
+        folder: the data folder; it is only read.
+        target: the backup folder; it is created if missing.
+
+    Raises:
+        Misconfigured: the folder can't be backed up, or not into this target. No generation was added.
+        OSError: there was no room, or a disk failed. No generation was added.
+    """
+    _check(folder, target)
+    repository = Repository(target)
+    with repository.writing():
+        attempt = _Attempt(folder, repository)
+        name = repository.add(attempt.run())
+        generation = repository.read(name)
+    pieces = repository.pieces
+    warnings = [*attempt.warnings, *(f"piece {piece}: was damaged, and is written anew." for piece in pieces.mended)]
+    return Created(repository.generations / name, generation, pieces.new_bytes, tuple(warnings))
+
+
+def _check(folder: DataFolder, target: Path) -> None:
+    if not folder.journal.is_dir():
+        raise Misconfigured(f"{folder.path}: is no data folder, since it has no journal/. Name it with --data.")
+    folder.refuse_half_restored()
+    if target.resolve().is_relative_to(folder.path.resolve()):
+        raise Misconfigured(f"{target}: is in the data folder itself. Name a folder elsewhere, best on another disk.")
+
+
+class _Attempt:
+    """One pass over a data folder."""
+
+    def __init__(self, folder: DataFolder, repository: Repository) -> None:
+        self.warnings: list[str] = []
+        self._folder = folder
+        self._repository = repository
+        self._pieces = repository.pieces
+
+    def run(self) -> Generation:
+        """Store all files, in the order that makes them consistent: see `embedsink.backup.source`."""
+        if previous := self._repository.newest_readable():
+            refuse_another_folder(self._folder, previous, self._repository.path)
+        began_at = _now()
+        journal = list(self._store_journal())
+        others = [self._pieces.store(name, file) for name, file in open_others(self._folder)]
+        snapshot, segments = self._store_snapshot(list(map(_number_of, journal)))
+        self._warn_of_gap([*journal, *others], segments)
+        # The snapshot has all of a segment whose beginning was read while it was open. The beginning is not needed.
+        journal = [file for file in journal if not (_is_open(file) and _identity_of(file) in segments.identities)]
+        return Generation(began_at, _now(), __version__, (*journal, *others, *snapshot))
+
+    def _store_journal(self) -> Iterable[StoredFile]:
+        for name, content in read_journal(self._folder):
+            if damage := find_damage(content):
+                self.warnings.append(f"{name}: {damage.why} after offset {damage.end:,}. It is kept as it is.")
+            yield self._pieces.store(name, BytesIO(content))
+
+    def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
+        file = open_snapshot_file(self._folder)
+        if file is None:
+            return [], Segments(0, frozenset())
+        with file:
+            stored = self._pieces.store(self._folder.snapshot.name, file)
+            # By its descriptor: the server may have published another one since.
+            return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=numbers)
+
+    def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments) -> None:
+        """Warn of segments that are lost: the server said so at its start, and goes on without them."""
+        numbers = {_number_of(file) for file in files} - {0}
+        before = max(numbers, default=0)
+        if gaps := missing_numbers(numbers, after=segments.last_number, before=before):
+            self.warnings.append(f"journal: {named(gaps)} missing. `embedsink doctor` says what to do.")
+
+
+def _number_of(file: StoredFile) -> int:
+    return number_of(Path(file.name))
+
+
+def _identity_of(file: StoredFile) -> str:
+    return identity_of(Path(file.name).name)
+
+
+def _is_open(file: StoredFile) -> bool:
+    return file.name.endswith(OPEN)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,62 @@
+"""Whether a backup folder has the backups of this data folder, or of another server's.
+
+The numbers of segments are the same for all servers, but their random parts are not.
+"""
+
+import os
+from pathlib import Path
+
+from embedsink.backup.generation import Generation
+from embedsink.backup.source import open_snapshot_file, segment_names
+from embedsink.errors import Misconfigured
+from embedsink.folder import DataFolder
+from embedsink.segment import OPEN, identity_of
+from embedsink.store import Segments, find_segments
+
+# The newest segments of a generation are enough.
+_COMPARED_MAX = 100
+# How identities end that sql/salvage/ledger.sql makes.
+UNKNOWN_IDENTITY = "-00000000"
+
+
+def refuse_another_folder(folder: DataFolder, generation: Generation, target: Path) -> None:
+    """Refuse a data folder that does not continue what a generation has.
+
+    Raises:
+        Misconfigured: the generation is of another data folder, or of a later state of this one.
+    """
+    expected = _segments_of(generation)
+    found = _segments_in(folder, numbers=list(map(_number_of, expected)))
+    # A salvaged store may know a segment by its number alone.
+    numbers = {_number_of(identity) for identity in found.identities if not identity.endswith(UNKNOWN_IDENTITY)}
+    is_older = found.last_number < max(map(_number_of, expected), default=0)
+    # The ledger does not name old segments that were folded. They were loaded, like all before `folded_to`.
+    unknown = [number for number in map(_number_of, expected - found.identities) if number > found.folded_to]
+    if is_older or not numbers.isdisjoint(unknown):
+        raise Misconfigured(
+            f"{target}: has the backups of another data folder than {folder.path}, or of a later state of it. Name "
+            "another folder."
+        )
+
+
+def _segments_of(generation: Generation) -> set[str]:
+    """Return the identities of sealed segments. An open one without events is deleted, and its number used again."""
+    paths = [Path(file.name) for file in generation.files if file.name.startswith("journal/")]
+    return set(sorted(identity_of(path.name) for path in paths if path.suffix != OPEN)[-_COMPARED_MAX:])
+
+
+def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:
+    # The journal first and the snapshot last, for the same reason as in a backup.
+    names = segment_names(folder.journal)
+    names += os.listdir(folder.aside) if folder.aside.is_dir() else []  # noqa: PTH208  names alone are wanted
+    here = {identity_of(name) for name in names} - {""}
+    stored = Segments(0, frozenset())
+    if snapshot := open_snapshot_file(folder):
+        with snapshot:
+            stored = find_segments(Path(f"/dev/fd/{snapshot.fileno()}"), numbers=numbers)
+    last_number = max([stored.last_number, *map(_number_of, here)])
+    return Segments(last_number, stored.identities | here, stored.folded_to)
+
+
+def _number_of(identity: str) -> int:
+    return int(identity[:12])

@@ -1,0 +1,127 @@
+"""The blocks of a DuckDB file and their checksums, without opening a database.
+
+    3 headers of 4 KiB │ block 0 │ block 1 │ …      the first 8 bytes of each are a checksum of its other bytes
+
+The newer one of the last two headers says how large a block is, and how many there are.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy
+from numpy.typing import NDArray
+
+HEADER_BYTES = 4_096
+_HEADER_COUNT = 3
+_HEADERS_BYTES = _HEADER_COUNT * HEADER_BYTES
+CHECKSUM_BYTES = 8
+_PIECE_COUNT = 64
+_NOWHERE = 2**64 - 1
+# DuckDB, src/common/checksum.cpp: the seed, xor every 64-bit word times the factor, modulo 2^64.
+_SEED = numpy.uint64(5381)
+_FACTOR = numpy.uint64(0xBF58476D1CE4E5B9)
+BLOCK_BYTES = [2**power for power in range(14, 19)]  # the sizes that DuckDB allows
+# Fits into the processor's cache: larger reads take longer.
+_READ_BYTES = 262_144
+_STEP_BYTES = 16 * 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A place in a file: a block, a header, or all that is missing at the end."""
+
+    offset: int
+    byte_count: int
+
+
+def find_doubtful_blocks(path: Path, *, on_step: Callable[[], None] = lambda: None) -> list[Block]:
+    """Return the blocks whose checksum does not hold, headers and missing blocks included.
+
+    DuckDB leaves anything in free blocks, and cuts off those at the end. So blocks of the free list are left out.
+    Where a part of that list is damaged, a doubtful block may be free, and only reading every row decides.
+
+    Args:
+        path: the file.
+        on_step: called after each 16 MiB.
+
+    Raises:
+        OSError: the file can't be read.
+    """
+    with path.open("rb") as file:
+        if hasattr(os, "posix_fadvise"):
+            # Read the disk, not the memory that holds what was written to it.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        content = file.read(_HEADERS_BYTES)
+        if len(content) < _HEADERS_BYTES:
+            return [Block(len(content), _HEADERS_BYTES - len(content))]
+        headers = numpy.frombuffer(content, "<u8").reshape(_HEADER_COUNT, -1)
+        doubtful = [Block(place * HEADER_BYTES, HEADER_BYTES) for place in _find_doubtful(headers)]
+        newer: list[int] = max(headers[1:, :6].tolist(), key=lambda header: header[1])
+        free_list, block_count, block_bytes = newer[3:]
+        if block_bytes not in BLOCK_BYTES:
+            return doubtful or [Block(0, _HEADERS_BYTES)]
+        found = list(_find_doubtful_in(file, block_count, block_bytes, on_step))
+        if found and not doubtful:
+            free = _read_free_list(file, free_list, block_bytes, {block.offset for block in found})
+            found = [block for block in found if not _is_free(block, block_bytes, free)]
+        return doubtful + found
+
+
+def _find_doubtful_in(
+    file: BinaryIO, block_count: int, block_bytes: int, on_step: Callable[[], None]
+) -> Iterator[Block]:
+    buffer = numpy.empty((_READ_BYTES // block_bytes, block_bytes // 8), "<u8")
+    read_count = 0
+    while read_count < block_count:
+        offset = _HEADERS_BYTES + read_count * block_bytes
+        whole = min(file.readinto(buffer.data) // block_bytes, block_count - read_count)  # type: ignore[attr-defined]
+        if not whole:
+            yield Block(offset, (block_count - read_count) * block_bytes)
+            return
+        for place in _find_doubtful(buffer[:whole]):
+            yield Block(offset + place * block_bytes, block_bytes)
+        read_count += whole
+        if read_count * block_bytes % _STEP_BYTES < _READ_BYTES:
+            on_step()
+
+
+def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, doubtful: Collection[int]) -> set[int]:
+    """Return the numbers of the free blocks; none when a part of their list is doubtful.
+
+    DuckDB, src/storage/single_file_block_manager.cpp: the list lies in pieces of blocks, and begins with its length. A
+    piece begins with the pointer to the next one: the number of its block, and in the highest byte its place there.
+    """
+    piece_bytes = (block_bytes - CHECKSUM_BYTES) // _PIECE_COUNT // 8 * 8
+    words: list[int] = []
+    while not words or len(words) <= words[0]:
+        place, number = divmod(pointer, 1 << 56)
+        offset = _HEADERS_BYTES + number * block_bytes
+        if pointer == _NOWHERE or offset in doubtful:
+            return set()
+        content = os.pread(file.fileno(), piece_bytes, offset + CHECKSUM_BYTES + place * piece_bytes)
+        if len(content) < piece_bytes:
+            return set()
+        pointer, *more = numpy.frombuffer(content, "<u8").tolist()
+        words += more
+    return set(words[1 : words[0] + 1])
+
+
+def _is_free(block: Block, block_bytes: int, free: Collection[int]) -> bool:
+    first, count = (block.offset - _HEADERS_BYTES) // block_bytes, block.byte_count // block_bytes
+    return count <= len(free) and all(number in free for number in range(first, first + count))
+
+
+def is_sound(block: bytes) -> bool:
+    """Return whether the checksum of a whole block holds."""
+    return not _find_doubtful(numpy.frombuffer(block, "<u8").reshape(1, -1))
+
+
+def _find_doubtful(blocks: NDArray[numpy.uint64]) -> list[int]:
+    """Return which of some blocks, a row each, do not have the checksum that they begin with."""
+    products = blocks * _FACTOR
+    checksums = numpy.bitwise_xor.reduce(products, axis=1) ^ products[:, 0] ^ _SEED
+    places: list[int] = numpy.flatnonzero(checksums != blocks[:, 0]).tolist()
+    return places

@@ -1,0 +1,195 @@
+"""Copies what can be read of damaged database files into a sound one: rows of segments that it lacks, each once."""
+
+# ruff: noqa: S608  the names are of our own tables
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import duckdb
+
+from embedsink.sqlfiles import read_sql
+from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, translated
+from embedsink.store.schema import transaction
+
+# DuckDB reads so many rows at a time, and a damaged block spoils them all.
+_VECTOR_ROWS = 2_048
+_GROUP_ROWS = 122_880
+# Each row says by `arrival` which segment it came from.
+_TABLES = ("event", "action", "quarantine", "loss", "sync")
+_MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
+_OF_MISSING = _MISSING.format("arrival >> 32")
+_LEDGER_OF_MISSING = _MISSING.format("split_part(segment, '-', 1)::bigint")
+# Rows that belong to rows of another table: that table, and which of them are copied.
+_PARTS = {
+    "quarantine_rest": (
+        "quarantine",
+        f"quarantine_id in (select quarantine_id from quarantine where {_OF_MISSING}) "
+        "and (quarantine_id, piece) not in (select (quarantine_id, piece) from quarantine_rest)",
+    ),
+    "sync_file": (
+        "sync",
+        f"sync_arrival in (select arrival from sync where {_OF_MISSING}) "
+        "and (sync_arrival, place) not in (select (sync_arrival, place) from sync_file)",
+    ),
+    "journal_hour": (
+        "event",
+        f"{_MISSING.format('first_arrival >> 32')} and first_arrival not in (select first_arrival from journal_hour)",
+    ),
+}
+_REPLAYED = """
+update quarantine set replayed_at = told.replayed_at
+from damaged.quarantine as told
+where told.rowid >= $1 and told.rowid < $2
+  and told.quarantine_id = quarantine.quarantine_id
+  and told.replayed_at is not null
+  and quarantine.replayed_at is null
+"""
+_ROW_GROUPS = """
+select sum(count)::bigint from pragma_storage_info('damaged.' || $1)
+where column_id = 0 and segment_type <> 'VALIDITY'
+group by row_group_id
+order by row_group_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What came of it: rows that were copied, and envelopes that a ledger counted and no file could supply."""
+
+    row_count: int
+    lost_count: int
+
+
+def salvage(
+    connection: duckdb.DuckDBPyConnection,
+    files: Iterable[Path],
+    *,
+    journal_numbers: list[int],
+    on_step: Callable[[], None] = lambda: None,
+) -> Salvaged:
+    """Copy rows of segments that neither the store nor the journal has, and write their ledgers.
+
+    A kill in between leaves a part of it: begin with a new file then.
+
+    Args:
+        connection: to the sound database.
+        files: the damaged ones, the most recent first.
+        journal_numbers: the numbers of the segments in the journal.
+        on_step: called between steps; what it raises ends it all.
+    """
+    connection.execute("set variable journal_numbers = $1", [journal_numbers])
+    connection.execute(read_sql("salvage")["missing"])
+    row_count = 0
+    for path in files:
+        with _attached(connection, path) as is_readable:
+            if is_readable:
+                row_count += _Damaged(connection, on_step).copy()
+    with transaction(connection):
+        connection.execute(read_sql("salvage")["rejection"])
+        connection.execute(read_sql("salvage")["ledger"])
+    lost = f"select sum(lost_count) from loaded_segment where {_LEDGER_OF_MISSING}"
+    [(lost_count,)] = connection.execute(lost).fetchall()
+    return Salvaged(row_count, int(lost_count or 0))
+
+
+@contextlib.contextmanager
+def _attached(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[bool]:
+    """Attach a damaged file as `damaged`. Yield False when not even its catalog can be read."""
+    quoted = str(path).replace("'", "''")
+    try:
+        with translated(opening=True):
+            connection.execute(f"attach '{quoted}' as damaged (read_only)")
+    except StoreBroken:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        connection.execute("detach damaged")
+
+
+class _Damaged:
+    """The attached file `damaged`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, on_step: Callable[[], None]) -> None:
+        self._connection = connection
+        self._on_step = on_step
+        tables = "select table_name from duckdb_tables() where database_name = 'damaged'"
+        self._tables = {name for (name,) in connection.execute(tables).fetchall()}
+        [(self._first_arrival,)] = connection.execute("select min(first_number) << 32 from missing").fetchall()
+
+    def copy(self) -> int:
+        """Copy what is missing, and return the number of rows."""
+        row_count = 0
+        for table in _TABLES:
+            if self._may_have_missing(f"damaged.{table}"):
+                row_count += self._for_rows(table, partial(self._copy_rows, table))
+        for table, (owner, condition) in _PARTS.items():
+            if self._may_have_missing(owner):
+                self._for_rows(table, partial(self._insert, table, condition))
+        self._for_rows("quarantine", partial(self._run, _REPLAYED))
+        new = f"{_LEDGER_OF_MISSING} and segment not in (select segment from salvaged_ledger)"
+        self._for_rows("loaded_segment", partial(self._insert, "loaded_segment", new, into="salvaged_ledger"))
+        return row_count
+
+    def _may_have_missing(self, table: str) -> bool:
+        """Look whether a table has rows of missing segments. As a rule it has none, and that is quick to see."""
+        sql = f"select 1 from {table} where arrival >= {self._first_arrival:d} and {_OF_MISSING} limit 1"
+        try:
+            with translated():
+                return self._connection.execute(sql).fetchone() is not None
+        except (StoreDamaged, SqlUnfit):
+            return True  # `_for_rows` knows whether there is such a table.
+
+    def _for_rows(self, table: str, act: Callable[[int, int], int]) -> int:
+        """Call `act` for each row group, or else for each of its vectors. Leave out what can't be read."""
+        if table not in self._tables:
+            return 0
+        row_count = 0
+        for start, end in self._row_groups(table):
+            try:
+                row_count += act(start, end)
+            except StoreDamaged:
+                for first in range(start, end, _VECTOR_ROWS):
+                    with contextlib.suppress(StoreDamaged):
+                        row_count += act(first, min(first + _VECTOR_ROWS, end))
+            self._on_step()
+        return row_count
+
+    def _row_groups(self, table: str) -> Iterator[tuple[int, int]]:
+        """Yield the first row of each row group, and the row after its last."""
+        try:
+            with translated():
+                counts = [count for (count,) in self._connection.execute(_ROW_GROUPS, [table]).fetchall()]
+        except StoreDamaged:
+            with translated():
+                sizes = "select estimated_size from duckdb_tables() where database_name = 'damaged' and table_name = $1"
+                [(size,)] = self._connection.execute(sizes, [table]).fetchall()
+            counts = [_GROUP_ROWS] * (size // _GROUP_ROWS + 1)
+        yield from pairwise(accumulate(counts, initial=0))
+
+    def _copy_rows(self, table: str, start: int, end: int) -> int:
+        arrivals = (
+            f"select min(arrival), max(arrival) from damaged.{table} where rowid >= $1 and rowid < $2 and {_OF_MISSING}"
+        )
+        with translated():
+            first, last = self._connection.execute(arrivals, [start, end]).fetchall()[0]
+        if first is None:
+            return 0
+        # As constants, they let the engine skip all other rows.
+        here = f"arrival between {first:d} and {last:d}"
+        condition = f"{here} and {_OF_MISSING} and arrival not in (select arrival from {table} where {here})"
+        return self._insert(table, condition, start, end)
+
+    def _insert(self, table: str, condition: str, start: int, end: int, *, into: str | None = None) -> int:
+        rows = f"select * from damaged.{table} where rowid >= $1 and rowid < $2 and {condition}"
+        return self._run(f"insert into {into or table} by name {rows}", start, end)
+
+    def _run(self, sql: str, start: int, end: int) -> int:
+        with translated(), transaction(self._connection):
+            [(row_count,)] = self._connection.execute(sql, [start, end]).fetchall()
+        return int(row_count)

@@ -1,0 +1,78 @@
+"""Data folders to back up, and what their backups have to restore."""
+
+from pathlib import Path
+
+from embedsink.backup import Repository, restore_backup
+from embedsink.folder import DataFolder
+from embedsink.loader import Loader
+from embedsink.segment import trailer
+from embedsink.store import Store
+from tests.given import segment
+from tests.stores import make_folder
+
+GROUP = b'{"kind":"lost"}\n' + trailer(b'{"kind":"lost"}\n')
+OPEN = "journal/000000000004-00000000.open"
+
+
+def load(folder: DataFolder, *numbers: int) -> None:
+    """Load one view in each of these segments, and publish a snapshot; the newest segment stays."""
+    for number in numbers:
+        segment(folder.journal, [{"type": "view", "id": number}], number=number)
+    loader = Loader(folder, Store(folder.store))
+    loader.open_store()
+    try:
+        for _ in loader.load_waiting():
+            pass
+        loader.publish()
+    finally:
+        loader.close()
+
+
+def make_data(path: Path) -> DataFolder:
+    """A folder with everything that one can have: three loaded segments, an open one, and what stands beside them."""
+    folder = make_folder(path)
+    load(folder, 1, 2, 3)
+    (folder.path / OPEN).write_bytes(GROUP + GROUP[:-9])
+    (folder.aside / "000000000002-0badcafe.ndjson.1").write_bytes(b"damaged")
+    (folder.aside / "lost-1.txt").write_text("a note")
+    for name in ("store.duckdb", "analytics.duckdb.1"):
+        (folder.aside / name).write_bytes(b"a whole database")
+    folder.dashboards.mkdir()
+    (folder.dashboards / "own.json").write_text('{"title": "Own"}')
+    (folder.dashboards / "kept").mkdir()
+    folder.keys.write_text("{}")
+    (folder.path / "analytics.previous.duckdb").write_bytes(b"a whole database")
+    return folder
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def restored(backup: Path, path: Path) -> dict[str, bytes]:
+    restore_backup(backup, DataFolder(path))
+    return contents(path)
+
+
+def expected(folder: DataFolder) -> dict[str, bytes]:
+    """What a backup of a folder restores: everything that can't be made again, and of the open segment its groups."""
+    found = {
+        name: content
+        for name, content in contents(folder.path).items()
+        if not name.startswith(("store.", "analytics.previous", "aside/store", "aside/analytics"))
+    }
+    return found | {OPEN: GROUP}
+
+
+def piece_of(backup: Path, name: str, place: int = 0) -> Path:
+    """The file of one piece of the newest generation."""
+    repository = Repository(backup)
+    [file] = [file for file in repository.read(repository.names()[-1]).files if file.name == name]
+    return backup / "blocks" / file.pieces[place][:2] / file.pieces[place]
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)

@@ -1,0 +1,24 @@
+"""Small disks, which fill up."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def mounted(path: Path, *, mebibytes: int) -> Iterator[Path]:
+    """Mount an empty disk of this size at `path`. Skip the test where only root may; in CI, fail it."""
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)]
+    if subprocess.run(command, capture_output=True).returncode != 0:
+        if "CI" in os.environ:
+            pytest.fail("CI has to be able to mount a tmpfs")
+        pytest.skip("only root may mount a tmpfs")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)

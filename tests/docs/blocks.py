@@ -1,0 +1,42 @@
+"""The fenced blocks and the commands within lines of all pages of the documentation."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+class Block(NamedTuple):
+    """A fenced block: its page, its language and what stands in it."""
+
+    page: str
+    language: str
+    text: str
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks(*languages: str) -> list[Block]:
+    """All blocks of these languages, or of every language, in the order of the pages."""
+    found = [
+        Block(path.relative_to(ROOT).as_posix(), language, text)
+        for path in PAGES
+        for language, text in _BLOCK.findall(_read(path))
+    ]
+    return [block for block in found if not languages or block.language in languages]
+
+
+def inline(beginning: str) -> list[tuple[str, str]]:
+    """All pieces of code within a line that begin so, each with its page."""
+    return [
+        (path.relative_to(ROOT).as_posix(), code)
+        for path in PAGES
+        for code in _INLINE.findall(_BLOCK.sub("", _read(path)))
+        if code.startswith(beginning)
+    ]

@@ -1,0 +1,99 @@
+"""Every block of the documentation has a test: it is run, or it is named here with what holds it instead."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from bench.__main__ import app as bench_app
+
+from embedsink.cli import app
+from tests.docs.blocks import ROOT, blocks, inline
+
+RUN = {"sh", "python", "sql", "html", "js"}  # by the other files of this folder
+HELD_ELSEWHERE = {
+    "json": "test_wire_document, test_docs and charts/test_files send, parse or load them",
+    "ndjson": "test_wire_document sends them",
+    "http": "the requests and answers of docs/wire.md: http/test_syncs, test_deployments, test_live, test_problems",
+    "yaml": "test_shell checks it with promtool",
+    "nginx": "a proxy with a certificate would have to be there",
+    "ini": "systemd would have to be there; its command is checked here",
+    "": "a header of a policy: web/test_pages loads a page under it",
+}
+# And what ends a command that is started beside others, or in the place of its output.
+REDIRECTION = re.compile(r"\s\d?[<>](&\d|\s*\S+)|[&)]\s*$")
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """A command and all below it by their words, the deepest first."""
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*path, name))
+    yield path, command
+
+
+COMMANDS = list(commands(typer.main.get_command(app)))
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """The commands of a block: continued lines are one, and comments are left out."""
+    for line in text.replace("\\\n", " ").replace("docker exec embedsink ", "").splitlines():
+        if not line.startswith("docker "):
+            yield from re.split(r"&&|\|\||;|\||\$\(", line.partition(" #")[0])
+
+
+def typed() -> list[tuple[str, str]]:
+    """Every `embedsink …` that the documentation or a command's help tells people to type, each with its place."""
+    found = [(block.page, line) for block in blocks("sh", "ini") for line in shell_lines(block.text)]
+    found += inline("embedsink ")
+    found += [("--help", line) for _, command in COMMANDS for line in (command.epilog or "").splitlines()]
+    pattern = re.compile(r"(?:^|[ /=])embedsink ((?:[a-z-]|--).*)")
+    return [(page, match[1]) for page, line in found if (match := pattern.search(line))]
+
+
+def mistake_in(line: str) -> str | None:
+    """What of a command line does not exist."""
+    words = shlex.split(REDIRECTION.sub("", line))
+    for path, command in COMMANDS:
+        if tuple(words[: len(path)]) == path:
+            parser = command.make_parser(typer.Context(command))
+            try:
+                _, extra, _ = parser.parse_args(words[len(path) :])
+            except Exception as error:  # noqa: BLE001  typer's own classes of click have no public name
+                # Within a sentence, `embedsink import --url` is the name of an option.
+                return None if str(error) == f"Option '{words[-1]}' requires an argument." else str(error)
+            return f"no argument {extra[0]}" if extra else None
+    return "no such command"
+
+
+def test_every_language_is_run_or_held_elsewhere() -> None:
+    assert {block.language for block in blocks()} == RUN | set(HELD_ELSEWHERE)
+
+
+def test_every_command_that_people_are_told_to_type_exists_with_its_options() -> None:
+    lines = typed()
+    assert len(lines) > 60
+    mistakes = [f"{page}: embedsink {line}: {mistake}" for page, line in lines if (mistake := mistake_in(line))]
+    assert mistakes == []
+
+
+@pytest.mark.parametrize(
+    "line", ["reprot views", "report views --sicne 7d", "keys make", "export -x", "export FILE", "report -o --all 1 2"]
+)
+def test_a_command_that_does_not_exist_would_be_found(line: str) -> None:
+    assert mistake_in(line)
+
+
+def test_every_script_that_is_named_exists() -> None:
+    texts = [block.text for block in blocks("sh", "python")] + [code for _, code in inline("scripts/")]
+    names = {name for text in texts for name in re.findall(r"\bscripts/(\w+)", text)}
+    assert names >= {"test", "check", "bench", "demo"}
+    assert [name for name in names if not (ROOT / "scripts" / name).is_file()] == []
+
+
+def test_every_benchmark_that_is_named_exists() -> None:
+    known = typer.main.get_command(bench_app).commands  # type: ignore[attr-defined]
+    named = {words.split()[1] for _, words in inline("scripts/bench ")}
+    assert named
+    assert named <= set(known)

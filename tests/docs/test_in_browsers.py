@@ -1,0 +1,129 @@
+"""The HTML and the JavaScript of the documentation run in a real browser, against a real server and a pretend embed."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Browser, Frame, Page, sync_playwright
+
+from embedsink.web import browser_files
+from tests.docs.blocks import Block, blocks
+from tests.docs.conftest import Documented
+from tests.programs import require
+from tests.web.sites import EMBED, Site
+from tests.web.stage import ARGUMENTS, PROGRAM, embed_in
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+RECIPE = 'import { expect, test } from "@playwright/test";'  # test_recipe.py runs it
+ANSWERED_MS = 15_000
+DASHBOARD = "/embed/dashboard/d_81f2"
+SCRIPTS = [block for block in blocks("js") if RECIPE not in block.text]
+
+
+class Sites(NamedTuple):
+    """A browser, the customer's site, the vendor's site, and what stands for what in the documentation."""
+
+    browser: Browser
+    host: Site
+    tenant: Site
+    instead: dict[str, str]
+
+    def at(self, text: str) -> str:
+        """A text with addresses, keys and hashes that are real."""
+        for written, real in self.instead.items():
+            text = text.replace(written, real)
+        return text
+
+    def open(self, html: str, errors: list[str]) -> Page:
+        """A page of the customer's site, once all of its modules have run."""
+        page = self.browser.new_context().new_page()
+        page.set_default_timeout(ANSWERED_MS)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(self.host.add("/page", f"<!doctype html><body>{html}"))
+        return page
+
+
+@pytest.fixture(scope="module")
+def sites(documented: Documented) -> Iterator[Sites]:
+    require("chromium")
+    host, tenant = Site(), Site()
+    tenant.add(DASHBOARD, EMBED)
+    host.add("/embed-session", '{"session": "credential"}', Content_Type="application/json")
+    key, file = documented.server.key("ingest", origins=[host.url]), browser_files()["forwarder.js"]
+    instead = {
+        "https://events.example.com": documented.server.url,
+        "https://tenant.example.com": tenant.url,
+        "https://acme.bi.example": tenant.url,
+        "/embed/dashboard/…": DASHBOARD,
+        "es_ingest_…": key,
+        'data-key="…"': f'data-key="{key}"',
+        'data-origin="…"': f'data-origin="{tenant.url}"',
+        "forwarder.….js": file.versioned_name,
+        "sha384-…": file.integrity,
+    }
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
+        yield Sites(browser, host, tenant, instead)
+        browser.close()
+    host.close()
+    tenant.close()
+
+
+def label(block: Block) -> str:
+    return f"{block.page}: {block.text.splitlines()[0][:50]}"
+
+
+def is_delivered(page: Page, embed: Frame) -> bool:
+    """Whether what the embed says is answered with a 202."""
+    with page.expect_response(lambda response: response.url.endswith("/api/v1/events")) as answer:
+        embed.evaluate("view('/a')")
+    return answer.value.status == 202 and answer.value.json()["accepted"] == 1
+
+
+def framed(sites: Sites, html: str) -> str:
+    """The HTML, with an embed where it has none."""
+    return html if "<iframe" in html else f'{html}<iframe src="{sites.tenant.url}{DASHBOARD}"></iframe>'
+
+
+@pytest.mark.parametrize("block", blocks("html"), ids=label)
+def test_every_element_delivers_what_an_embed_says(block: Block, sites: Sites) -> None:
+    errors: list[str] = []
+    page = sites.open(framed(sites, sites.at(block.text)), errors)
+    assert is_delivered(page, embed_in(page))
+    assert errors == []
+
+
+@pytest.mark.parametrize("block", [block for block in SCRIPTS if "embedUrl" not in block.text], ids=label)
+def test_every_script_runs_and_delivers_until_it_stops(block: Block, sites: Sites) -> None:
+    errors: list[str] = []
+    script = sites.at(block.text).replace("f.stop();", "window.f = f;")
+    page = sites.open(framed(sites, f'<script type="module">{script}</script>'), errors)
+    assert is_delivered(page, embed_in(page))
+    if "window.f" in script:
+        page.evaluate("f.stop()")
+        assert page.evaluate("f.ignored") == 0
+    assert errors == []
+
+
+def test_the_actions_reach_the_embed(sites: Sites) -> None:
+    [block] = [block for block in SCRIPTS if "embedUrl" in block.text]
+    errors: list[str] = []
+    there = "await new Promise((resolve) => (iframe.onload = resolve));"
+    script = sites.at(block.text).replace("// Once the embed is there, which its `ready` event says:", there)
+    assert there in script
+    page = sites.open(f'<script type="module">{script}</script>', errors)
+    page.wait_for_selector("iframe")
+    embed = page.frames[1]
+    embed.wait_for_function("typeof actions == 'object' && actions.length == 6")
+    assert "session=credential" in embed.url
+    types = embed.evaluate("actions.map(({ data }) => data.type)")
+    assert [type_.removeprefix("svc:action:") for type_ in types] == [
+        "set-color-scheme",
+        "set-theme",
+        "set-locale",
+        "set-filter",
+        "navigate",
+        "refresh",
+    ]
+    assert errors == []

@@ -1,0 +1,50 @@
+"""Where a request comes from, as limits count it."""
+
+import pytest
+
+from embedsink.http.access import Transport
+from embedsink.http.addresses import address_of
+
+
+def address(client: str | None, *forwarded: str, transport: Transport = Transport.ANYTHING) -> str:
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
+    return address_of({"client": client and (client, 1), "headers": headers, "state": {"transport": transport}})
+
+
+@pytest.mark.parametrize(
+    ("client", "expected"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        (None, ""),
+    ],
+)
+def test_an_address_is_that_of_the_connection_and_of_ipv6_its_network(client: str | None, expected: str) -> None:
+    assert address(client) == expected
+
+
+def test_without_a_proxy_nobody_may_say_where_a_request_comes_from() -> None:
+    assert address("192.0.2.7", "198.51.100.1") == "192.0.2.7"
+    assert address("192.0.2.7", "198.51.100.1", transport=Transport.ENCRYPTED) == "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "expected"),
+    [
+        (["198.51.100.1"], "198.51.100.1"),
+        (["10.0.0.1, 198.51.100.1"], "198.51.100.1"),
+        (["10.0.0.1", "198.51.100.1"], "198.51.100.1"),
+        (["10.0.0.1, [2001:db8::5]"], "2001:db8::/64"),
+        (["10.0.0.1, 198.51.100.1:51234"], "198.51.100.1"),
+        (["[2001:db8::5]:443"], "2001:db8::/64"),
+        (["2001:db8::5"], "2001:db8::/64"),
+        (["10.0.0.1, unknown"], "unknown"),
+        ([""], "unknown"),
+        ([], "127.0.0.1"),
+    ],
+)
+def test_behind_a_proxy_the_last_entry_counts_which_the_proxy_has_added(forwarded: list[str], expected: str) -> None:
+    assert address("127.0.0.1", *forwarded, transport=Transport.FORWARDED) == expected

@@ -1,0 +1,42 @@
+"""The key in a body, found without parsing it."""
+
+import json
+
+import pytest
+
+from embedsink.http.body_key import tokens_in
+from tests.envelope.sending import KEY, view
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"key": KEY, "events": [view()]},
+        {"events": [view()], "key": KEY},
+        {"context": {"page": '"key"'}, "key": KEY, "events": []},
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_the_key_of_a_delivery_is_found_wherever_it_stands(body: object, indent: int | None) -> None:
+    assert list(tokens_in(json.dumps(body, indent=indent).encode())) == [KEY]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b"", []),
+        (b'{"key":', []),
+        (b'{"key": null}', []),
+        (b'{"key":"es_\\u0069ngest_x"}', []),
+        (b'{"key":"no key"}', ["no key"]),
+        (b'{"key":"a"},{"key" : "b"}', ["a", "b"]),
+        (b'{"key":"\xff"}', ["\ufffd"]),
+    ],
+)
+def test_what_has_another_form_is_no_key(body: bytes, found: list[str]) -> None:
+    assert list(tokens_in(body)) == found
+
+
+def test_the_search_ends_after_some_candidates() -> None:
+    assert list(tokens_in(b'"key" ' * 10_000 + b'"key":"late"')) == []
+    assert len(list(tokens_in(b'"key":"x",' * 10_000))) == 8

@@ -1,0 +1,156 @@
+"""What a stranger's request costs the event loop, on which all senders wait: at most 5 ms, on every route."""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.routing import Route
+
+from embedsink.http.app import create_app
+from embedsink.http.connections import FIELDS_MAX, HEAD_BYTES_MAX
+from embedsink.settings import Settings
+from tests.servers import RunningServer, running_server
+from tests.stores import make_folder
+
+pytestmark = [pytest.mark.server, pytest.mark.alone]
+
+COST_S_MAX = 0.005
+TRIES = 3
+MIB = 1_048_576
+# What the loop below takes on the machine where the limit was chosen; a slower one may take longer for a request, too.
+REFERENCE_S = 0.018
+# Beside other programs a request takes up to half as much processor time again, since they share caches.
+MARGIN = 1.5
+IN_PATHS = {
+    "name": "overview",
+    "section": "use",
+    "suffix": "csv",
+    "deploymentId": "1",
+    "syncJobId": "job",
+    "module": "forwarder",
+    "version": "x",
+    "reason": "x",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("cost") / "data") as running:
+        running.key(origins=["https://app.example.com"])
+        yield running
+
+
+def routes(folder: Path) -> list[tuple[str, str]]:
+    """Each method and path of the application; enumerated, so that a new one is measured without being named here."""
+    found = [route for route in create_app(make_folder(folder), Settings()).routes if isinstance(route, Route)]
+    return [
+        (method, re.sub(r"\{(\w+)[^}]*\}", lambda part: IN_PATHS[part[1]], route.path))
+        for route in found
+        for method in sorted((route.methods or set()) - {"HEAD"} | ({"OPTIONS"} if "events" in route.path else set()))
+    ]
+
+
+def filled(before: str, unit: str, after: str = "", *, size: int = HEAD_BYTES_MAX - 100) -> bytes:
+    """As many units between the two as fit into a head."""
+    return (before + unit * ((size - len(before) - len(after)) // len(unit)) + after).encode("latin-1")
+
+
+def worst_requests(method: str, path: str) -> dict[str, bytes]:
+    """Requests at the limits, of each sort that takes the longest to read."""
+    rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    field = f"{method} {path}{rest}"
+    asked = f"{method} {path}?"
+    fields = {
+        "many cookies": ("Cookie: ", "a=b; "),
+        "a quoted cookie": ('Cookie: a="', '\\"'),
+        "encodings": ("Accept-Encoding: ", "a,"),
+        "an encoding with spaces": ("Accept-Encoding: a", " "),
+        "tags": ("If-None-Match: ", "a,"),
+        "ranges": ("Range: bytes=", "0-1,"),
+        "media types": ("Accept: text/html", ",a"),
+        "media type parameters": ("Content-Type: a", ";a=b"),
+        "a key": ("Authorization: Bearer ", "e"),
+        "an origin": ("Origin: ", "e"),
+        "an upgrade": ("Upgrade: x\r\nConnection: ", "upgrade,"),
+        "a host": ("Host: [", ":"),
+    }
+    queries = {
+        "parameters": filled(asked, "e&", f"{rest}\r\n"),
+        "64 parameters": f"{asked}{'&'.join(f'sinc{number}_until_perod' for number in range(64))}{rest}\r\n".encode(),
+        "percent signs": filled(asked, "%ff", f"{rest}\r\n", size=8_192),
+    }
+    paths = {
+        "a path": filled(f"{method} {path}/", "a-", f"{rest}\r\n"),
+        "a path of bytes": filled(f"{method} {path}/", "%ff", f"{rest}\r\n"),
+    }
+    return (
+        {name: filled(field + begun, unit, "x\r\n\r\n") for name, (begun, unit) in fields.items()}
+        | {"many fields": f"{field}{'a: b' * 30}\r\n".encode() + b"a: b\r\n" * (FIELDS_MAX - 3) + b"\r\n"}
+        | queries
+        | paths
+        | worst_bodies(field.replace("Connection: close\r\n", ""))
+    )
+
+
+def worst_bodies(begun: str) -> dict[str, bytes]:
+    form = f"{begun}Content-Type: application/x-www-form-urlencoded\r\n"
+    chunked = f"{form}Transfer-Encoding: chunked\r\n\r\n"
+    size = 8 * MIB
+    return {
+        "chunks": filled(chunked, "1\r\na\r\n", size=MIB),
+        "a trailer": filled(f"{chunked}0\r\nX: ", "a", size=MIB),
+        "fields of a form": filled(f"{form}Content-Length: 16000\r\n\r\n", "a=&"),
+        "a body": filled(f"{form}Content-Length: {size}\r\n\r\n", "a", size=size),
+    }
+
+
+def loop_s(server: RunningServer) -> float:
+    """Seconds that the server's event loop, its first thread, has worked."""
+    return int(Path(f"/proc/{server.pid}/task/{server.pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def cost_s(server: RunningServer, request: bytes) -> float:
+    address = urlsplit(server.url)
+    before = loop_s(server)
+    with socket.create_connection((address.hostname, address.port), timeout=5) as connection:
+        try:
+            connection.sendall(request)
+            connection.recv(65_536)
+        except ConnectionError:
+            pass  # It was refused before all of it was sent.
+        for _ in range(2):
+            assert server.get("/healthz").status == 200  # By then the loop has read the rest of a body, too.
+    return loop_s(server) - before
+
+
+def slowness() -> float:
+    """How much longer this machine may take than the one where the limit was chosen."""
+    taken = []
+    for _ in range(TRIES):
+        started_at = time.thread_time()
+        sum(number for number in range(500_000) if number % 3)
+        taken.append(time.thread_time() - started_at)
+    return MARGIN * max(1.0, min(taken) / REFERENCE_S)
+
+
+def test_a_strangers_request_costs_the_event_loop_at_most_5_ms(server: RunningServer, tmp_path: Path) -> None:
+    limit_s = COST_S_MAX * slowness()
+    too_long = {}
+    for method, path in routes(tmp_path):
+        for name, request in worst_requests(method, path).items():
+            costs = [cost_s(server, request)]
+            while min(costs) > limit_s and len(costs) < TRIES:
+                costs.append(cost_s(server, request))  # Whatever else the loop did may have been in it.
+            if min(costs) > limit_s:
+                too_long[f"{method} {path}: {name}"] = f"{min(costs) * 1_000:.1f} ms"
+    assert too_long == {}
+
+
+def test_requests_that_arrive_in_one_read_do_not_hold_the_loop_up(server: RunningServer) -> None:
+    refused = b"POST /api/v1/events HTTP/1.1\r\nContent-Length: 0\r\nContent-Type: text/plain\r\n\r\n"
+    # As many as may wait on a connection, each of them for much less than the limit.
+    assert cost_s(server, refused * 3_000) < 10 * COST_S_MAX * slowness()

@@ -1,0 +1,293 @@
+"""What costs more than a small valid body: who has to wait for it, who pays for it, and who never notices."""
+
+import asyncio
+import gzip
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import embedsink.http.events
+import embedsink.http.strangers
+import embedsink.http.syncs
+from embedsink.envelope import Rules
+from embedsink.http.answers import Answer
+from embedsink.http.body import STRANGER_BYTES_MAX
+from embedsink.http.rates import Sender
+from embedsink.http.strangers import Strangers
+from embedsink.ingest_pool import IngestPool
+from tests.envelope.sending import KEY, view
+from tests.http.asking import Server, open_server, problem
+
+KIB, MIB = 1_024, 1_048_576
+HOSTILE = b"{" + b'"a":1,' * 5_000 + b'"a":1}'
+
+
+def fail(*_: object, **__: object) -> Any:
+    pytest.fail("it was parsed")
+
+
+@pytest.fixture
+def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("parse_plain", "take_in"):
+        monkeypatch.setattr(embedsink.http.events, name, fail)
+    monkeypatch.setattr(IngestPool, "submit", fail)
+
+
+@pytest.mark.usefixtures("nothing_is_parsed")
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (HOSTILE, "no_credential"),
+        (HOSTILE * 30, "no_credential"),
+        (b"", "no_credential"),
+        (json.dumps([view()] * 1_000).encode(), "no_credential"),
+        (json.dumps({"key": KEY, "events": [view()]}).encode(), "bad_credential"),
+        (json.dumps({"key": "x", "events": [view()]}).encode(), "bad_credential"),
+        (gzip.compress(bytes(MIB)), "no_credential"),
+    ],
+    ids=["hostile", "large", "empty", "good", "unknown key", "no key", "gzip"],
+)
+def test_nothing_of_a_stranger_is_parsed(server: Server, body: bytes, reason: str) -> None:
+    coding = {"content_encoding": "gzip"} if body.startswith(b"\x1f") else {}
+    answer = server.post(body, **coding)
+    assert (answer.status_code, problem(answer)) == (401, reason)
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+def test_the_key_of_a_larger_body_stands_in_its_first_64_kib(server: Server, coding: str) -> None:
+    key, events = server.key(), [view({"title": f"{number:0100}"}) for number in range(400)]
+    for body, status in (({"key": key, "events": events}, 202), ({"events": events, "key": key}, 401)):
+        content = json.dumps(body).encode()
+        assert len(content) > STRANGER_BYTES_MAX
+        packed = gzip.compress(content) if coding else content
+        assert server.post(packed, content_encoding=coding or "identity").status_code == status
+
+
+def test_a_key_that_stands_elsewhere_than_in_the_delivery_is_none(server: Server) -> None:
+    key, other, before = server.key(), server.key(), len(server.journaled())
+    stray = view({"key": key})
+    assert problem(server.post([stray])) == "no_credential"
+    assert problem(server.post({"events": [stray], "key": other})) == "bad_credential"
+    assert len(server.journaled()) == before
+    assert server.post({"events": [view({"key": KEY})], "key": key}).status_code == 202
+
+
+def test_an_unreadable_body_with_a_key_in_it_is_not_kept(server: Server) -> None:
+    before = len(server.journaled())
+    for body in (b'{"key": "%b", "events": [' % server.key().encode(), b'{"key": "%b", "a":1,' % server.key().encode()):
+        answer = server.post(body + b'"a":1,' * 10_000)
+        assert (answer.status_code, problem(answer)) == (401, "no_credential")
+    assert len(server.journaled()) == before
+
+
+@pytest.mark.usefixtures("nothing_is_parsed")
+def test_a_429_spares_the_parse(tmp_path: Path) -> None:
+    with open_server(tmp_path, rate_bytes_per_s=10_000) as server:
+        key = server.key()
+        known = server.sink.keys.find(key)
+        assert known is not None
+        server.state["rates"].admit(Sender("", known.key_id), 19_999)
+        for answer in (server.post(b" " * 19_000, key=key), server.post(b'{"key":"%b"' % key.encode() + b" " * 19_000)):
+            assert (answer.status_code, problem(answer)) == (429, "rate_limited")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [HOSTILE, json.dumps([1] * 1_000).encode(), json.dumps([view()] * 300).encode(), b"[" + b"[]," * 5_000 + b"1]"],
+    ids=["a key again and again", "rejected", "large", "deep"],
+)
+def test_what_takes_long_never_runs_on_the_event_loop(
+    server: Server, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = server.post(body, key=server.key())
+    monkeypatch.setattr(embedsink.http.events, "take_in", fail)
+    monkeypatch.setattr("embedsink.envelope.body._read_carefully", fail)
+    monkeypatch.setattr("embedsink.envelope.parsing._judge", fail)
+    answer = server.post(body, key=server.key())
+    assert answer.status_code == expected.status_code
+    assert answer.json().get("rejected", []) == expected.json().get("rejected", [])
+
+
+def test_small_bodies_need_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(IngestPool, "submit", fail)
+    with open_server(tmp_path) as server:
+        key = server.key()
+        for body in (view(), [view()] * 100, [view(), {}], b"{", b'{"a":1,"a":2}'):
+            assert server.post(body, key=key).status_code in (202, 400)
+        assert server.post(gzip.compress(json.dumps(view()).encode()), key=key, content_encoding="gzip").is_success
+
+
+def test_who_sends_unreadable_bodies_waits_and_small_events_of_the_same_sender_do_not(tmp_path: Path) -> None:
+    with open_server(tmp_path, rate_address_bytes_per_s=2 * MIB) as server:
+        key = server.key()
+        statuses = [server.post(b"x" * 500_000, key=key).status_code for _ in range(4)]
+        assert statuses[0] == 400
+        assert statuses[-1] == 429
+        assert problem(server.post(HOSTILE[:20_000], key=key)) == "rate_limited"
+        assert server.post(view(), key=key).status_code == 202
+        assert server.post(b"x" * 500_000, key=server.key()).status_code == 400, "another key has its own"
+
+
+def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse, running, most = embedsink.http.syncs._parse, 0, 0
+
+    def note_and_parse(*arguments: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.02)
+        try:
+            return parse(*arguments)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(embedsink.http.syncs, "_parse", note_and_parse)
+    with open_server(tmp_path, rate_address_bytes_per_s=MIB) as server:
+        key = server.key("sync")
+
+        async def put_all() -> list[httpx.Response]:
+            headers = httpx.Headers({"authorization": f"Bearer {key}", "content-type": "application/json"}).raw
+            address = "/api/v1/deployments/1/dbt-sync/job/result"
+            return await asyncio.gather(
+                *(server._ask("PUT", address, list(headers), {"content": b"{" + HOSTILE}) for _ in range(10))
+            )
+
+        assert {problem(answer) for answer in server._runner.run(put_all())} == {"not_json"}
+        assert most == 1
+        assert problem(server._runner.run(put_all())[-1]) == "rate_limited"
+        assert server.post(view(), key=server.key()).status_code == 202
+
+
+def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.01)
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    with open_server(tmp_path) as server:
+        key, read = server.key(), server.key("read")
+        login = server.ask("POST", "/login", content=f"key={read}".encode(), headers=form)
+        cookie = login.headers["set-cookie"].partition(";")[0]
+        use_up(server)
+        assert problem(server.post(view())) == "rate_limited"
+        assert problem(server.post({"key": KEY, "events": [view()]})) == "rate_limited"
+        assert server.post(view(), key=key).status_code == 202
+        assert server.post({"key": key, "events": [view()]}).status_code == 202
+        assert server.get("/api/v1/reports", key=read).status_code == 200
+        assert server.get("/dashboards/", headers={"cookie": cookie}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/reports"),
+        ("GET", "/docs"),
+        ("GET", "/metrics"),
+        ("GET", "/forwarder.js"),
+        ("GET", "/nothing"),
+        ("GET", "/login"),
+        ("POST", "/login"),
+        ("GET", "/dashboards/?" + "&" * 100),
+        ("GET", "/api/v1/events"),
+        ("OPTIONS", "/api/v1/events"),
+        ("POST", "/healthz/"),
+    ],
+)
+def test_every_address_of_the_server_counts_requests_without_a_good_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.01)
+    with open_server(tmp_path) as server:
+        ingest = server.key()
+        assert server.ask(method, path).status_code != 429
+        use_up(server)
+        assert problem(server.ask(method, path)) == "rate_limited"
+        if (method, path) != ("OPTIONS", "/api/v1/events"):
+            assert server.ask(method, path, key=ingest).status_code == 429, "a page's key is everybody's"
+        assert server.ask(method, path, key=server.key("read")).status_code != 429
+
+
+def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.2)
+    with open_server(tmp_path, rate_strangers_per_s=1_000) as server:
+        use_up(server)
+        started_at = time.monotonic()
+        assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
+        assert time.monotonic() - started_at < 0.2
+        server.state["events"].strangers._buckets.bucket(("127.0.0.1", True), time.monotonic()).level = -10_000.0
+        started_at = time.monotonic()
+        assert server.get("/healthz").status_code == 200
+        assert time.monotonic() - started_at > 0.2, "a flood of probes has to wait, too"
+
+
+def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.01)
+    with open_server(tmp_path, rate_strangers_per_s=5) as server:
+        assert server.post(b" " * (MIB - 1)).status_code == 401
+        assert server.post(b" " * (MIB - 1)).status_code == 401
+        assert server.post(b"{}").status_code == 429
+
+
+def use_up(server: Server) -> None:
+    """Take all that this address may send without a good key."""
+    server.state["events"].strangers._buckets.bucket(("127.0.0.1", False), time.monotonic()).level = -10_000.0
+
+
+def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 3_600.0)
+    with open_server(tmp_path, rate_strangers_per_s=1) as server:
+        events = server.state["events"]
+        replies: list[Answer] = []
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "scheme": "http",
+            "path": "/api/v1/events",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+            "client": ("192.0.2.1", 1),
+        }
+
+        async def send_all() -> None:
+            for client in (("192.0.2.1", 1), ("192.0.2.2", 1)):
+                for _ in range(5):
+                    asked = scope | {"state": dict(server.state), "client": client}
+                    events.take_in_whole(asked, b"{}", replies.append)
+            await asyncio.sleep(0)
+
+        server._runner.run(send_all())
+        assert [reply.status for reply in replies] == [401] * 4, "the others are held back"
+
+
+def test_held_answers_follow_each_other_and_come_no_faster_than_an_address_may_ask() -> None:
+    strangers, held = Strangers(100), []
+    scope = {"state": {"hold_back": lambda delay_s, answer: held.append((delay_s, answer))}}
+    for _ in range(3):
+        strangers.hold_back(scope, lambda: None)
+    assert [delay_s for delay_s, _ in held] == pytest.approx([1.01, 1.02, 1.03])
+    for _, answer in held:
+        answer()
+    strangers.hold_back(scope, lambda: None)
+    assert held[-1][0] == pytest.approx(1.01)
+
+
+def test_the_worker_and_the_loop_go_by_the_same_rules(tmp_path: Path) -> None:
+    with open_server(tmp_path, service_name="acme", events_max=400) as server:
+        assert server.state["events"].pool._worker._arguments[0] == json.dumps(
+            {"service_name": "acme", "events_max": 400}
+            | {name: getattr(Rules(), name) for name in ("envelope_bytes_max", "context_bytes_max", "depth_max")}
+        )
+        acme = view(source="acme-embed", type="acme:event:view")
+        assert server.post([acme] * 400, key=server.key()).status_code == 202
+        assert problem(server.post([acme] * 401, key=server.key())) == "too_many_events"

@@ -1,0 +1,409 @@
+"""Backups as files: what a generation has, what a second one adds, and what damage and interruptions do."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tracemalloc
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from embedsink.backup import BackupDamaged, Repository, create, create_backup, restore_backup
+from embedsink.backup.pieces import PIECE_BYTES
+from embedsink.backup.source import read_journal
+from embedsink.errors import Misconfigured
+from embedsink.folder import DataFolder
+from tests.backups import GROUP, OPEN, contents, expected, flip, load, make_data, piece_of, restored
+from tests.given import segment
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    return make_data(tmp_path_factory.mktemp("made") / "data")
+
+
+@pytest.fixture
+def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
+    """A copy of it, to change."""
+    return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "backup"
+
+
+def test_a_restored_folder_has_every_file_that_can_not_be_made_again(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
+    created = create_backup(folder, target)
+
+    assert created.warnings == ()
+    assert restored(target, tmp_path / "new") == expected(folder)
+    assert restored(created.manifest, tmp_path / "other") == expected(folder)
+
+
+def test_a_backup_only_reads_the_data_folder(folder: DataFolder, target: Path) -> None:
+    before = contents(folder.path)
+    create_backup(folder, target)
+    assert contents(folder.path) == before
+
+
+def test_a_folder_without_a_snapshot_is_backed_up_as_its_journal(tmp_path: Path, target: Path) -> None:
+    folder = DataFolder(tmp_path / "data")
+    folder.make()
+    segment(folder.journal, [{"type": "view"}])
+    assert create_backup(folder, target).warnings == ()
+    assert restored(target, tmp_path / "new") == contents(folder.path)
+
+
+def test_nobody_else_can_read_keys_and_others_can_not_read_events(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
+    old = os.umask(0)
+    try:
+        create_backup(folder, target)
+        restore_backup(target, DataFolder(tmp_path / "new"))
+    finally:
+        os.umask(old)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "new", *(tmp_path / "new").iterdir()]}
+    assert modes == dict.fromkeys(["new", "journal", "aside", "dashboards"], 0o750) | {
+        "keys.json": 0o600,
+        "analytics.duckdb": 0o640,
+    }
+    assert {stat.S_IMODE(path.stat().st_mode) for path in [target, *target.rglob("*")]} == {0o600, 0o700}
+
+
+def test_a_second_backup_stores_only_pieces_that_changed(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    with duckdb.connect(str(folder.snapshot)) as snapshot:
+        snapshot.execute("create table filler as select random() from range(1_500_000)")
+    first = create_backup(folder, target)
+    again = create_backup(folder, target)
+    with duckdb.connect(str(folder.snapshot)) as snapshot:
+        snapshot.execute("insert into filler values (1)")
+    changed = create_backup(folder, target)
+
+    assert first.new_bytes == first.generation.byte_count > 10 * PIECE_BYTES
+    assert again.new_bytes == 0
+    assert 0 < changed.new_bytes <= 4 * PIECE_BYTES
+    assert restored(target, tmp_path / "new") == expected(folder)
+
+
+def test_a_damaged_piece_is_written_anew_by_the_next_backup(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    create_backup(folder, target)
+    flip(piece_of(target, "analytics.duckdb"))
+    piece_of(target, "keys.json").write_bytes(b"")
+
+    warnings = create_backup(folder, target).warnings
+
+    assert sorted(warnings) == sorted(
+        f"piece {piece_of(target, name).name}: was damaged, and is written anew."
+        for name in ("analytics.duckdb", "keys.json")
+    )
+    assert restored(target, tmp_path / "new") == expected(folder)
+
+
+def test_a_damaged_segment_is_backed_up_as_it_is_and_named(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    flip(folder.journal / "000000000003-00000000.ndjson")
+    [warning] = create_backup(folder, target).warnings
+    assert "journal/000000000003-00000000.ndjson: its checksum does not hold after offset 0." in warning
+    assert restored(target, tmp_path / "new") == expected(folder)
+
+
+def test_a_missing_segment_is_named(folder: DataFolder, target: Path) -> None:
+    segment(folder.journal, [{"type": "view"}], number=9)
+    assert create_backup(folder, target).warnings == (
+        "journal: the segments 5 to 8 are missing. `embedsink doctor` says what to do.",
+    )
+
+
+def test_a_damaged_snapshot_adds_no_generation(folder: DataFolder, target: Path) -> None:
+    create_backup(folder, target)
+    content = bytearray(folder.snapshot.read_bytes())
+    for place in range(20_000, len(content), 4_096):
+        content[place] ^= 1
+    folder.snapshot.write_bytes(content)
+    with pytest.raises(Misconfigured, match=r"^analytics\.duckdb: can't be read \(.*No backup was made"):
+        create_backup(folder, target)
+    assert len(Repository(target).names()) == 1
+
+
+def test_an_open_segment_beside_a_sealed_one_of_its_name_is_kept_too(folder: DataFolder, target: Path) -> None:
+    (folder.journal / "000000000004-00000000.ndjson").write_bytes(GROUP * 2)
+    names = {file.name for file in create_backup(folder, target).generation.files}
+    assert {OPEN, OPEN.replace("open", "ndjson")} <= names
+
+
+def test_the_beginning_of_a_segment_that_the_snapshot_has_is_left_out(folder: DataFolder, target: Path) -> None:
+    # The server sealed and loaded it, and published a snapshot, after the backup had read it.
+    (folder.journal / "000000000003-00000000.ndjson").rename(folder.journal / "000000000003-00000000.open")
+    names = {file.name for file in create_backup(folder, target).generation.files}
+    assert "journal/000000000003-00000000.open" not in names
+
+
+def test_a_segment_has_the_same_identity_under_each_of_its_names(folder: DataFolder, target: Path) -> None:
+    sealed = folder.journal / "000000000003-00000000.ndjson"
+    sealed.rename(sealed.with_name("000000000003-00000000-1234.ndjson"))
+    names = {file.name for file in create_backup(folder, target).generation.files}
+    assert "journal/000000000003-00000000-1234.ndjson" in names
+
+
+def test_two_backups_at_once_are_refused(folder: DataFolder, target: Path) -> None:
+    with Repository(target).writing(), pytest.raises(Misconfigured, match="another backup is writing to it"):
+        create_backup(folder, target)
+    create_backup(folder, target)
+
+
+def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
+    new = DataFolder(tmp_path / "new")
+    new.make()
+    create_backup(folder, target)
+    create_backup(other, target)  # No difference yet: it may be a restored folder.
+    (folder.journal / OPEN.removeprefix("journal/")).unlink()
+    load(folder, 4, 5)
+    load(other, 4)
+    create_backup(folder, target)
+    renamed = other.journal / "000000000005-ffffffff.ndjson"
+    shutil.copy(folder.journal / "000000000005-00000000.ndjson", renamed)
+    before = contents(target)
+    for wrong in (other, new):
+        with pytest.raises(Misconfigured, match="has the backups of another data folder than"):
+            create_backup(wrong, target)
+    renamed.unlink()
+    with pytest.raises(Misconfigured, match="or of a later state of it"):
+        create_backup(other, target)
+    assert contents(target) == before
+    load(folder, *range(6, 20))
+    create_backup(folder, target)
+    assert len(Repository(target).names()) == 4
+
+
+def test_segments_that_the_ledger_does_not_name_any_more_make_no_other_folder(
+    folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 1)
+    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MAX", 2)
+    (folder.path / OPEN).unlink()
+    create_backup(folder, target)
+    for number in range(4, 9):
+        load(folder, number)
+        for path in folder.journal.iterdir():
+            path.unlink()
+    with duckdb.connect(str(folder.snapshot), read_only=True) as snapshot:
+        assert snapshot.execute("select min(first_number) from loaded_segment").fetchall() == [(1,)]
+    assert create_backup(folder, target).warnings == ()
+
+
+def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, target: Path) -> None:
+    segment(folder.journal, [{"type": "view"}], number=5)
+    create_backup(folder, target)
+    name = "000000000005-00000000.ndjson"
+    (folder.journal / name).rename(folder.aside / name)
+    create_backup(folder, target)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda folder, target: (target.mkdir(), (target / "holiday.jpg").touch()), "is not empty, and is no backup"),
+        (lambda folder, target: shutil.rmtree(folder.journal), "is no data folder, since it has no journal/"),
+        (lambda folder, target: folder.restoring.mkdir(), "is half restored"),
+        (lambda folder, target: target.symlink_to(folder.path / "backup"), "is in the data folder itself"),
+    ],
+    ids=["another target", "no data folder", "half restored", "target in the data"],
+)
+def test_what_can_not_be_backed_up_is_refused_and_nothing_written(
+    folder: DataFolder, target: Path, spoil: Callable[[DataFolder, Path], object], sentence: str
+) -> None:
+    spoil(folder, target)
+    before = contents(target.parent)
+    with pytest.raises(Misconfigured, match=sentence):
+        create_backup(folder, target)
+    assert contents(target.parent) == before
+
+
+def test_the_newest_generation_is_the_last_one_also_when_the_clock_was_set_back(
+    folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = ["2099-01-01T00:00:00.000+00:00", "2026-11-23T09:30:12.417+00:00", "2026-11-23T09:30:12.417+00:00"]
+    names = []
+    for moment in moments:
+        monkeypatch.setattr(create, "_now", lambda moment=moment: moment)
+        names.append(create_backup(folder, target).manifest.name)
+    assert names == [f"20990101T000000.00{place}Z.json" for place in range(3)]
+    assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments
+
+
+def test_deleting_old_generations_keeps_what_the_others_need(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    for number in range(5, 9):
+        load(folder, number)
+        create_backup(folder, target)
+    (target / "blocks/ab").mkdir(exist_ok=True)
+    (target / "blocks/ab" / ("ab" * 32)).write_bytes(b"of an interrupted backup")
+    (target / "blocks/ab/notes.txt").write_bytes(b"not ours")
+    repository = Repository(target)
+
+    assert repository.delete_all_but(2) == 2
+
+    kept = [repository.read(name) for name in repository.names()]
+    assert len(kept) == 2
+    pieces = {path.name for path in target.glob("blocks/*/*")} - {"notes.txt"}
+    assert pieces == kept[0].pieces | kept[1].pieces
+    assert restored(target, tmp_path / "new") == expected(folder)
+    assert repository.delete_all_but(2) == 0
+
+
+def test_nothing_is_deleted_while_a_kept_manifest_is_damaged(folder: DataFolder, target: Path) -> None:
+    for _ in range(3):
+        manifest = create_backup(folder, target).manifest
+    flip(manifest)
+    before = contents(target)
+    with pytest.raises(BackupDamaged, match=manifest.name):
+        Repository(target).delete_all_but(2)
+    assert contents(target) == before
+
+
+def damage_piece(target: Path) -> str:
+    flip(piece_of(target, "analytics.duckdb", 1))
+    piece = piece_of(target, "analytics.duckdb", 1).name
+    return f"analytics.duckdb: piece {piece}: its content does not match its SHA-256"
+
+
+def delete_piece(target: Path) -> str:
+    path = piece_of(target, "analytics.duckdb", 1)
+    path.rename(path.with_name("gone"))
+    return f"analytics.duckdb: piece {path.name}: No such file or directory"
+
+
+def damage_manifest(target: Path) -> str:
+    path = sorted((target / "generations").iterdir())[-1]
+    path.write_text(path.read_text().replace('"keys.json"', '"aside/keys"'))
+    return f"generations/{path.name}: its checksum does not match"
+
+
+@pytest.mark.parametrize("damage", [damage_piece, delete_piece, damage_manifest])
+def test_a_damaged_backup_restores_nothing_and_names_the_generation_that_is_whole(
+    folder: DataFolder, target: Path, tmp_path: Path, damage: Callable[[Path], str]
+) -> None:
+    whole = create_backup(folder, target).manifest
+    with duckdb.connect(str(folder.snapshot)) as snapshot:
+        snapshot.execute("create table filler as select random() from range(300_000)")
+    create_backup(folder, target)
+    told = damage(target)
+
+    with pytest.raises(BackupDamaged) as raised:
+        restore_backup(target, DataFolder(tmp_path / "new"))
+
+    assert f"{told}. Nothing was restored. " in str(raised.value)
+    assert f"An older generation is whole: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(raised.value)
+    assert not (tmp_path / "new").exists()
+    piece_of(target, "journal/000000000003-00000000.ndjson").unlink() if damage is not damage_manifest else None
+    whole.unlink()
+    with pytest.raises(BackupDamaged, match=r"No older generation is whole\.$"):
+        restore_backup(target, DataFolder(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("name", ["../escaped", "journal/../../escaped", "/etc/cron.d/x", "store.duckdb", "aside/.."])
+def test_a_manifest_can_not_name_a_file_elsewhere(folder: DataFolder, target: Path, tmp_path: Path, name: str) -> None:
+    manifest = create_backup(folder, target).manifest
+    found = json.loads(manifest.read_text())
+    found["generation"]["files"][0]["name"] = name
+    canonical = json.dumps(found["generation"], sort_keys=True, separators=(",", ":"))
+    found["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+    manifest.write_text(json.dumps(found))
+    with pytest.raises(BackupDamaged, match="names a file that no data folder has"):
+        restore_backup(target, DataFolder(tmp_path / "new"))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "generation": 1, "sha256": 2}', "["]
+)
+def test_a_file_that_is_no_manifest_is_one_sentence(
+    folder: DataFolder, target: Path, tmp_path: Path, content: str
+) -> None:
+    create_backup(folder, target).manifest.write_text(content)
+    with pytest.raises(BackupDamaged, match=r"is no manifest of a backup|its checksum does not match"):
+        restore_backup(target, DataFolder(tmp_path / "new"))
+
+
+def test_a_backup_of_a_newer_format_is_refused(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    manifest = create_backup(folder, target).manifest
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(BackupDamaged, match="has the format 2, and this embedsink reads 1"):
+        restore_backup(target, DataFolder(tmp_path / "new"))
+
+
+def test_a_folder_with_files_is_not_restored_into(folder: DataFolder, target: Path) -> None:
+    create_backup(folder, target)
+    before = contents(folder.path)
+    with pytest.raises(Misconfigured, match=r"is not empty\. Name a new folder with --data\."):
+        restore_backup(target, folder)
+    assert contents(folder.path) == before
+
+
+def test_an_empty_file_system_is_restored_into(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    create_backup(folder, target)
+    (tmp_path / "new/lost+found").mkdir(parents=True)
+    assert restored(target, tmp_path / "new") == expected(folder)
+
+
+def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -> None:
+    for path, sentence in (
+        (folder.path, "is no backup, since it has no generations/"),
+        (folder.keys, "is no backup, since it has no generations/"),
+        (tmp_path / "missing", "is no backup, since it has no generations/"),
+    ):
+        with pytest.raises(Misconfigured, match=sentence):
+            restore_backup(path, DataFolder(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_server_does_not_start_on_a_half_restored_folder(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
+    folder.restoring.mkdir()
+    with pytest.raises(Misconfigured, match="is half restored, and restoring/ is still in it"):
+        folder.make()
+    create_backup(other, target)
+    with pytest.raises(Misconfigured, match="an earlier restore into it was interrupted, or is running"):
+        restore_backup(target, folder)
+
+
+def test_the_moment_of_a_backup_is_before_anything_is_read(
+    folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at: list[datetime] = []
+
+    def noting(data: DataFolder) -> object:
+        asked_at.append(datetime.now(UTC))
+        return read_journal(data)
+
+    monkeypatch.setattr("embedsink.backup.create.read_journal", noting)
+    began_at = datetime.fromisoformat(create_backup(folder, target).generation.began_at)
+    assert began_at <= asked_at[0]
+
+
+def test_a_salvaged_store_goes_on_with_its_backups(folder: DataFolder, target: Path) -> None:
+    create_backup(folder, target)
+    with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
+        # As sql/salvage/ledger.sql names segments whose ledger can't be read.
+        snapshot.execute("update loaded_segment set segment = left(segment, 12) || '-00000000.ndjson'")
+    for number in range(1, 4):
+        for path in folder.journal.glob(f"{number:012d}-*"):
+            path.unlink()
+    assert create_backup(folder, target).manifest.exists()
+
+
+def test_numbers_far_apart_cost_no_memory(folder: DataFolder, target: Path) -> None:
+    segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
+    tracemalloc.start()
+    [warning] = [told for told in create_backup(folder, target).warnings if "missing" in told]
+    assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    tracemalloc.stop()
+    assert "the segments 5 to 19,999,999 are missing" in warning

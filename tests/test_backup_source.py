@@ -1,0 +1,188 @@
+"""A server seals, publishes and deletes between any two steps of a backup, and no acknowledged event is left out."""
+
+import errno
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedsink.backup import source
+from embedsink.folder import DataFolder
+from embedsink.segment import OPEN, SEALED, end_of_last_group, trailer
+
+RUNS = 3_000
+FOLDER = DataFolder(Path("/data"))
+
+
+class Model:
+    """A data folder in memory, and the server on it. Each look of the backup lets the server take some steps.
+
+    Like a file system, a listing shows files in no order, and each as it is when the listing comes to its place.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self.journal: dict[str, bytes] = {}
+        self.aside: dict[str, bytes] = {}
+        self.snapshot: set[int] = set()
+        self.acknowledged: set[int] = set()
+        self._number = 0
+        self._loaded: dict[str, set[int]] = {}
+        for _ in range(chance.randint(0, 12)):
+            self.step()
+
+    def step(self) -> None:
+        """Take one atomic step of a server."""
+        steps = [self._append, self._append, self._seal, self._publish, self._delete, self._set_aside]
+        self._chance.choice(steps)()
+
+    def look(self) -> None:
+        for _ in range(self._chance.randint(0, 4)):
+            self.step()
+
+    def listed(self, _: Path) -> list[str]:
+        """List the journal while the server goes on."""
+        self.look()
+        pivot = self._chance.random()
+        place = {name: random.Random(name).random() for name in self.journal}
+        first = [name for name in self.journal if place[name] < pivot]
+        self.look()
+        return first + [name for name in self.journal if random.Random(name).random() >= pivot]
+
+    def read(self, path: Path) -> bytes:
+        self.look()
+        try:
+            return self.journal[path.name]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(path)) from None
+
+    def collected(self) -> set[int]:
+        """Everything that a backup has that begins now."""
+        journal = dict(source.read_journal(FOLDER))
+        self.look()
+        aside = list(self.aside.values())
+        self.look()
+        return ids_in([*journal.values(), *aside]) | self.snapshot
+
+    def _open(self) -> str | None:
+        return next((name for name in self.journal if name.endswith(OPEN)), None)
+
+    def _append(self) -> None:
+        name = self._open()
+        if name is None:
+            self._number += 1
+            name = f"{self._number:012d}-{self._chance.randrange(1 << 32):08x}{OPEN}"
+        content = self.journal.get(name, b"")
+        content = content[: end_of_last_group(content)]
+        number = len(self.acknowledged)
+        line = b'{"id":%d}\n' % number
+        if self._chance.random() < 0.3:
+            self.journal[name] = content + line  # a write that has not come to its end
+            return
+        self.journal[name] = content + line + trailer(line)
+        self.acknowledged.add(number)
+
+    def _seal(self) -> None:
+        name = self._open()
+        if name is not None and self.journal[name].endswith(b"}}\n"):
+            self.journal[name.replace(OPEN, SEALED)] = self.journal.pop(name)
+
+    def _publish(self) -> None:
+        self._loaded = {name: ids_in([self.journal[name]]) for name in self._sealed()}
+        self.snapshot = self.snapshot.union(*self._loaded.values())
+
+    def _delete(self) -> None:
+        for name in self._sealed():
+            if name in self._loaded:
+                del self.journal[name]
+                return
+
+    def _set_aside(self) -> None:
+        sealed = [name for name in self._sealed() if name not in self._loaded]
+        if sealed and self._chance.random() < 0.1:
+            self.aside[sealed[0]] = self.journal.pop(sealed[0])
+
+    def _sealed(self) -> list[str]:
+        return sorted(name for name in self.journal if name.endswith(SEALED))
+
+
+def ids_in(segments: list[bytes]) -> set[int]:
+    lines = [line for segment in segments for line in segment.splitlines()]
+    return {int(line[6:-1]) for line in lines if line.startswith(b'{"id":')}
+
+
+def runs_that_lost_something(monkeypatch: pytest.MonkeyPatch) -> int:
+    count = 0
+    for seed in range(RUNS):
+        model = Model(random.Random(seed))
+        acknowledged = set(model.acknowledged)
+        with monkeypatch.context() as patch:
+            patch.setattr(source, "_listed", model.listed)
+            patch.setattr(Path, "read_bytes", lambda path, model=model: model.read(path))
+            count += not acknowledged <= model.collected()
+    return count
+
+
+def test_whatever_a_server_does_meanwhile_every_acknowledged_event_is_in_the_backup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert runs_that_lost_something(monkeypatch) == 0
+
+
+def one_listing(journal: Path) -> list[str]:
+    return sorted(source._listed(journal))
+
+
+def only_by_its_name(journal: Path, name: str) -> tuple[str, bytes] | None:
+    try:
+        return name, (journal / name).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def snapshot_first(model: Model) -> set[int]:
+    snapshot = set(model.snapshot)
+    model.look()
+    return ids_in(list(dict(source.read_journal(FOLDER)).values())) | snapshot
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "planted"),
+    [
+        (source, "segment_names", one_listing),
+        (source, "_read_segment", only_by_its_name),
+        (Model, "collected", snapshot_first),
+    ],
+    ids=["one_listing", "only_by_its_name", "snapshot_first"],
+)
+def test_the_model_finds_a_planted_bug(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, planted: object
+) -> None:
+    monkeypatch.setattr(owner, name, planted)
+    assert runs_that_lost_something(monkeypatch) > 0
+
+
+def segments_of(folder: Path) -> Iterator[tuple[str, bytes]]:
+    data = DataFolder(folder)
+    data.make()
+    return source.read_journal(data)
+
+
+def test_of_an_open_segment_the_whole_groups_are_read_also_behind_damage(tmp_path: Path) -> None:
+    group = b'{"n":1}\n' + trailer(b'{"n":1}\n')
+    damaged = group.replace(b"1", b"2", 1)
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal/000000000001-00000000.open").write_bytes(damaged + group + group[:-1])
+    (tmp_path / "journal/notes.txt").touch()
+    assert list(segments_of(tmp_path)) == [("journal/000000000001-00000000.open", damaged + group)]
+
+
+def test_a_pipe_or_a_folder_beside_the_files_stops_no_backup(tmp_path: Path) -> None:
+    data = DataFolder(tmp_path)
+    data.make()
+    os.mkfifo(data.aside / "pipe")
+    (data.aside / "folder").mkdir()
+    (data.aside / "lost-1.txt").write_text("a note")
+    assert [name for name, _ in source.open_others(data)] == ["aside/lost-1.txt"]

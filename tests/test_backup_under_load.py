@@ -1,0 +1,149 @@
+"""Backups of a folder that a server is writing to: what was acknowledged before each began is in it, once."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from embedsink.backup import Generation, Repository, create_backup, restore_backup, source
+from embedsink.folder import DataFolder
+from embedsink.segment import identity_of
+from embedsink.settings import Settings
+from embedsink.sink import Sink
+from embedsink.store import EVERYTHING, Selection, open_snapshot
+from tests.crashing import Crashing, Server, senders
+from tests.servers import wait_until
+
+BACKUPS = 200
+STARTED_EVERY = 40
+SENDERS = 2
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.server]
+
+Backups = list[tuple[Path, set[str]]]
+
+
+@contextlib.contextmanager
+def busy_server(crashing: Crashing, *, snapshot_interval_s: str = "0.01") -> Iterator[Server]:
+    """A server under load, until the end of the block, when it is killed. Its files change as often as they can."""
+    server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="0.03", EMBEDSINK_SNAPSHOT_INTERVAL_S=snapshot_interval_s)
+    try:
+        server.wait_until_ready()
+        with senders(server.port, crashing.token, crashing.notes, count=SENDERS):
+            wait_until(lambda: len(crashing.notes.answered) > 100, what="events are acknowledged")
+            yield server
+            server.kill()
+    finally:
+        server.kill()
+
+
+def back_up(crashing: Crashing, target: Path, count: int) -> Backups:
+    """Make so many backups one after the other, each with the events that were acknowledged before it."""
+    made = []
+    for _ in range(count):
+        answered = crashing.notes.answered.copy()
+        made.append((create_backup(DataFolder(crashing.data), target).manifest, answered))
+    return made
+
+
+def event_ids(target: Path, generation: Generation, place: Path) -> list[str]:
+    """The ids of all events in a generation: of its snapshot, and of the segments that the snapshot lacks."""
+    pieces = Repository(target).pieces
+    files = {file.name: b"".join(map(pieces.load, file.pieces)) for file in generation.files}
+    ids, names = [], []
+    if "analytics.duckdb" in files:  # A server that has just started may not have published one.
+        snapshot = place / "snapshot.duckdb"
+        snapshot.write_bytes(files["analytics.duckdb"])
+        with contextlib.closing(duckdb.connect(str(snapshot), read_only=True, config={"threads": 1})) as connection:
+            ids = [event_id for (event_id,) in connection.execute("select event_id::varchar from event").fetchall()]
+            names = connection.execute("select segment from loaded_segment").fetchall()
+    loaded = {identity_of(name) for (name,) in names}
+    for name, content in files.items():
+        if name.startswith("journal/") and identity_of(Path(name).name) not in loaded:
+            lines = [json.loads(line) for line in content.splitlines() if line.startswith(b'{"kind":"event"')]
+            ids += [line["envelope"]["id"] for line in lines]
+    return ids
+
+
+def broken_promises(target: Path, backups: Backups, sent: set[str], place: Path) -> list[str]:
+    broken = []
+    for manifest, answered in backups:
+        ids = event_ids(target, Repository(target).read(manifest.name), place)
+        for what, count in {
+            "acknowledged, but not in the backup": len(answered - set(ids)),
+            "in the backup twice": len(ids) - len(set(ids)),
+            "in the backup, but never sent": len(set(ids) - sent),
+        }.items():
+            broken += [f"{manifest.name}: {what}: {count}"] * (count > 0)
+    return broken
+
+
+def started(folder: DataFolder) -> list[str]:
+    """Start on a folder as a server does, and end it in peace; the ids of all events that it then reports."""
+
+    async def run() -> list[str]:
+        async with Sink(folder, Settings()) as sink:
+            return sink.loader.status.damaged
+
+    assert asyncio.run(run()) == []
+    with open_snapshot(folder.snapshot, EVERYTHING) as reader:
+        [totals] = reader.dicts("totals")
+        ids = [str(row[0]) for rows in reader.rows(Selection("event", ("event_id",))) for row in rows]
+    assert totals["view_count"] == len(ids)
+    return ids
+
+
+def test_two_hundred_backups_under_load_have_everything_acknowledged_before_them_once(tmp_path: Path) -> None:
+    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
+    with busy_server(crashing):
+        backups = back_up(crashing, target, BACKUPS)
+
+    assert len(backups[-1][1]) > len(backups[0][1]) + BACKUPS
+    assert len(Repository(target).names()) == BACKUPS
+    sent = set(crashing.notes.sent)
+    assert broken_promises(target, backups, sent, tmp_path) == []
+    for manifest, answered in backups[::STARTED_EVERY]:
+        folder = DataFolder(tmp_path / manifest.stem)
+        restore_backup(manifest, folder)
+        ids = started(folder)
+        assert answered <= set(ids) <= sent
+        assert len(ids) == len(set(ids))
+
+
+def test_the_harness_finds_what_copying_by_names_loses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copied_by_names(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
+        names = source.segment_names(folder.journal)
+        time.sleep(0.1)
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                yield f"journal/{name}", (folder.journal / name).read_bytes()
+
+    monkeypatch.setattr("embedsink.backup.create.read_journal", copied_by_names)
+    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
+    # A later snapshot would have what the copy lacks.
+    with busy_server(crashing, snapshot_interval_s="60"):
+        backups = back_up(crashing, target, 10)
+
+    broken = broken_promises(target, backups, set(crashing.notes.sent), tmp_path)
+    assert broken
+    assert all("acknowledged, but not in the backup" in what for what in broken)
+
+
+def test_the_folder_of_a_killed_server_is_backed_up_without_one(tmp_path: Path) -> None:
+    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
+    with busy_server(crashing):
+        pass
+    answered, sent = crashing.notes.answered, set(crashing.notes.sent)
+
+    create_backup(DataFolder(crashing.data), target)
+
+    folder = DataFolder(tmp_path / "new")
+    restore_backup(target, folder)
+    ids = started(folder)
+    assert answered <= set(ids) <= sent
+    assert len(ids) == len(set(ids))

@@ -1,0 +1,109 @@
+"""Block checksums: they hold for every file that DuckDB writes, and for none with a flipped bit."""
+
+import contextlib
+import random
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from embedsink.blocks import find_doubtful_blocks
+from embedsink.copying import verify
+from tests.stores import open_store
+
+HEADERS = 3 * 4_096
+
+
+def database(path: Path, *, block_bytes: int = 65_536) -> bytes:
+    """Write a file with used and free blocks."""
+    with duckdb.connect() as connection:
+        connection.execute(f"attach '{path}' as file (block_size {block_bytes}); use file")
+        for statement in (
+            "create table gone as select range as number, md5(range::varchar) as text from range(40_000)",
+            "create table kept as from gone",
+            "drop table gone",
+            "insert into kept from kept limit 1_000",
+        ):
+            connection.execute(statement)
+            connection.execute("checkpoint file")
+    return path.read_bytes()
+
+
+def flipped(content: bytes, offset: int) -> bytes:
+    return content[:offset] + bytes([content[offset] ^ 16]) + content[offset + 1 :]
+
+
+@pytest.mark.parametrize("block_bytes", [16_384, 65_536, 262_144])
+def test_every_checksum_holds_in_files_of_any_block_size(tmp_path: Path, block_bytes: int) -> None:
+    path = tmp_path / "file.duckdb"
+    database(path, block_bytes=block_bytes)
+    assert find_doubtful_blocks(path) == []
+    assert verify(path) is None
+
+
+def test_every_checksum_of_a_store_holds(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store.duckdb")
+    store.close()
+    assert find_doubtful_blocks(store.path) == []
+
+
+def test_a_flipped_bit_anywhere_but_in_a_free_block_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "file.duckdb"
+    sound = database(path)
+    chance = random.Random(1)
+    offsets = [*range(0, HEADERS, 1_111), *(chance.randrange(HEADERS, len(sound)) for _ in range(60))]
+    for offset in offsets:
+        path.write_bytes(flipped(sound, offset))
+        assert find_doubtful_blocks(path) or is_readable(path), f"offset {offset:,}"
+
+
+def test_blocks_that_duckdb_cut_off_are_not_doubtful_and_a_cut_used_block_is(tmp_path: Path) -> None:
+    path = tmp_path / "file.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute(f"attach '{path}' as file (block_size 65536); use file")
+        for statement in (
+            "create table kept as select range as number from range(1_000)",
+            "create table gone as select md5(range::varchar) as text from range(100_000)",
+            "drop table gone",
+        ):
+            connection.execute(statement)
+            connection.execute("checkpoint file")
+    content = path.read_bytes()
+    assert len(content) < HEADERS + 4 * 65_536, "DuckDB has cut off the free blocks, and its header still has them"
+    assert find_doubtful_blocks(path) == []
+    path.write_bytes(content[:-65_536])
+    assert find_doubtful_blocks(path)
+
+
+@pytest.mark.parametrize("length", [0, 5_000, HEADERS, HEADERS + 65_536, HEADERS + 100_000])
+def test_missing_blocks_are_doubtful(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "file.duckdb"
+    path.write_bytes(database(path)[:length])
+    assert find_doubtful_blocks(path)
+    assert verify(path) is not None
+
+
+def test_a_block_of_zeros_is_doubtful(tmp_path: Path) -> None:
+    path = tmp_path / "file.duckdb"
+    sound = database(path)
+    path.write_bytes(sound[:HEADERS] + bytes(65_536) + sound[HEADERS + 65_536 :])
+    assert len(find_doubtful_blocks(path)) == 1
+
+
+def test_damage_in_a_free_block_is_none_and_in_a_used_block_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "file.duckdb"
+    sound = database(path)
+    told = {}
+    for block in range((len(sound) - HEADERS) // 65_536):
+        path.write_bytes(flipped(sound, HEADERS + block * 65_536 + 1_000))
+        told[block] = verify(path) is not None
+        assert told[block] is not is_readable(path), f"block {block}"
+        assert told[block] is bool(find_doubtful_blocks(path)), "without reading every row"
+    assert set(told.values()) == {False, True}
+
+
+def is_readable(path: Path) -> bool:
+    with contextlib.suppress(duckdb.Error), duckdb.connect(str(path), read_only=True) as connection:
+        connection.execute("select count(distinct hash(kept)) from kept").fetchall()
+        return True
+    return False

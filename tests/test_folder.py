@@ -1,0 +1,118 @@
+"""The data folder: who may write it, and what does not belong into it."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from embedsink.errors import Misconfigured
+from embedsink.folder import DataFolder, FolderLock, FolderTaken
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    folder = DataFolder(tmp_path / "data")
+    folder.make()
+    return folder
+
+
+def test_a_deleted_lock_file_lets_no_second_server_in(folder: DataFolder) -> None:
+    lock = folder.path / "lock"
+    with FolderLock(folder):
+        lock.unlink()
+        with pytest.raises(FolderTaken, match="is open in another process"):
+            FolderLock(folder).__enter__()
+        lock.write_text("")
+        with pytest.raises(FolderTaken, match="is open in another process"):
+            FolderLock(folder).__enter__()
+    with FolderLock(folder):
+        assert lock.read_text() == f"{os.getpid()}\n"
+
+
+def test_the_file_is_locked_too_since_older_programs_lock_nothing_else(folder: DataFolder) -> None:
+    with (folder.path / "lock").open("w") as older:
+        older.write("412\n")
+        older.flush()
+        fcntl.flock(older, fcntl.LOCK_EX)
+        with pytest.raises(FolderTaken, match=r"is open in process 412\. Stop that server"):
+            FolderLock(folder).__enter__()
+    with FolderLock(folder), (folder.path / "lock").open() as older, pytest.raises(BlockingIOError):
+        fcntl.flock(older, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_refused_lock_leaves_the_folder_free(folder: DataFolder) -> None:
+    (folder.path / "lock").mkdir()
+    with pytest.raises(Misconfigured, match=r"data/lock: Is a directory\. "):
+        FolderLock(folder).__enter__()
+    (folder.path / "lock").rmdir()
+    with FolderLock(folder):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EACCES, "Permission denied. Run this as the user whose data folder it is"),
+        (errno.EROFS, "Read-only file system. Mount it for writing"),
+        (errno.EIO, "Input/output error. Look at the disk"),
+    ],
+)
+def test_a_lock_that_the_disk_refuses_is_one_sentence(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    for function in ("open", "pwrite", "ftruncate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, refuse)
+            with pytest.raises(Misconfigured, match=advice):
+                FolderLock(folder).__enter__()
+    with FolderLock(folder):
+        pass
+
+
+def test_a_full_disk_keeps_no_server_from_locking(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with FolderLock(folder), pytest.raises(FolderTaken):
+        FolderLock(folder).__enter__()
+
+
+def test_where_folders_can_not_be_locked_the_file_is(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = fcntl.flock
+
+    def refuse_folders(descriptor: int, operation: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().is_dir():
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", refuse_folders)
+    with FolderLock(folder), pytest.raises(FolderTaken, match=f"process {os.getpid()}"):
+        FolderLock(folder).__enter__()
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_backup(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        if path.parent.name == "lost+found":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return True
+
+    (folder.path / "lost+found").mkdir()
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert folder.nested() == []
+
+
+@pytest.mark.parametrize("holds", ["journal", "analytics.duckdb"])
+def test_a_backup_that_was_copied_into_the_folder_is_found(folder: DataFolder, holds: str) -> None:
+    (folder.path / "store.spill").mkdir()
+    folder.dashboards.mkdir()
+    assert folder.nested() == []
+    backup = folder.path / "backup"
+    backup.mkdir()
+    (backup / holds).mkdir() if holds == "journal" else (backup / holds).touch()
+    assert folder.nested() == [backup]

@@ -1,0 +1,229 @@
+"""Large bodies in the worker process: the same outcome as on the event loop, and an answer whatever becomes of it."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import embedsink.ingest_pool
+import embedsink.ingest_worker
+from embedsink.envelope import Rules
+from embedsink.errors import Unavailable
+from embedsink.ingest import Job, Outcome, take_in
+from embedsink.ingest_pool import IngestPool
+from embedsink.ingest_worker import LENGTHS, decode_outcome, encode_job, serve
+from tests.envelope.sending import ID, KEY, view
+from tests.servers import wait_until
+
+MIB = 1_048_576
+RULES = Rules()
+
+
+def job(body: bytes, **members: object) -> Job:
+    plain = Job(body, "", False, 1_763_596_800_000, "k_1", None)
+    return replace(plain, **members)  # type: ignore[arg-type]
+
+
+JOBS = {
+    "events": job(json.dumps([view(id=ID)] * 100).encode()),
+    "a delivery with its key": job(json.dumps({"key": KEY, "events": [view(id=ID)]}).encode()),
+    "partly good": job(json.dumps([view(id=ID), view({"path": 7}, id=ID), "\ud800"]).encode()),
+    "unreadable": job(b'{"a":1,"a":2}'),
+    "not UTF-8": job(b"\xff\0"),
+    "too many": job(json.dumps([1] * 1_001).encode()),
+    "gzip": job(gzip.compress(json.dumps([view(id=ID)]).encode()), encoding="gzip"),
+    "a bomb": job(gzip.compress(bytes(2 * MIB)), encoding="gzip"),
+    "lines": job(json.dumps(view(id=ID)).encode() + b"\n{", is_ndjson=True),
+    "scoped": job(json.dumps([view(id=ID)]).encode(), deployments=frozenset({12})),
+    "out of scope": job(
+        json.dumps({"context": {"deployment": 13}, "events": [view(id=ID)]}).encode(), deployments=frozenset({12})
+    ),
+}
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_pool_that_is_closed_while_an_item_arrives_ends(turns: int) -> None:
+    async def close_as_it_arrives() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        answered: list[Outcome | Exception] = []
+        pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
+        await asyncio.to_thread(wait_until, lambda: bool(answered), what="the first is answered")
+        pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await pool.aclose()
+        assert len(answered) == 2
+
+    asyncio.run(close_as_it_arrives())
+
+
+def test_a_sender_with_many_bodies_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.ingest_pool, "WAITING_MAX", 20)
+
+    async def submit_many() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        answered: dict[str, list[Outcome | Exception]] = {"k_1": [], "k_2": []}
+        for number in range(100):
+            with contextlib.suppress(Unavailable):
+                pool.submit(JOBS["events"], answered["k_1"].append, address=f"192.0.2.{number % 2}")
+        for _ in range(5):
+            honest = replace(JOBS["events"], key_id="k_2")
+            pool.submit(honest, answered["k_2"].append, address="198.51.100.1")
+        assert [type(outcome) for outcome in answered["k_1"]] == [Unavailable] * 5
+        await asyncio.to_thread(wait_until, lambda: len(answered["k_2"]) == 5, what="the others are answered")
+        assert {type(outcome) for outcome in answered["k_2"]} == {Outcome}
+        await pool.aclose()
+
+    asyncio.run(submit_many())
+
+
+def told(outcome: Outcome | Exception) -> object:
+    """What can be compared of an outcome: each rejection has an id of its own."""
+    assert isinstance(outcome, Outcome), outcome
+    lines = [json.loads(line) for line in (outcome.lines + outcome.rejection_lines).splitlines()]
+    refusal = outcome.refusal and (outcome.refusal.reason, str(outcome.refusal))
+    counts = (outcome.accepted_count, outcome.rejected_count)
+    return (
+        [line | {"quarantine_id": None} for line in lines],
+        counts,
+        outcome.reasons,
+        outcome.listed,
+        outcome.key,
+        refusal,
+    )
+
+
+def with_pool(act: Callable[[IngestPool], Awaitable[None]]) -> None:
+    async def run() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        try:
+            await act(pool)
+        finally:
+            await pool.aclose()
+
+    asyncio.run(run())
+
+
+def submitted(pool: IngestPool, one: Job) -> "asyncio.Future[Outcome | Exception]":
+    future: asyncio.Future[Outcome | Exception] = asyncio.get_running_loop().create_future()
+    pool.submit(one, future.set_result, address="192.0.2.1")
+    return future
+
+
+def test_the_worker_comes_to_the_same_outcome_as_the_event_loop() -> None:
+    async def compare(pool: IngestPool) -> None:
+        outcomes = [submitted(pool, one) for one in JOBS.values()]
+        for name, one, outcome in zip(JOBS, JOBS.values(), outcomes, strict=True):
+            assert told(await outcome) == told(take_in(one, RULES, body_bytes_max=MIB)), name
+
+    with_pool(compare)
+
+
+def test_a_body_whose_worker_was_killed_is_read_by_the_next_one() -> None:
+    async def kill(pool: IngestPool) -> None:
+        await submitted(pool, JOBS["events"])
+        first = pool.worker_pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        outcome = submitted(pool, JOBS["events"])
+        await asyncio.sleep(0)
+        os.kill(first, signal.SIGKILL)
+        assert told(await outcome) == told(take_in(JOBS["events"], RULES, body_bytes_max=MIB))
+        assert pool.worker_pid not in (None, first)
+
+    with_pool(kill)
+
+
+def test_a_body_that_no_worker_can_read_in_time_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.ingest_pool, "JOB_TIMEOUT_S", 0.001)
+
+    async def wait(pool: IngestPool) -> None:
+        outcome = await submitted(pool, JOBS["events"])
+        assert isinstance(outcome, Unavailable)
+        assert outcome.reason == "overloaded"
+
+    with_pool(wait)
+
+
+def test_what_still_waits_when_the_server_stops_is_answered() -> None:
+    outcomes: list[Outcome | Exception] = []
+
+    async def close() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        for _ in range(3):
+            pool.submit(JOBS["events"], outcomes.append, address="192.0.2.1")
+        await asyncio.sleep(0)
+        await pool.aclose()
+        assert pool.worker_pid is None
+        with pytest.raises(Unavailable):
+            pool.submit(JOBS["events"], outcomes.append, address="192.0.2.1")
+
+    asyncio.run(close())
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
+
+
+def test_a_worker_without_work_ends_and_a_later_body_starts_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.ingest_pool, "IDLE_S", 0.01)
+
+    async def rest(pool: IngestPool) -> None:
+        await submitted(pool, JOBS["events"])
+        child = pool._worker._child
+        assert child is not None
+        await asyncio.to_thread(wait_until, lambda: child.poll() is not None, what="the worker has ended")
+        assert isinstance(await submitted(pool, JOBS["events"]), Outcome)
+
+    with_pool(rest)
+
+
+def test_a_worker_ends_with_its_server_and_not_by_the_signals_that_are_meant_for_it() -> None:
+    async def leave(pool: IngestPool) -> None:
+        await submitted(pool, JOBS["events"])
+        child = pool._worker._child
+        assert child is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            child.send_signal(number)
+        assert isinstance(await submitted(pool, JOBS["events"]), Outcome)
+        assert pool.worker_pid == child.pid
+        pool._worker._writer.transport.abort()
+        await asyncio.sleep(0)
+        wait_until(lambda: child.poll() is not None, what="the worker has ended")
+
+    with_pool(leave)
+
+
+def test_a_bug_in_the_worker_is_told_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> Outcome:
+        raise ZeroDivisionError("internals")
+
+    monkeypatch.setattr(embedsink.ingest_worker, "take_in", fail)
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=serve, args=(theirs, RULES), kwargs={"body_bytes_max": MIB})
+    thread.start()
+    with ours, ours.makefile("rb") as answers:
+        ours.sendall(b"".join(encode_job(JOBS["events"])))
+        head_bytes, _ = LENGTHS.unpack(answers.read(LENGTHS.size))
+        bug = decode_outcome(answers.read(head_bytes), b"")
+        ours.shutdown(socket.SHUT_WR)
+        thread.join()
+    assert isinstance(bug, str)
+    assert "ZeroDivisionError: internals" in bug
+
+
+def test_a_worker_imports_nothing_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.chdir(tmp_path)
+
+    async def read(pool: IngestPool) -> None:
+        assert isinstance(await submitted(pool, JOBS["events"]), Outcome)
+
+    with_pool(read)

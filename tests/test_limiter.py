@@ -1,0 +1,257 @@
+"""The limit on what runs at once: whoever asks much waits longest, and keeps nobody else out."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from embedsink.errors import Unavailable
+from embedsink.limiter import ConcurrencyLimiter
+from tests.servers import RunningServer, running_server, wait_until
+
+
+class Room:
+    """Requests at a limiter. Each runs until it may end."""
+
+    def __init__(self, running_max: int, waiting_max: int) -> None:
+        self.limiter = ConcurrencyLimiter(running_max, waiting_max=waiting_max)
+        self.begun: list[str] = []
+        self._may_end: list[asyncio.Event] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, key_id: str, count: int = 1) -> list[asyncio.Task[None]]:
+        """So many requests of a key; those that run or wait."""
+        asked = [asyncio.create_task(self._run(key_id)) for _ in range(count)]
+        await settle()
+        for task in asked:
+            if task.done():
+                task.result()
+        self._tasks += asked
+        return asked
+
+    async def fill(self, key_id: str) -> int:
+        """Ask with a key until it is refused; how often it was not."""
+        for count in range(1_000):
+            try:
+                await self.ask(key_id)
+            except Unavailable:
+                return count
+        raise AssertionError("it is never refused")
+
+    async def end(self, count: int = 1) -> None:
+        """Let those end that began first."""
+        for _ in range(count):
+            self._may_end.pop(0).set()
+            await settle()
+
+    async def end_all(self) -> None:
+        while self._may_end:
+            await self.end()
+        await asyncio.gather(*self._tasks)
+
+    async def _run(self, key_id: str) -> None:
+        async with self.limiter.place(key_id):
+            self.begun.append(key_id)
+            self._may_end.append(may_end := asyncio.Event())
+            await may_end.wait()
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def in_room(running_max: int, waiting_max: int) -> Callable[[Callable[[Room], Coroutine[Any, Any, None]]], Any]:
+    def decorated(test: Callable[[Room], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        async def run() -> None:
+            await test(Room(running_max, waiting_max))
+
+        def test_it() -> None:
+            asyncio.run(run())
+
+        test_it.__name__ = test.__name__
+        return test_it
+
+    return decorated
+
+
+@in_room(4, 64)
+async def test_one_key_takes_no_more_than_three_quarters(room: Room) -> None:
+    assert await room.fill("greedy") == 3 + 48
+    assert room.begun == ["greedy"] * 3
+    assert await room.ask("modest")
+    assert room.begun[-1] == "modest"  # at once
+    assert await room.fill("modest") == 15 + 1  # those that wait: fewer than a quarter, and the last of it
+    await room.end_all()
+    assert len(room.begun) == 3 + 48 + 1 + 16
+
+
+@in_room(2, 64)
+async def test_keys_that_wait_take_turns(room: Room) -> None:
+    await room.ask("a", 12)
+    await room.ask("b", 2)
+    await room.ask("c", 2)
+    await room.end(8)
+    assert room.begun[:2] == ["a", "a"]
+    assert room.begun[2] == "b"
+    assert "c" in room.begun[3:5]
+    assert room.begun[2:8].count("a") == 2
+    await room.end(6)
+    assert room.begun[8:] == ["a"] * 8
+
+
+@in_room(1, 8)
+async def test_a_newcomer_waits_for_one_and_not_for_all_of_another_key(room: Room) -> None:
+    await room.fill("greedy")
+    await room.ask("modest")
+    await room.end(1)
+    await room.end(1)
+    assert "modest" in room.begun[:3]
+    await room.end_all()
+
+
+@in_room(4, 0)
+async def test_where_nobody_may_wait_one_key_still_leaves_a_place(room: Room) -> None:
+    assert await room.fill("greedy") == 3
+    assert await room.fill("modest") == 1
+    await room.end_all()
+
+
+@in_room(1, 64)
+async def test_whoever_leaves_while_it_waits_leaves_its_place(room: Room) -> None:
+    await room.ask("a")
+    left, stays = await room.ask("b", 2)
+    left.cancel()
+    await settle()
+    await room.end()
+    assert room.begun == ["a", "b"]
+    await room.end()
+    assert stays.done()
+    assert await room.fill("c") == 1 + 48
+
+
+@in_room(1, 64)
+async def test_whoever_leaves_in_the_moment_of_its_turn_passes_it_on(room: Room) -> None:
+    await room.ask("a")
+    leaving, _ = await room.ask("b"), await room.ask("c")
+    room._may_end.pop(0).set()
+    await asyncio.sleep(0)  # The first has ended, and the next has its place but does not know.
+    leaving[0].cancel()
+    await settle()
+    assert room.begun == ["a", "c"]
+    await room.end()
+    await room.ask("d")
+    assert room.begun[-1] == "d"
+    await room.end()
+
+
+@in_room(1, 64)
+async def test_nothing_is_kept_of_a_key_that_has_left(room: Room) -> None:
+    for number in range(100):
+        (running,) = await room.ask(f"k{number}")
+        (waiting,) = await room.ask(f"w{number}")
+        waiting.cancel()
+        await room.end()
+        assert running.done()
+    assert (len(room.limiter._running), len(room.limiter._waiting)) == (0, 0)
+
+
+@in_room(1, 1)
+async def test_the_refusal_says_whether_it_is_for_this_key(room: Room) -> None:
+    await room.ask("a", 2)
+    with pytest.raises(Unavailable, match=r"^reports: as many run and wait as may \(EMBEDSINK_REPORT_WAITING_MAX\)\."):
+        await room.ask("b")
+    await room.end_all()
+    limiter = ConcurrencyLimiter(1, waiting_max=4)
+    room.limiter = limiter
+    await room.ask("a", 4)
+    with pytest.raises(Unavailable, match=r"^reports: 3 requests of this key wait already, and the other places are"):
+        await room.ask("a")
+    await room.end_all()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("limiter") / "data") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def asking_at_once(server: RunningServer, path: str, *, key: str, count: int) -> Iterator[list[socket.socket]]:
+    """So many connections, each with a request whose answer nobody reads yet."""
+    address = urlsplit(server.url)
+    with contextlib.ExitStack() as stack:
+        connections = []
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=30))
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+            connections.append(connection)
+        yield connections
+
+
+OTHERS = [
+    "/api/v1/reports",
+    "/api/v1/reports/views/schema",
+    "/api/v1/reports/views",
+    "/api/v1/reports/totals.csv",
+    "/api/v1/events.ndjson",
+    "/api/v1/deployments",
+    "/api/v1/quarantine",
+    "/api/v1/inspect?session=s",
+    "/api/v1/dashboards/overview/sections/use",
+]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/summary.zip",
+        "/api/v1/events.ndjson",
+        "/api/v1/reports",
+        "/api/v1/dashboards/overview/sections/use?since=",
+    ],
+)
+def test_one_key_does_not_lock_out_the_others(server: RunningServer, path: str) -> None:
+    greedy, other = server.key("read", deployments=[1]), server.key("read")
+    assert server.get("/api/v1/reports/views", key=greedy).status == 200
+    with contextlib.ExitStack() as stack:
+        if path.endswith("="):
+            # Each asks something else: the same would be one answer.
+            for day in range(1, 71):
+                stack.enter_context(asking_at_once(server, f"{path}{day}d", key=greedy, count=1))
+        else:
+            stack.enter_context(asking_at_once(server, path, key=greedy, count=70))
+        assert [server.get(asked, key=other).status for asked in OTHERS * 2] == [200] * len(OTHERS * 2)
+
+
+@pytest.mark.server
+def test_what_a_key_asks_beyond_its_share_is_a_503_with_a_time_to_wait(server: RunningServer) -> None:
+    greedy = server.key("read", deployments=[1])
+    with asking_at_once(server, "/api/v1/summary.zip", key=greedy, count=70) as connections:
+
+        def refused() -> list[bytes]:
+            heads = []
+            for connection in connections:
+                connection.settimeout(0.001)
+                with contextlib.suppress(TimeoutError):
+                    heads.append(connection.recv(4_096, socket.MSG_PEEK))
+            return [head for head in heads if head.startswith(b"HTTP/1.1 503 ")]
+
+        wait_until(lambda: len(refused()) >= 15, what="some are refused")
+        assert all(b"retry-after:" in head.lower() and b'"overloaded"' in head for head in refused())
+
+
+def test_nobody_asks_the_limiter_without_a_key() -> None:
+    """Every answer that reads the store goes through a limiter, with the key of whoever asks."""
+    source = Path(__file__).parents[1] / "src" / "embedsink"
+    found = [
+        line.strip() for path in source.rglob("*.py") for line in path.read_text().splitlines() if "_slots" in line
+    ]
+    held = ("= ConcurrencyLimiter(", "slots = sink.")  # where they are made, and where one of two is chosen
+    assert all(".place(" in line or any(one in line for one in held) for line in found), found

@@ -1,0 +1,50 @@
+"""How much the quarantine keeps of a key and day."""
+
+import pytest
+
+import embedsink.quarantine_budget
+from embedsink.quarantine_budget import QuarantineBudget
+
+
+class Clock:
+    now = 20_000 * 86_400.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(embedsink.quarantine_budget, "time", clock)
+    return clock
+
+
+def charged(budget: QuarantineBudget, key_id: str, *, byte_count: int, count: int) -> bool:
+    """Charge so much if there is room."""
+    has_room = budget.has_room(key_id, byte_count=byte_count, count=count)
+    if has_room:
+        budget.charge(key_id, byte_count=byte_count, count=count)
+    return has_room
+
+
+def test_bytes_and_rejections_of_a_key_have_a_limit_each_day(clock: Clock) -> None:
+    budget = QuarantineBudget(bytes_per_day=100, count_per_day=3)
+    assert charged(budget, "a", byte_count=60, count=1)
+    assert not charged(budget, "a", byte_count=41, count=1)
+    assert charged(budget, "a", byte_count=20, count=2)
+    assert not charged(budget, "a", byte_count=1, count=1)
+    assert charged(budget, "b", byte_count=100, count=1)
+    clock.now += 86_399
+    assert not charged(budget, "a", byte_count=1, count=1)
+    clock.now += 1
+    assert charged(budget, "a", byte_count=100, count=3)
+
+
+def test_what_the_store_has_of_today_counts(clock: Clock) -> None:
+    budget = QuarantineBudget(bytes_per_day=100, count_per_day=10)
+    budget.begin_with([("a", 90, 1)])
+    assert not charged(budget, "a", byte_count=11, count=1)
+    assert charged(budget, "a", byte_count=10, count=1)
+    clock.now += 86_400
+    assert charged(budget, "a", byte_count=100, count=1)

@@ -1,0 +1,186 @@
+"""Recovery of a journal folder that was copied into, or whose disk is full: nothing is overwritten or lost."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedsink import recovery as recovery_module
+from embedsink.recovery import Recovery, recover, recover_left
+from embedsink.segment import find_damage, identity_of, sealed_name, trailer
+
+GROUPS = [b'{"kind":"event","n":%d}\n' % number for number in range(1, 7)]
+WHOLE = [group + trailer(group) for group in GROUPS]
+IDENTITY = "000000000007-0badcafe"
+
+
+class Folder:
+    """A journal folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.journal = path / "journal"
+        self.aside = path / "aside"
+        self.journal.mkdir(parents=True)
+
+    def add(self, name: str, content: bytes) -> Path:
+        path = self.journal / name
+        path.write_bytes(content)
+        return path
+
+    def recover(self, after_number: int = 0) -> Recovery:
+        return recover(self.journal, aside=self.aside, after_number=after_number)
+
+    def groups(self) -> set[bytes]:
+        """The groups of all sealed segments, which are whole and have an identity of their own."""
+        paths = list(self.journal.glob("*.ndjson"))
+        assert len({identity_of(path.name) for path in paths}) == len(paths)
+        contents = [path.read_bytes() for path in paths]
+        assert [find_damage(content) for content in contents] == [None] * len(contents)
+        return {group for group in GROUPS for content in contents if group in content}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", [f"{IDENTITY}.ndjson", sealed_name(IDENTITY, len(b"".join(WHOLE)))])
+@pytest.mark.parametrize("cut", [0, 3])
+def test_an_open_copy_of_a_sealed_segment_does_not_replace_it(folder: Folder, name: str, cut: int) -> None:
+    sealed = folder.add(name, b"".join(WHOLE))
+    content = b"".join(WHOLE[:2])
+    folder.add(f"{IDENTITY}.open", content[: len(content) - cut])
+
+    recovery = folder.recover()
+
+    assert [path.name for path in folder.journal.iterdir()] == [name]
+    assert sealed.read_bytes() == b"".join(WHOLE)
+    assert recovery.damaged == []
+    assert recovery.notes == [f"journal {IDENTITY}.open: is a copy of the beginning of {name}. The copy was deleted."]
+    assert list(folder.aside.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [f"{IDENTITY}.ndjson", sealed_name(IDENTITY, len(b"".join(WHOLE[:3])))])
+def test_an_open_segment_with_other_content_than_the_sealed_one_is_kept_beside_it(folder: Folder, name: str) -> None:
+    sealed = folder.add(name, b"".join(WHOLE[:3]))
+    folder.add(f"{IDENTITY}.open", WHOLE[0] + WHOLE[4] + WHOLE[5][:-2])
+
+    recovery = folder.recover(after_number=20)
+
+    assert sealed.read_bytes() == b"".join(WHOLE[:3])
+    assert folder.groups() == {*GROUPS[:3], GROUPS[4]}
+    assert recovery.last_number == 21
+    assert any("has other content than" in note for note in recovery.notes)
+    assert folder.recover(after_number=20).notes == [], "the next start has nothing to do"
+
+
+def test_a_shorter_sealed_copy_goes_and_the_longer_one_stays(folder: Folder) -> None:
+    longer = folder.add(sealed_name(IDENTITY, len(b"".join(WHOLE))), b"".join(WHOLE))
+    folder.add(sealed_name(IDENTITY, len(WHOLE[0])), WHOLE[0])
+    recovery = folder.recover()
+    assert list(folder.journal.iterdir()) == [longer]
+    assert "The copy was deleted" in recovery.notes[0]
+
+
+def test_the_whole_copy_of_a_damaged_segment_is_kept(folder: Folder) -> None:
+    content = b"".join(WHOLE)
+    damaged = folder.add(sealed_name(IDENTITY, len(content)), content[:-20] + b"x" * 20)
+    folder.add(f"{IDENTITY}.open", b"".join(WHOLE[:4]))
+    folder.recover()
+    damaged.unlink()
+    assert folder.groups() == set(GROUPS[:4])
+
+
+@pytest.mark.parametrize("content", [b"".join(WHOLE[:2]), b"".join(WHOLE[3:])], ids=["a copy", "other content"])
+@pytest.mark.parametrize("call", ["fsync", "unlink", "rename_new"])
+def test_recovery_killed_beside_a_sealed_segment_is_completed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, content: bytes
+) -> None:
+    module = recovery_module if call == "rename_new" else os
+    for kill_at in range(4):
+        folder = Folder(tmp_path / str(kill_at))
+        folder.add(f"{IDENTITY}.ndjson", b"".join(WHOLE[:3]))
+        folder.add(f"{IDENTITY}.open", content)
+        calls = iter(range(kill_at))
+        with monkeypatch.context() as patch:
+            patch.setattr(module, call, killing(getattr(module, call), calls))
+            for _ in range(5):
+                with contextlib.suppress(Killed):
+                    folder.recover()
+        folder.recover()
+        assert folder.groups() == {group for group in GROUPS if group in b"".join(WHOLE[:3]) + content}
+
+
+class Killed(BaseException):
+    """The program ended here."""
+
+
+def killing(original, calls: Iterator[int]):  # type: ignore[no-untyped-def]
+    """Pass on as many calls as there are numbers, and end the program at the next."""
+
+    def counted(*arguments: object) -> object:
+        if next(calls, None) is None:
+            raise Killed
+        return original(*arguments)
+
+    return counted
+
+
+@pytest.mark.parametrize("name", ["zzz.ndjson", "1.open", "000000000001.ndjson"])
+def test_what_is_no_segment_is_told_and_left(folder: Folder, name: str) -> None:
+    (folder.journal / name).mkdir()
+    assert folder.recover() == Recovery(
+        last_number=0, notes=[f"journal/{name}: is not a segment and is ignored. Move it elsewhere."]
+    )
+
+
+@pytest.mark.parametrize("make", ["folder", "link"])
+def test_a_folder_or_a_link_with_the_name_of_a_segment_keeps_no_server_from_starting(folder: Folder, make: str) -> None:
+    for suffix in (".open", ".ndjson"):
+        path = folder.journal / f"{IDENTITY}{suffix}"
+        path.mkdir() if make == "folder" else path.symlink_to("nowhere")
+    assert folder.recover().damaged == []
+
+
+@pytest.mark.parametrize("there", [b"", b"".join(WHOLE)[:-9], b"x" * len(b"".join(WHOLE))])
+def test_a_whole_open_segment_takes_the_place_of_a_damaged_sealed_one(folder: Folder, there: bytes) -> None:
+    content = b"".join(WHOLE)
+    folder.add(f"{IDENTITY}.open", content)
+    sealed = folder.add(sealed_name(IDENTITY, len(content)), there)
+    [told] = folder.recover().damaged
+    assert f"{sealed.name}: is damaged, and kept in aside/. {IDENTITY}.open is whole and takes its place." in told
+    assert sealed.read_bytes() == content
+    assert [path.read_bytes() for path in folder.aside.iterdir()] == [there]
+
+
+def test_a_tail_in_aside_is_never_overwritten(folder: Folder) -> None:
+    for tail in (b"AAAA", b"BBBB"):
+        folder.add(f"{IDENTITY}.open", WHOLE[0] + tail)
+        folder.recover()
+        folder.add(f"{IDENTITY}.open", b"").unlink()
+    assert {path.read_bytes() for path in folder.aside.iterdir()} == {b"AAAA", b"BBBB"}
+
+
+def test_without_room_for_a_torn_tail_the_segment_waits_and_nothing_of_it_is_lost(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = WHOLE[0] + WHOLE[1][:-2]
+    path = folder.add(f"{IDENTITY}.open", content)
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery_module, "write_durably", full)
+        recovery = folder.recover()
+        assert (recovery.left, recovery.last_number) == ([path], 7)
+        assert path.read_bytes() == content
+        assert recover_left(recovery, aside=folder.aside) == []
+        assert (recovery.left, len(recovery.notes)) == ([path], 1)
+
+    [sealed] = recover_left(recovery, aside=folder.aside)
+    assert (sealed.read_bytes(), recovery.left) == (WHOLE[0], [])
+    assert [path.read_bytes() for path in folder.aside.iterdir()] == [WHOLE[1][:-2]]

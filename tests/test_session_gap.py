@@ -1,0 +1,60 @@
+"""The longest gap that counts as time spent: one setting for a server, the command line and Python."""
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+import embedsink
+from embedsink.cli import main
+from tests.envelope.sending import view
+from tests.http.asking import Server, open_server
+from tests.http.test_rows import get, send
+
+FORTY_MINUTES_S = 2_400.0
+SETTING = "EMBEDSINK_SESSION_GAP_MINUTES"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a session of two events forty minutes apart, loaded by a server that counts such a gap."""
+    data = tmp_path_factory.mktemp("gap") / "data"
+    with open_server(data, session_gap_minutes=45, segment_seal_s=0.01) as server:
+        send(server, [view(timestamp=1_763_596_800_000 + minutes * 60_000) for minutes in (0, 40)])
+        assert durations(get(server, "reports/sessions.json").json()) == [FORTY_MINUTES_S]
+        assert summary_durations(server) == [FORTY_MINUTES_S]
+    return data
+
+
+def durations(rows: list[dict[str, Any]]) -> list[float]:
+    return [row["duration_s"] for row in rows]
+
+
+def summary_durations(server: Server) -> list[float]:
+    with ZipFile(io.BytesIO(get(server, "summary.zip").content)) as summary:
+        text = summary.read("sessions.csv").decode()
+    return [float(row["duration_s"]) for row in csv.DictReader(io.StringIO(text))]
+
+
+@pytest.mark.parametrize(("minutes", "spent_s"), [(None, 0.0), ("39", 0.0), ("40", FORTY_MINUTES_S)])
+def test_a_folder_is_read_with_the_setting_of_whoever_reads_it(
+    data: Path,
+    minutes: str | None,
+    spent_s: float,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if minutes is not None:
+        monkeypatch.setenv(SETTING, minutes)
+    opened = embedsink.open(data)
+    assert list(opened.report("sessions")["duration_s"]) == [spent_s]
+    assert list(opened.sql("select duration_s from sessions")["duration_s"]) == [spent_s]
+    monkeypatch.setattr(sys, "argv", ["embedsink", "report", "sessions", "--format", "csv", "--data", str(data)])
+    with pytest.raises(SystemExit):
+        main()
+    [row] = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert float(row["duration_s"]) == spent_s
