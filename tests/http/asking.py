@@ -54,11 +54,14 @@ class Server:
         self.sink.keys.refresh()
 
     def ask(self, method: str, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
-        """One request; `request` as httpx takes it."""
+        """One request, from any thread; `request` as httpx takes it."""
         headers = list(httpx.Headers(request.pop("headers", {})).raw)
         if key is not None:
             headers.append((b"authorization", f"Bearer {key}".encode()))
-        return self._runner.run(self._ask(method, path, headers, request))
+        asking, loop = self._ask(method, path, headers, request), self._runner.get_loop()
+        if loop.is_running():
+            return asyncio.run_coroutine_threadsafe(asking, loop).result(WAIT_S_MAX)
+        return self._runner.run(asking)
 
     def get(self, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
         """GET a path."""

@@ -16,10 +16,8 @@ import embedsink.http.rows
 from embedsink.http.exports import EVENT_FORMATS
 from embedsink.http.rows import MEDIA_TYPES
 from embedsink.reports import REPORT_FORMATS, Format, is_timed, report_names, write_rows
-from embedsink.segment import inspect
 from embedsink.store import Reader
 from tests.envelope.sending import event_or_action, view
-from tests.given import segment
 from tests.http.asking import Server, open_server, problem
 
 AI_STATUSES = ("submitted", "completed")
@@ -57,7 +55,7 @@ def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_written(
         send(server, [view(), view()])
 
         def load_and_write(*asked: Any, **options: Any) -> None:
-            server.sink.store.load(inspect(segment(tmp_path, [{"type": "view"}] * 5, number=900)))
+            send(server, [view() for _ in range(5)])
             write_rows(*asked, **options)
 
         with monkeypatch.context() as patched:

@@ -256,8 +256,24 @@ def test_a_revoked_key_leads_to_the_login(browser: Browser, server: RunningServe
         reader.give(server.key("read"))
         reader.wait_until_shown()
         assert "/dashboards/overview" in reader.page.url
-        reader.page.click(".leave button")
-        assert reader.page.url.endswith("/login")
+        reader.troubles.clear()  # A browser notes each refusal.
+
+
+def test_what_is_refused_during_a_logout_leads_nowhere_else(
+    browser: Browser, server: RunningServer, bundle: Path
+) -> None:
+    with reader_at(browser, server) as reader:
+        key, statuses, held = server.key("read"), list[int](), list[Route]()
+        reader.page.goto(f"{server.url}/dashboards/overview?tenant=leaving")
+        reader.give(key)
+        reader.wait_until_shown()
+        reader.page.on("response", lambda response: statuses.append(response.status))
+        reader.page.route("**/logout", lambda route: held.append(route))
+        reader.page.click(".leave button", no_wait_after=True)
+        KeyFile(server.data / "keys.json").revoke(key, now=time.time())
+        reader.wait(lambda: 401 in statuses and bool(held), "a section is refused", timeout_s=15)
+        held[0].continue_()
+        reader.page.wait_for_url(f"{server.url}/login")
         reader.troubles.clear()  # A browser notes each refusal.
 
 

@@ -9,7 +9,7 @@ from starlette.types import Send
 
 Header = tuple[bytes, bytes]
 
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
 
 
 class Answer(NamedTuple):
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     def encode(self, further: Iterable[Header], *, keep_alive: bool) -> bytes:
         """The bytes of an HTTP/1.1 response (RFC 9112), with further headers before its own."""
-        lines = [b"%b: %b\r\n" % header for header in (*further, *self.headers)]
+        lines = [_STATUS_LINES[self.status], *map(b": ".join, further), *map(b": ".join, self.headers)]
         if not keep_alive:
-            lines.append(b"connection: close\r\n")
-        return b"".join((_STATUS_LINES[self.status], *lines, b"\r\n", self.body))
+            lines.append(b"connection: close")
+        return b"\r\n".join((*lines, b"", self.body))

@@ -130,16 +130,12 @@ class BoundedConnection(IngestProtocol):
         self.headers.append((name, value))
 
     def _feed(self, data: bytes) -> None:
-        """Parse it in parts, so that no more than one part is kept of a head before its size is looked at."""
-        if len(data) <= HEAD_BYTES_MAX:
-            self._feed_part(data)
+        """Parse it, and look whether a head is still open afterwards. No more than one part of it is kept before."""
+        if len(data) > HEAD_BYTES_MAX:
+            for start in range(0, len(data), HEAD_BYTES_MAX):
+                if not self.transport.is_closing():
+                    self._feed(data[start : start + HEAD_BYTES_MAX])
             return
-        for start in range(0, len(data), HEAD_BYTES_MAX):
-            if not self.transport.is_closing():
-                self._feed_part(data[start : start + HEAD_BYTES_MAX])
-
-    def _feed_part(self, data: bytes) -> None:
-        """Parse it, and look whether a head is still open afterwards."""
         cycle = self.cycle
         # Only then has the size of a head to be counted, which takes a while.
         self._may_be_long = self._open_bytes + len(data) > HEAD_BYTES_MAX
@@ -152,10 +148,13 @@ class BoundedConnection(IngestProtocol):
             self._stop_waiting()  # The head is whole, and its body is on its way.
         elif self._has_whole_head():
             self._open_bytes = 0
-            self._count_request(len(data))
-            if self.cycle.response_complete and self.cycle.more_body:
-                self._skip(len(data))
-                return
+            if self.cycle.more_body:
+                self._count_request(len(data))
+                if self.cycle.response_complete:
+                    self._skip(len(data))
+                    return
+            else:
+                self._request_bytes = self._framing_bytes = 0
             self._unread_bytes = 0
             if self._timer is not None:
                 self._stop_waiting()
@@ -214,9 +213,6 @@ class BoundedConnection(IngestProtocol):
         self.transport.close()
 
     def _count_request(self, byte_count: int) -> None:
-        if not self.cycle.more_body:
-            self._request_bytes = self._framing_bytes = 0
-            return
         self._request_bytes += byte_count
         self._framing_bytes += byte_count - self._body_bytes
         if self._request_bytes > self._request_bytes_max or self._framing_bytes > FRAMING_BYTES_MAX:

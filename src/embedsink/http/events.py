@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
@@ -36,6 +36,7 @@ LOOP_BYTES_MAX = 32_768
 # and all but the first of an array or object need a comma.
 CLOSE_LOOK_BYTES_MAX = 4_096
 CLOSE_LOOK_COMMAS_MAX = 64
+_UNKNOWN = Sender("")
 
 Reply = Callable[[Answer], None]
 
@@ -110,7 +111,7 @@ class Events:
     async def _read(self, head: "_Head", receive: Receive) -> bytes:
         if head.key is not None:
             return await self.bodies.read(receive, head.sender)
-        return await self.bodies.read(receive, head.sender, recognize=partial(self._recognize, head))
+        return await self.bodies.read(receive, Sender(address_of(head.scope)), recognize=partial(self._recognize, head))
 
     def _recognize(self, head: "_Head", beginning: bytes) -> Sender:
         """Find the key in the first bytes of a body.
@@ -132,10 +133,10 @@ class Events:
 
     def _take_in(self, head: "_Head", body: bytes, reply: Reply) -> None:
         try:
-            self.bodies.check_size(len(body))
             if head.key is None:
                 self._recognize(head, body)
             if len(body) > head.charged_bytes:
+                self.bodies.check_size(len(body))
                 self.rates.admit(head.sender, len(body) - head.charged_bytes)
             outcome = self._read_at_once(head, body)
             if outcome is not None:
@@ -225,7 +226,7 @@ class _Head:
     """What ingest knows of a request before it parses the body."""
 
     scope: Scope
-    sender: Sender
+    sink: Sink
     token: str | None = None
     token_in_body: str | None = None
     origin: str | None = None
@@ -234,16 +235,12 @@ class _Head:
     length: int = 0
     charged_bytes: int = 0
     key: Key | None = None
+    sender: Sender = _UNKNOWN  # until the key is found
     is_ndjson: bool = False
-
-    @property
-    def sink(self) -> Sink:
-        sink: Sink = self.scope["state"]["sink"]
-        return sink
 
     @classmethod
     def of(cls, scope: Scope) -> "_Head":
-        head, authorization = cls(scope, Sender(address_of(scope))), []
+        head, authorization = cls(scope, scope["state"]["sink"]), []
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization.append(value.decode("latin-1"))
@@ -295,7 +292,7 @@ def _key_of(head: _Head, outcome: Outcome) -> Key:
 
 def _admit(head: _Head, token: str | None) -> Key:
     key = head.key = key_for(token, head.sink)
-    head.sender = Sender(head.sender.address, key.key_id)
+    head.sender = Sender(address_of(head.scope), key.key_id)
     head.scope["state"]["key_id"] = key.key_id
     check_kind(key, (KeyKind.INGEST,))
     check_origin(key, head.origin)
@@ -323,13 +320,24 @@ def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> s
 def _answer(head: _Head, accepted_count: int, rejected_count: int, listed: list[dict[str, Any]]) -> Answer:
     if listed and not accepted_count:
         return Answer.of(nothing_accepted(Request(head.scope), listed, rejected_count))
+    if not rejected_count:
+        return _all_accepted(accepted_count, head.origin)
     content = {"accepted": accepted_count, "rejected": listed}
     if rejected_count > len(listed):
         content["rejectedCount"] = rejected_count
+    return _accepted(content, head.origin)
+
+
+@lru_cache(maxsize=1_024)
+def _all_accepted(count: int, origin: str | None) -> Answer:
+    return _accepted({"accepted": count, "rejected": []}, origin)
+
+
+def _accepted(content: dict[str, Any], origin: str | None) -> Answer:
     body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if head.origin is not None:
-        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in allowing(head.origin).items()]
+    if origin is not None:
+        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in allowing(origin).items()]
     return Answer(202, headers, body)
 
 

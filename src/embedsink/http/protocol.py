@@ -49,6 +49,8 @@ class IngestProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.parser = _new_parser(self)
         self.flow = _Flow(transport, self.pipeline)
+        # Each request gets a copy of it as its state.
+        self.app_state = {**self.app_state, "abort": self._abort, "hold_back": self.hold_back}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for no further request, and tell all that are still being answered, not only the last."""
@@ -86,7 +88,6 @@ class IngestProtocol(HttpToolsProtocol):
         if len(self.pipeline) == PIPELINE_MAX:
             self.transport.abort()
             raise ConnectionAbortedError
-        self.scope["state"]["hold_back"] = self.hold_back
         if self.url == _INGEST_URL and self._is_simple():
             self._held = []
             # Not the list that is still open: trailers would be added to it (RFC 9110, section 6.5.1).
@@ -95,7 +96,6 @@ class IngestProtocol(HttpToolsProtocol):
             self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
             self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""
         else:
-            self.scope["state"]["abort"] = self._abort
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

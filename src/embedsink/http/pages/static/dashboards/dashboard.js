@@ -1,6 +1,7 @@
 // The page: asks for its sections, shows them, and asks again when something was loaded.
 import { Choices } from "/pages/choices.js";
 import { listen } from "/pages/live.js";
+import { logIn } from "/pages/login.js";
 import { at, make } from "/pages/make.js";
 import { tileOf } from "/pages/tiles.js";
 import { clock } from "/pages/words.js";
@@ -95,7 +96,7 @@ async function ask(section, signal) {
   try {
     const answer = await fetch(`/api/v1/dashboards/${told.name}/sections/${section.id}?${query}`,
       { headers: section.query === query && section.tag ? { "If-None-Match": section.tag } : {}, cache: "no-store", signal });
-    if (answer.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+    if (answer.status === 401) return logIn();
     const content = answer.status === 304 ? null : await answer.json();
     signal.throwIfAborted();
     const isRefused = /^4[01]/.test(answer.status);

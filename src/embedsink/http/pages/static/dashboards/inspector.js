@@ -1,5 +1,6 @@
 // The live list: what the stream tells, newest first. What is asked for stands in the address.
 import { laidOut, visible } from "/pages/envelope.js";
+import { logIn } from "/pages/login.js";
 import { at, button, make } from "/pages/make.js";
 import { write } from "/pages/words.js";
 
@@ -68,7 +69,7 @@ async function explain() {
   try {
     const answer = await fetch(`/api/v1/inspect?${asked}`, { cache: "no-store" });
     if (answer.status === 401) {
-      location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+      logIn();
       return false;
     }
     if (answer.status < 400 || answer.status >= 500 || answer.status === 429) return true;
