@@ -176,20 +176,18 @@ class IngestProtocol(HttpToolsProtocol):
         )
 
     def _feed(self, data: bytes) -> None:
-        while data:
-            data = self._parse(data)
-
-    def _parse(self, data: bytes) -> bytes:
-        """What has to be parsed anew, because the parser took it for another protocol."""
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            if self.parser.get_method() != b"CONNECT":
-                return self._without_upgrade() + data[upgrade.args[0] :]
-            self._refuse("CONNECT: this server is no proxy. Ask it for a path.")
-        except httptools.HttpParserError:
-            self._refuse("The request is not HTTP/1.1 (RFC 9112). Send it anew on another connection.")
-        return b""
+        rest = data
+        while rest:
+            data, rest = rest, b""
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if self.parser.get_method() == b"CONNECT":
+                    self._refuse("CONNECT: this server is no proxy. Ask it for a path.")
+                else:  # The parser took it for another protocol.
+                    rest = self._without_upgrade() + data[upgrade.args[0] :]
+            except httptools.HttpParserError:
+                self._refuse("The request is not HTTP/1.1 (RFC 9112). Send it anew on another connection.")
 
     def _refuse(self, why: str) -> None:
         """Answer what is not HTTP, and close. Whoever waits for an answer to what came before it gets that instead."""
