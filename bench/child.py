@@ -1,5 +1,6 @@
 """A server under measurement: started, watched through /proc, and stopped by its process id."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -101,11 +102,9 @@ def _wait_until_ready(popen: subprocess.Popen[bytes], port: int, path: str) -> N
         while time.monotonic() < deadline:
             if popen.poll() is not None:
                 raise BenchError(f"{popen.args!r}: ended at its start with exit code {popen.returncode}.")
-            try:
+            with contextlib.suppress(httpx.TransportError):  # It does not listen yet.
                 if client.get(path).status_code == httpx.codes.OK:
                     return
-            except httpx.TransportError:
-                pass  # It does not listen yet.
             time.sleep(0.005)
     raise BenchError(f"{popen.args!r}: was not ready within {READY_TIMEOUT_S} s.")
 

@@ -1,6 +1,7 @@
 """The head of a request: its size and its time are limited, whatever the application."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -43,14 +44,12 @@ def answer_to(port: int, *parts: bytes, pause_s: float = 0.0) -> bytes:
     """All that comes back until the server closes, or is silent."""
     with socket.create_connection(("127.0.0.1", port), timeout=2 * TIMEOUT_S + 1) as connection:
         received = b""
-        try:
+        with contextlib.suppress(ConnectionError, TimeoutError):
             for part in parts:
                 connection.sendall(part)
                 time.sleep(pause_s)
             while piece := connection.recv(65_536):
                 received += piece
-        except (ConnectionError, TimeoutError):
-            pass
         return received
 
 
@@ -294,11 +293,9 @@ def received_bytes(connection: socket.socket) -> int:
     """How much comes back until the server closes, or is silent."""
     count = 0
     connection.settimeout(0.5)
-    try:
+    with contextlib.suppress(ConnectionError, TimeoutError):
         while part := connection.recv(MIB):
             count += len(part)
-    except (ConnectionError, TimeoutError):
-        pass
     return count
 
 
