@@ -28,10 +28,11 @@ SHARE_MIN = 0.5
 def attacked(server: RunningServer, name: str, key: str) -> Iterator[None]:
     port = str(urlsplit(server.url).port)
     command = [sys.executable, "-m", "bench.attacker", "127.0.0.1", port, key, name]
+    is_flood = isinstance(ATTACKS[name], Flood)
     # One flood has all connections that it needs; two would fill the queue of the system.
-    attackers = [subprocess.Popen(command) for _ in range(1 if isinstance(ATTACKS[name], Flood) else 2)]
+    attackers = [subprocess.Popen(command) for _ in range(1 if is_flood else 2)]
     try:
-        time.sleep(1.0)  # so that all of it is on its way
+        time.sleep(4.0 if is_flood else 1.0)  # until the attack is at its height: a flood opens its connections first
         yield
     finally:
         for attacker in attackers:
