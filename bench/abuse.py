@@ -59,7 +59,7 @@ def _attacking(name: str, port: int, key: str) -> Iterator[None]:
         return
     command = [sys.executable, "-m", "bench.attacker", "127.0.0.1", str(port), key, name]
     attacker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    time.sleep(2.0)  # Honest senders connect while the attack is under way.
+    time.sleep(4.0)  # The attack is at its height then: floods open thousands of connections first.
     try:
         yield
     finally:
