@@ -15,7 +15,6 @@ import pytest
 
 from embedsink import journal as journal_module
 from embedsink import recovery as recovery_module
-from embedsink import space as space_module
 from embedsink.errors import Unavailable
 from embedsink.journal import Journal, JournalLimits
 from embedsink.reasons import Reason
@@ -504,11 +503,7 @@ def test_an_idle_journal_notices_that_its_folder_is_gone(folder: Path, monkeypat
     run(test, open_journal(folder, on_failed=failed.set))
 
 
-def test_nothing_is_acknowledged_into_a_segment_that_was_deleted_a_moment_ago(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(space_module, "MEASURE_EVERY_S", 0)
-
+def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         assert await fate(journal, line(1)) is None
         for path in open_segments(folder):

@@ -192,10 +192,9 @@ class Journal:
             self._seal_when_due(is_closing=is_last)
 
     def _look_at_disk(self) -> bool:
-        """Measure the room when that is due; whether folder and open segment are still those that were opened."""
+        """Measure the room when that is due; whether the folder is still the one that was opened."""
         try:
-            if self.space.measure_when_due(open_bytes=self._segment.end if self._segment else 0) and self._segment:
-                self._segment.check_name()
+            self.space.measure_when_due(open_bytes=self._segment.end if self._segment else 0)
             if self.recovery.left and not self.space.refusal:
                 self._recover_left()
         except OSError as error:
@@ -383,12 +382,9 @@ class _OpenSegment:
 
     def sync(self) -> None:
         fdatasync(self._descriptor)
-        self.end = self._written
-
-    def check_name(self) -> None:
-        """Raises OSError when the file was deleted: what is written to it would be gone after the next restart."""
         if os.fstat(self._descriptor).st_nlink == 0:
             raise OSError(errno.ENOENT, "the open segment was deleted", str(self.path))
+        self.end = self._written
 
     def cut_back(self) -> None:
         os.ftruncate(self._descriptor, self.end)

@@ -83,25 +83,20 @@ class Space:
         self.refusal = why
         self._measured_at = time.monotonic()
 
-    def measure_when_due(self, *, open_bytes: int) -> bool:
-        """Look again when the last look is half a second ago; return whether it was.
-
-        Args:
-            open_bytes: what the open segment has.
+    def measure_when_due(self, *, open_bytes: int) -> None:
+        """Look again, when the last look is half a second ago; the open segment has `open_bytes`.
 
         Raises:
             OSError: the disk can't be asked, or the folder is not the one that was opened; the journal then ends.
         """
         now = time.monotonic()
-        if now - self._measured_at < MEASURE_EVERY_S:
-            return False
-        self._measured_at = now
-        try:
-            self.refusal = self._what_is_low(open_bytes)
-        except OSError as error:
-            if error.errno not in NO_DESCRIPTOR:  # Then the last measurement holds.
-                raise
-        return True
+        if now - self._measured_at >= MEASURE_EVERY_S:
+            self._measured_at = now
+            try:
+                self.refusal = self._what_is_low(open_bytes)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:  # Then the last measurement holds.
+                    raise
 
     def _what_is_low(self, open_bytes: int) -> str | None:
         if _inode_of(self._folder) != self._opened:
