@@ -52,7 +52,7 @@ def parsed(delivery: Delivery) -> Parsed:
 def accepted(deliveries: list[Delivery]) -> Iterator[dict[str, Any]]:
     for delivery in deliveries:
         if delivery.shape != "garbage":
-            yield from (one.envelope for one in parsed(delivery).accepted)
+            yield from parsed(delivery).accepted
 
 
 def happened_before(now_ms: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
@@ -179,7 +179,7 @@ class TestTraffic:
         for delivery in islice(make_live(SEED), 2_000):
             now = parsed(at(delivery, NOW_MS))
             assert [one.reason for one in now.rejected] == list(delivery.planted)
-            assert {one.envelope["timestamp"] for one in now.accepted} <= {NOW_MS}
+            assert {envelope["timestamp"] for envelope in now.accepted} <= {NOW_MS}
 
 
 class TestLedger:

@@ -149,8 +149,9 @@ def outcome(body: bytes, *, ndjson: bool = False) -> Refused | Parsed:
 
 
 def assert_adds_up(parsed: Parsed) -> None:
-    indexes = [one.index for one in parsed.accepted] + [one.index for one in parsed.rejected]
-    assert sorted(indexes, key=lambda index: index or 0) == list(range(parsed.received_count))
+    indexes = [rejection.index or 0 for rejection in parsed.rejected]
+    assert indexes == sorted(set(indexes))
+    assert set(indexes) <= set(range(parsed.received_count))
     for rejection in parsed.rejected:
         assert_printable(rejection.detail)
     lines = journal_lines(parsed, key_id="k_1", new_id=object)

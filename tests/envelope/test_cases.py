@@ -35,7 +35,7 @@ def test_a_valid_case_is_accepted_whole_and_unchanged(case: Case) -> None:
 
     assert parsed.rejected == []
     envelopes = list(envelopes_in(case))
-    assert [accepted.envelope for accepted in parsed.accepted] == envelopes
+    assert parsed.accepted == envelopes
     assert len(parsed.accepted) == case.expected.get("accepted", len(envelopes))
 
 

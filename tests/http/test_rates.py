@@ -24,39 +24,45 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+def spend(rates: RateLimiter, key_id: str, events: int) -> None:
+    rates.admit(Sender("192.0.2.1", key_id), 0)
+    rates.charge_events(key_id, events)
+
+
 def test_a_burst_of_two_seconds_passes_and_then_the_rate_holds(clock: Clock) -> None:
     rates = RateLimiter(10)
-    rates.spend("k", 20)
+    spend(rates, "k", 20)
     with pytest.raises(Unavailable) as refused:
-        rates.spend("k", 5)
+        spend(rates, "k", 5)
     assert refused.value.reason == "rate_limited"
     assert refused.value.retry_after_s == 1
     clock.now += 0.5
-    rates.spend("k", 5)
+    spend(rates, "k", 5)
 
 
 def test_keys_do_not_share(clock: Clock) -> None:
     rates = RateLimiter(10)
-    rates.spend("a", 20)
-    rates.spend("b", 20)
+    spend(rates, "a", 20)
+    spend(rates, "b", 20)
 
 
 def test_a_delivery_larger_than_the_burst_passes_when_the_key_has_rested(clock: Clock) -> None:
     rates = RateLimiter(10)
-    rates.spend("k", 100)
+    spend(rates, "k", 100)
+    clock.now += 9
     with pytest.raises(Unavailable) as refused:
-        rates.spend("k", 100)
+        spend(rates, "k", 100)
     clock.now += refused.value.retry_after_s
-    rates.spend("k", 100)
+    spend(rates, "k", 100)
 
 
 def test_what_was_refused_is_not_charged(clock: Clock) -> None:
     rates = RateLimiter(10)
-    rates.spend("k", 15)
+    spend(rates, "k", 15)
     for _ in range(9):
         with pytest.raises(Unavailable):
-            rates.spend("k", 6)
-    rates.spend("k", 5)
+            spend(rates, "k", 6)
+    spend(rates, "k", 5)
 
 
 HERE, THERE = Sender("192.0.2.1", "k_1"), Sender("192.0.2.2", "k_1")
@@ -89,7 +95,7 @@ def test_an_address_spends_neither_what_others_have_nor_what_it_has_with_another
 
 def test_a_key_without_events_left_is_refused_before_its_bytes_are_charged(clock: Clock) -> None:
     rates = RateLimiter(1, bytes_per_s=100)
-    rates.spend("k_1", 2)
+    spend(rates, "k_1", 2)
     for _ in range(5):
         assert is_limited(lambda: rates.admit(HERE, 100))
     clock.now += 1
@@ -107,12 +113,28 @@ def test_a_debt_for_rejected_bodies_ends_after_twice_the_burst(clock: Clock) -> 
     rates.check_work(HERE)
 
 
+def test_what_an_address_is_refused_for_is_not_charged_to_its_key(clock: Clock) -> None:
+    rates = RateLimiter(1_000, bytes_per_s=150, address_bytes_per_s=100)
+    rates.admit(HERE, 200)
+    for _ in range(5):
+        assert is_limited(lambda: rates.admit(HERE, 100))
+    rates.admit(THERE, 100)
+
+
+def test_bytes_that_were_not_declared_are_charged_without_another_event(clock: Clock) -> None:
+    rates = RateLimiter(1, bytes_per_s=100)
+    rates.admit(HERE, 0)
+    rates.charge_bytes(HERE, 200)
+    assert is_limited(lambda: rates.charge_bytes(HERE, 1))
+    clock.now += 1
+    rates.admit(HERE, 100)
+
+
 def test_there_are_at_most_so_many_buckets_and_a_full_one_is_dropped_first(clock: Clock) -> None:
     buckets = TokenBuckets(10, count_max=2)
-    buckets.bucket("a", 100.0).level -= 20
-    buckets.bucket("b", 100.0).level -= 1
-    buckets.bucket("c", 101.0)
-    assert list(buckets._buckets) == ["a", "c"]
-    buckets.bucket("c", 101.0).level -= 20
-    buckets.bucket("d", 101.0)
-    assert list(buckets._buckets) == ["c", "d"], "no full one: the oldest goes"
+    buckets.take("a", 20, 100.0)
+    buckets.take("b", 1, 100.0)
+    buckets.take("c", 20, 101.0)
+    assert list(buckets._full_at) == ["a", "c"]
+    buckets.take("d", 1, 101.0)
+    assert list(buckets._full_at) == ["c", "d"], "no full one: the oldest goes"

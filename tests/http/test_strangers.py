@@ -221,7 +221,7 @@ def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
         assert time.monotonic() - started_at < 0.2
-        server.state["events"].strangers._buckets.bucket(("127.0.0.1", True), time.monotonic()).level = -10_000.0
+        server.state["events"].strangers._buckets.take_debt(("127.0.0.1", True), 10_000, time.monotonic())
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == 200
         assert time.monotonic() - started_at > 0.2, "a flood of probes has to wait, too"
@@ -239,7 +239,7 @@ def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
 
 def use_up(server: Server) -> None:
     """Take all that this address may send without a good key."""
-    server.state["events"].strangers._buckets.bucket(("127.0.0.1", False), time.monotonic()).level = -10_000.0
+    server.state["events"].strangers._buckets.take_debt(("127.0.0.1", False), 10_000, time.monotonic())
 
 
 def test_an_address_that_waits_for_its_429_does_not_hold_up_others(

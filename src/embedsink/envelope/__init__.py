@@ -11,13 +11,12 @@ from embedsink.envelope.lines import (
     replayed_line,
     sync_line,
 )
-from embedsink.envelope.parsing import REJECTIONS_LISTED_MAX, Accepted, Parsed, Rejection, Rules, parse, parse_plain
+from embedsink.envelope.parsing import REJECTIONS_LISTED_MAX, Parsed, Rejection, Rules, parse, parse_plain
 from embedsink.envelope.sync import COUNT_FIELD, Sync, digest_of
 
 __all__ = [
     "COUNT_FIELD",
     "REJECTIONS_LISTED_MAX",
-    "Accepted",
     "NewId",
     "Parsed",
     "Rejection",

@@ -104,8 +104,7 @@ def _accepted_lines(parsed: Parsed, around: bytes, new_id: NewId) -> list[bytes]
     """The lines in pieces, which are joined once: this loop runs for every event, and each copy shows."""
     pieces: list[bytes] = []
     add, known_fields = pieces.append, parsed.catalog.known_fields
-    for accepted in parsed.accepted:
-        envelope = accepted.envelope
+    for envelope in parsed.accepted:
         payload, known = envelope["payload"], known_fields[envelope["type"]]
         add(_BEGINNINGS[envelope["direction"]])
         add(around)
@@ -187,7 +186,7 @@ def _without_keys(raw: bytes) -> bytes:
 
 def first_id(parsed: Parsed) -> str | None:
     """The first id that a sender gave: sent again, a delivery begins with the same envelope."""
-    accepted = (one.envelope.get("id") for one in parsed.accepted)
+    accepted = (envelope.get("id") for envelope in parsed.accepted)
     return next(filter(None, chain(accepted, (one.id for one in parsed.rejected))), None)
 
 

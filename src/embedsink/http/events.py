@@ -129,6 +129,7 @@ class Events:
             raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {limit}. Send one of both.")
         head.token_in_body = live or tokens[0]
         _admit(head, head.token_in_body)
+        self.rates.admit(head.sender, 0)
         return head.sender
 
     def _take_in(self, head: "_Head", body: bytes, reply: Reply) -> None:
@@ -137,7 +138,7 @@ class Events:
                 self._recognize(head, body)
             if len(body) > head.charged_bytes:
                 self.bodies.check_size(len(body))
-                self.rates.admit(head.sender, len(body) - head.charged_bytes)
+                self.rates.charge_bytes(head.sender, len(body) - head.charged_bytes)
             outcome = self._read_at_once(head, body)
             if outcome is not None:
                 self._keep(head, outcome, reply)
@@ -201,7 +202,8 @@ class Events:
         """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
         key, refusal = _key_of(head, outcome), outcome.refusal
         accepted_count, rejected_count, listed = outcome.accepted_count, outcome.rejected_count, outcome.listed
-        self.rates.spend(key.key_id, accepted_count + rejected_count or 1)
+        if accepted_count + rejected_count > 1:
+            self.rates.charge_events(key.key_id, accepted_count + rejected_count)
         if refusal is not None and not outcome.reasons:
             raise refusal
         if outcome.reasons:

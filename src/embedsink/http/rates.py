@@ -1,7 +1,6 @@
 """How much one key and one address may send: token buckets, refilled by time and charged before a body is parsed."""
 
 import time
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,50 +22,53 @@ class Sender(NamedTuple):
     key_id: str | None = None
 
 
-@dataclass(slots=True)
-class _Bucket:
-    level: float
-    filled_at: float
-
-
 class TokenBuckets:
-    """Token buckets by name, which begin full."""
+    """Token buckets by name, which begin full. A bucket is stored as the time at which it will be full again."""
 
     def __init__(self, rate_per_s: int, *, count_max: int = BUCKETS_MAX) -> None:
         self.rate_per_s = rate_per_s
-        self._capacity = rate_per_s * BURST_S
         self._count_max = count_max
-        self._buckets: dict[object, _Bucket] = {}  # the oldest first
+        self._full_at: dict[object, float] = {}  # the oldest first
 
-    def bucket(self, name: object, now: float) -> _Bucket:
-        """A bucket as it is now. Its level may be lowered, also below zero."""
-        bucket = self._buckets.get(name)
-        if bucket is None:
-            return self._add(name, now)
-        level = bucket.level + (now - bucket.filled_at) * self.rate_per_s
-        bucket.level = level if level < self._capacity else self._capacity
-        bucket.filled_at = now
-        return bucket
+    def take(self, name: object, amount: float, now: float) -> float:
+        """Take tokens; return 0, or, where they are not there yet, how many seconds to wait."""
+        full_at = self._full_at.get(name)
+        if full_at is None:
+            self._make_room(now)
+            full_at = now
+        elif full_at < now:
+            full_at = now
+        after = full_at + amount / self.rate_per_s
+        if after - now > BURST_S and (wait_s := self.wait_s(name, amount, now)):
+            return wait_s
+        self._full_at[name] = after
+        return 0.0
 
-    def wait_s(self, name: object, amount: float, now: float) -> int:
-        """In how many seconds a bucket has so much; 0 when it has."""
-        # More than the bucket holds passes when the bucket is full: it could never pass otherwise.
-        missing = min(amount, self._capacity) - self.bucket(name, now).level
-        return int(missing / self.rate_per_s) + 1 if missing > 0 else 0
+    def give_back(self, name: object, amount: float) -> None:
+        """Return tokens that were just taken."""
+        self._full_at[name] -= amount / self.rate_per_s
+
+    def wait_s(self, name: object, amount: float, now: float) -> float:
+        """In how many seconds a bucket has so many tokens; 0 when it has."""
+        # More than a bucket holds passes when it is full: it could never pass otherwise.
+        missing_s = self._full_in_s(name, now) + min(amount / self.rate_per_s, BURST_S) - BURST_S
+        return max(0.0, round(missing_s, 6))  # Tokens that were given back leave a rounding error.
 
     def take_debt(self, name: object, amount: float, now: float) -> None:
         """Take what is known to be due afterwards, up to a debt of as much as the bucket holds."""
-        bucket = self.bucket(name, now)
-        bucket.level = max(bucket.level - amount, -self._capacity)
+        if name not in self._full_at:
+            self._make_room(now)
+        self._full_at[name] = now + min(self._full_in_s(name, now) + amount / self.rate_per_s, 2 * BURST_S)
 
-    def _add(self, name: object, now: float) -> _Bucket:
-        if len(self._buckets) >= self._count_max:
-            oldest = list(islice(self._buckets, _LOOKED_AT_MAX))
+    def _full_in_s(self, name: object, now: float) -> float:
+        return max(0.0, self._full_at.get(name, now) - now)
+
+    def _make_room(self, now: float) -> None:
+        if len(self._full_at) >= self._count_max:
+            oldest = list(islice(self._full_at, _LOOKED_AT_MAX))
             # A full bucket is as good as none. Without one among the oldest, the oldest goes.
-            full = (old for old in oldest if self.bucket(old, now).level >= self._capacity)
-            del self._buckets[next(full, oldest[0])]
-        self._buckets[name] = bucket = _Bucket(self._capacity, now)
-        return bucket
+            full = (name for name in oldest if self._full_at[name] <= now)
+            del self._full_at[next(full, oldest[0])]
 
 
 class RateLimiter:
@@ -87,30 +89,44 @@ class RateLimiter:
         self._address_bytes = TokenBuckets(address_bytes_per_s)
         self._work = TokenBuckets(address_bytes_per_s)
 
-    def spend(self, key_id: str, events: int) -> None:
-        """Take so many events out of the key's bucket.
-
-        Raises:
-            Unavailable: `rate_limited`; nothing is taken, and the wait until there is enough is in it.
-        """
-        now = time.monotonic()
-        bucket = self._events.bucket(key_id, now)
-        if bucket.level < events:
-            self._check_events(key_id, events, now)
-        bucket.level -= events
-
     def admit(self, sender: Sender, byte_count: int) -> None:
-        """Charge a body to its key and its address, before it is parsed.
+        """Charge a request to its key and its address before it is parsed: one event, and its bytes.
 
         Raises:
             Unavailable: `rate_limited`; nothing is taken.
         """
-        key_id, now = sender.key_id, time.monotonic()
-        of_key, of_address = self._key_bytes.bucket(key_id, now), self._address_bytes.bucket(sender, now)
-        if self._events.bucket(key_id, now).level < 1 or min(of_key.level, of_address.level) < byte_count:
-            self._check(sender, byte_count, now)
-        of_key.level -= byte_count
-        of_address.level -= byte_count
+        now = time.monotonic()
+        if wait_s := self._events.take(sender.key_id, 1, now):
+            raise self._events_limited(sender.key_id, wait_s)
+        try:
+            self.charge_bytes(sender, byte_count, now=now)
+        except Unavailable:
+            self._events.give_back(sender.key_id, 1)
+            raise
+
+    def charge_bytes(self, sender: Sender, byte_count: int, *, now: float | None = None) -> None:
+        """Charge bytes to a key and its address, such as those that a request did not declare.
+
+        Raises:
+            Unavailable: `rate_limited`; nothing is taken.
+        """
+        now = time.monotonic() if now is None else now
+        if wait_s := self._key_bytes.take(sender.key_id, byte_count, now):
+            limit = f"{self._key_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
+            raise _limited(f"key {sender.key_id}: more than {limit}. Wait.", wait_s)
+        if wait_s := self._address_bytes.take(sender, byte_count, now):
+            self._key_bytes.give_back(sender.key_id, byte_count)
+            raise self._address_limited(sender, wait_s)
+
+    def charge_events(self, key_id: str, count: int) -> None:
+        """Charge an admitted request for all of its events instead of one.
+
+        Raises:
+            Unavailable: `rate_limited`; no event is charged.
+        """
+        self._events.give_back(key_id, 1)
+        if wait_s := self._events.take(key_id, count, time.monotonic()):
+            raise self._events_limited(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
         """Raises Unavailable (`rate_limited`) while the address has a debt for work away from the event loop."""
@@ -121,24 +137,15 @@ class RateLimiter:
         """Charge work away from the event loop, or what became of it."""
         self._work.take_debt(sender, byte_count, time.monotonic())
 
-    def _check(self, sender: Sender, byte_count: int, now: float) -> None:
-        self._check_events(str(sender.key_id), 1, now)
-        if wait_s := self._key_bytes.wait_s(sender.key_id, byte_count, now):
-            limit = f"{self._key_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
-            raise _limited(f"key {sender.key_id}: more than {limit}. Wait.", wait_s)
-        if wait_s := self._address_bytes.wait_s(sender, byte_count, now):
-            raise self._address_limited(sender, wait_s)
+    def _events_limited(self, key_id: str | None, wait_s: float) -> Unavailable:
+        limit = f"{self._events.rate_per_s:,} events/s (EMBEDSINK_RATE_EVENTS_PER_S)"
+        return _limited(f"key {key_id}: more than {limit}. Wait.", wait_s)
 
-    def _check_events(self, key_id: str, events: int, now: float) -> None:
-        if wait_s := self._events.wait_s(key_id, events, now):
-            limit = f"{self._events.rate_per_s:,} events/s (EMBEDSINK_RATE_EVENTS_PER_S)"
-            raise _limited(f"key {key_id}: more than {limit}. Wait.", wait_s)
-
-    def _address_limited(self, sender: Sender, wait_s: int) -> Unavailable:
+    def _address_limited(self, sender: Sender, wait_s: float) -> Unavailable:
         limit = f"{self._address_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_ADDRESS_BYTES_PER_S)"
         counted = "What is rejected counts for more"
         return _limited(f"address {sender.address}: more than {limit}. {counted}. Wait.", wait_s)
 
 
-def _limited(detail: str, wait_s: int) -> Unavailable:
-    return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=wait_s)
+def _limited(detail: str, wait_s: float) -> Unavailable:
+    return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)

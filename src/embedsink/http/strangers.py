@@ -49,7 +49,7 @@ class Strangers:
         if wait_s := self._buckets.wait_s(name, 1, now):
             limit = f"{self._buckets.rate_per_s:,} requests/s without a good key (EMBEDSINK_RATE_STRANGERS_PER_S)"
             detail = f"address {address}: more than {limit}. Send a key, or wait."
-            return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=wait_s)
+            return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)
         self._buckets.take_debt(name, cost, now)
         return None
 

@@ -135,7 +135,6 @@ async def _record(request: Request) -> Response:
     sink: Sink = request.state.sink
     sender, bodies = Sender(address_of(request.scope), key.key_id), request.state.bodies
     body, encoding = await _body_of(request, sender)
-    request.state.rates.spend(key.key_id, 1)
     try:
         # In one thread: a body may name tens of thousands of files, and senders of events must not wait for it.
         async with sink.sync_parsing.place(key.key_id):
@@ -176,7 +175,7 @@ async def _body_of(request: Request, sender: Sender) -> tuple[bytes, str]:
     rates.check_work(sender)
     rates.admit(sender, length)
     body: bytes = await bodies.read(request.receive, sender)
-    rates.admit(sender, max(0, len(body) - length))
+    rates.charge_bytes(sender, max(0, len(body) - length))
     return body, encoding
 
 
