@@ -1,8 +1,10 @@
 """Bytes that no client library would send, to a real server: always a 4xx or a closed connection, never a hang."""
 
+import resource
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -150,6 +152,39 @@ def test_trailers_without_an_end_are_cut(server: RunningServer) -> None:
         endless = b"a" * 64 * MIB
         with pytest.raises(ConnectionError):
             connection.sendall(endless)
+
+
+BODY = b"x" * 250_000
+WITH_BODY = b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        WITH_BODY,
+        b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n" + WITH_BODY,
+        b"POST /api/v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * len(BODY)) + BODY,
+    ],
+    ids=["answered", "behind another request", "not whole"],
+)
+def test_bodies_that_nobody_reads_are_not_kept(server: RunningServer, request_: bytes) -> None:
+    address, before = urlsplit(server.url), resident_mib(server.pid)
+    with ExitStack() as opened:
+        for _ in range(500):
+            connection = opened.enter_context(socket.create_connection((address.hostname, address.port)))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * len(request_))
+            connection.setblocking(False)
+            with suppress(BlockingIOError, ConnectionError):
+                connection.send(request_)
+        assert server.get("/healthz").status == 200, "all of them were read"
+        # Kept, they take 72 MiB.
+        assert resident_mib(server.pid) - before < 50
+
+
+def resident_mib(pid: int) -> float:
+    """The memory of a process that is in RAM."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / MIB
 
 
 def test_after_all_that_it_still_works(server: RunningServer, key: bytes) -> None:

@@ -115,6 +115,7 @@ class BoundedConnection(IngestProtocol):
         if self._is_ending:
             answer()
             return
+        self._running.body = b""
         self._held_answer = answer
         self._held_timer = self.loop.call_later(delay_s, self._answer_held)
         self._crowd.wait(self)
@@ -202,6 +203,9 @@ class BoundedConnection(IngestProtocol):
         if cycle is None or cycle.response_complete:
             self._refuse_head(why)
         raise ConnectionAbortedError
+
+    def _is_refused(self) -> bool:
+        return self._held_answer is not None and self.cycle is self._running
 
     def _bytes_of_head(self) -> int:
         first = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")

@@ -73,13 +73,12 @@ class Events:
 
         try:
             head = self._check_head(scope)
-            body = await self._read(head, receive)
+            # The body has no name here: it would be kept until the answer is there, and that may be held back.
+            self._take_in(head, await self._read(head, receive), reply)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001  answered; and a bug is logged with its traceback
             self._reply_with(scope, error, reply)
-        else:
-            self._take_in(head, body, reply)
         await (await answered).send(send)
 
     def take_in_whole(self, scope: Scope, body: bytes, reply: Reply) -> None:

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 # Requests that wait on one connection until those before them are answered: each keeps 3 KiB. Browsers send none.
 PIPELINE_MAX = 4
+# Of the body of a request that waits for those before it. Nobody reads it yet.
+PIPELINED_BYTES_MAX = 16_384
 # Chunks of one body, or reads that bring it: each costs 0.4 µs of the event loop, however small it is.
 BODY_PARTS_MAX = 4_096
 _INGEST_URL = INGEST_PATH.encode()
@@ -58,6 +60,7 @@ class IngestProtocol(HttpToolsProtocol):
             self._idle_timer.cancel()
         cycles: list[Any] = [self._running, *(cycle for cycle, _ in self.pipeline)]
         for cycle in filter(None, cycles):
+            cycle.body = b""  # The collector of cycles may take minutes to find it.
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -105,10 +108,13 @@ class IngestProtocol(HttpToolsProtocol):
         if self._part_count > BODY_PARTS_MAX:
             self._refuse(f"The body comes in more than {BODY_PARTS_MAX:,} parts. Send it in fewer, larger ones.")
             raise ConnectionAbortedError
-        if self._held is None:
-            super().on_body(body)
-        else:
+        if self._held is not None:
             self._held.append(body)
+        elif not self._is_refused():
+            super().on_body(body)
+            if self.pipeline and len(self.cycle.body) > PIPELINED_BYTES_MAX:
+                self.transport.abort()
+                raise ConnectionAbortedError
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -125,6 +131,7 @@ class IngestProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """What uvicorn does after an answer, but with one timer for many of them: each would cost 2 µs."""
         self.server_state.total_requests += 1
+        self._running.body = b""
         self._running = None
         if self.transport.is_closing():
             return
@@ -143,6 +150,10 @@ class IngestProtocol(HttpToolsProtocol):
 
     def _check_head(self) -> None:
         """For whoever bounds heads: raise, and the connection is closed."""
+
+    def _is_refused(self) -> bool:
+        """For whoever holds answers back: whether the body that is parsed is of no use."""
+        return False
 
     def _close_when_idle(self) -> None:
         self._idle_timer = None
@@ -253,6 +264,7 @@ class _Exchange:
     """A request on the short way, in the place of uvicorn's RequestResponseCycle, with what uvicorn asks of that."""
 
     more_body = False
+    body = b""
 
     def __init__(self, connection: IngestProtocol) -> None:
         self.response_complete = False
