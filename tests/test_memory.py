@@ -61,3 +61,9 @@ def test_large_pieces_go_back_to_the_system(call: str, is_kept: bool) -> None:
     command = [sys.executable, "-c", LARGE.format(call=call)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == str(is_kept)
+
+
+def test_a_server_does_not_load_numpy() -> None:
+    look = "import sys, embedsink.serving; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n", "it takes 12 MiB, and only repairs need it"

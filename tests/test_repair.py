@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import rebuild
+from embedsink import repair
 from embedsink.blocks import find_doubtful_blocks
 from embedsink.folder import DataFolder
 from embedsink.repair import repair_blocks
@@ -94,7 +94,7 @@ def test_a_file_that_the_disk_can_not_read_ends_no_rebuild(tmp_path: Path, monke
             load_all(loader)
             loader.publish()
     flip_bits(folder, random.Random(1), count=1)
-    monkeypatch.setattr(rebuild, "repair_blocks", fail)
+    monkeypatch.setattr(repair, "repair_blocks", fail)
     with opened(folder) as loader:
         for _ in range(3):
             loader.work_once(is_last=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from embedsink.aside import Aside
 from embedsink.folder import DataFolder
-from embedsink.repair import repair_blocks
 from embedsink.segment import number_of, sync_folder
 from embedsink.snapshot import replace_by_copy
 from embedsink.store import Salvaged, Store, StoreBroken, StoreLimits
@@ -93,6 +92,8 @@ def _open_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) ->
 
 def _repair(folder: DataFolder, on_step: Callable[[], None]) -> int:
     """Repair the blocks of store and snapshots from each other. Return how many were repaired."""
+    from embedsink.repair import repair_blocks  # It imports numpy, which takes 12 MiB of every server.
+
     files = [path for path in (folder.snapshot, folder.previous, folder.store) if path.exists()]
     count = 0
     for path in files:
