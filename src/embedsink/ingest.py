@@ -54,8 +54,8 @@ class Outcome:
     """What became of a body: its journal lines, and what its answer says.
 
     The lines of rejections are apart, and `reasons` counts them: the quarantine may have no room for them. `key` and
-    `deployment` are those that the delivery names. `refusal` is why the whole request is refused; a body of
-    `body_bytes` that could not be read is a rejection all the same.
+    `deployment` are those that the delivery names. `refusal` is why the whole request is refused; a body that could
+    not be read is a rejection all the same. `byte_count` is the size of the body after decompression.
     """
 
     lines: bytes = b""
@@ -66,7 +66,7 @@ class Outcome:
     key: str | None = None
     deployment: int | None = None
     refusal: Refused | None = None
-    body_bytes: int = 0
+    byte_count: int = 0
 
     @property
     def rejected_count(self) -> int:
@@ -82,20 +82,22 @@ def take_in(job: Job, rules: Rules, *, body_bytes_max: int) -> Outcome:
             body = inflate(body, bytes_max=body_bytes_max)
         parsed = parse(body, job.received_at, rules, ndjson=job.is_ndjson)
     except Refused as refusal:
-        return _unreadable(body, job, refusal)
-    return outcome_of(parsed, key_id=job.key_id, deployments=job.deployments)
+        # A body that is too large was decompressed up to the limit.
+        byte_count = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
+        return _unreadable(body, job, refusal, byte_count)
+    return outcome_of(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
 
 
-def outcome_of(parsed: Parsed, *, key_id: str, deployments: frozenset[int] | None) -> Outcome:
-    """The journal lines of a delivery as far as its key reaches."""
+def outcome_of(parsed: Parsed, byte_count: int, *, key_id: str, deployments: frozenset[int] | None) -> Outcome:
+    """The journal lines of a delivery as far as its key reaches. `byte_count` is the size of its body."""
     try:
         kept = parsed.within_scope(deployments)
     except Refused as refusal:
-        return Outcome(key=parsed.key, refusal=refusal)
+        return Outcome(key=parsed.key, refusal=refusal, byte_count=byte_count)
     deployment = kept.context.get("deployment")
     if not kept.rejected:
         lines = journal_lines(kept, key_id=key_id, new_id=uuid7)
-        return Outcome(lines, len(kept.accepted), key=parsed.key, deployment=deployment)
+        return Outcome(lines, len(kept.accepted), key=parsed.key, deployment=deployment, byte_count=byte_count)
     return Outcome(
         journal_lines(replace(kept, rejected=[]), key_id=key_id, new_id=uuid7, delivery_id=first_id(kept)),
         len(kept.accepted),
@@ -104,6 +106,7 @@ def outcome_of(parsed: Parsed, *, key_id: str, deployments: frozenset[int] | Non
         [rejection.listed() for rejection in kept.rejected[:REJECTIONS_LISTED_MAX]],
         parsed.key,
         deployment,
+        byte_count=byte_count,
     )
 
 
@@ -147,9 +150,9 @@ def too_large(size: int, *, bytes_max: int) -> Refused:
     return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
 
 
-def _unreadable(body: bytes, job: Job, refusal: Refused) -> Outcome:
+def _unreadable(body: bytes, job: Job, refusal: Refused, byte_count: int) -> Outcome:
     if refusal.reason not in _KEPT:
-        return Outcome(refusal=refusal)
+        return Outcome(refusal=refusal, byte_count=byte_count)
     rejection = Rejection(None, refusal.reason, str(refusal), body)
     line = body_rejection_line(rejection, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
-    return Outcome(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, body_bytes=len(body))
+    return Outcome(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, byte_count=byte_count)

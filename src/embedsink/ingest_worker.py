@@ -89,7 +89,7 @@ def _encode_outcome(outcome: Outcome) -> tuple[bytes, bytes]:
         "lines_end": len(outcome.lines),
         "listed": outcome.listed,
         "key": outcome.key,
-        "body_bytes": outcome.body_bytes,
+        "byte_count": outcome.byte_count,
         "refusal": refusal,
     }
     # Text of a sender may hold lone surrogates, which orjson does not write.

@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     rate_address_bytes_per_s: int = Field(
         128 * MIB,
         ge=1,
-        description="The same of an address with one key (IPv6: of a /64). What is rejected counts for more.",
+        description="The same of an address with one key (IPv6: of a /64). Rejected bodies count more.",
     )
     rate_strangers_per_s: int = Field(
         500,

@@ -56,13 +56,14 @@ def test_a_delivery_larger_than_the_burst_passes_when_the_key_has_rested(clock: 
     spend(rates, "k", 100)
 
 
-def test_what_was_refused_is_not_charged(clock: Clock) -> None:
+def test_a_delivery_beyond_the_limit_is_charged_as_one_event_since_it_was_parsed(clock: Clock) -> None:
     rates = RateLimiter(10)
     spend(rates, "k", 15)
-    for _ in range(9):
-        with pytest.raises(Unavailable):
-            spend(rates, "k", 6)
-    spend(rates, "k", 5)
+    for _ in range(5):
+        assert is_limited(lambda: spend(rates, "k", 6))
+    assert is_limited(lambda: rates.admit(Sender("192.0.2.1", "k"), 0))
+    clock.now += 0.1
+    rates.admit(Sender("192.0.2.1", "k"), 0)
 
 
 HERE, THERE = Sender("192.0.2.1", "k_1"), Sender("192.0.2.2", "k_1")

@@ -97,17 +97,24 @@ def test_a_429_spares_the_parse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [HOSTILE, json.dumps([1] * 1_000).encode(), json.dumps([view()] * 300).encode(), b"[" + b"[]," * 5_000 + b"1]"],
-    ids=["a key again and again", "rejected", "large", "deep"],
+    [
+        HOSTILE,
+        json.dumps([1] * 1_000).encode(),
+        json.dumps([view()] * 300).encode(),
+        b"[" + b"[]," * 5_000 + b"1]",
+        b"1\n" * 1_000,
+    ],
+    ids=["a key again and again", "rejected", "large", "deep", "lines"],
 )
 def test_what_takes_long_never_runs_on_the_event_loop(
     server: Server, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = server.post(body, key=server.key())
+    type_ = "application/x-ndjson" if body.startswith(b"1\n") else "application/json"
+    expected = server.post(body, key=server.key(), type_=type_)
     monkeypatch.setattr(embedsink.http.events, "take_in", fail)
     monkeypatch.setattr("embedsink.envelope.body._read_carefully", fail)
     monkeypatch.setattr("embedsink.envelope.parsing._judge", fail)
-    answer = server.post(body, key=server.key())
+    answer = server.post(body, key=server.key(), type_=type_)
     assert answer.status_code == expected.status_code
     assert answer.json().get("rejected", []) == expected.json().get("rejected", [])
 
@@ -130,6 +137,20 @@ def test_who_sends_unreadable_bodies_waits_and_small_events_of_the_same_sender_d
         assert problem(server.post(HOSTILE[:20_000], key=key)) == "rate_limited"
         assert server.post(view(), key=key).status_code == 202
         assert server.post(b"x" * 500_000, key=server.key()).status_code == 400, "another key has its own"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[view()] * 1_001, [view()] * 1_000, [view()] * 3_000],
+    ids=["too many", "accepted", "too large"],
+)
+def test_work_is_charged_by_the_size_after_decompression(tmp_path: Path, events: list[Any]) -> None:
+    with open_server(tmp_path, rate_address_bytes_per_s=MIB // 16) as server:
+        key = server.key()
+        body = gzip.compress(json.dumps(events).encode())
+        assert len(body) < 16 * KIB
+        statuses = [server.post(body, key=key, content_encoding="gzip").status_code for _ in range(3)]
+        assert statuses[-1] == 429
 
 
 def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(

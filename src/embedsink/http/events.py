@@ -30,12 +30,12 @@ from embedsink.sink import Sink, now_ms
 
 _NDJSON = "application/x-ndjson"
 _MEDIA_TYPES = ("application/json", "text/plain", _NDJSON)
-# A larger body is read by the worker; one of this size takes the event loop half a millisecond when all of it is valid.
+# The worker parses larger bodies. A valid one of this size takes the event loop half a millisecond.
 LOOP_BYTES_MAX = 32_768
-# So is a body that needs a closer look, if it is larger than this or has more values. Each value costs some 4 µs then,
-# and all but the first of an array or object need a comma.
-CLOSE_LOOK_BYTES_MAX = 4_096
-CLOSE_LOOK_COMMAS_MAX = 64
+# The worker also parses a body that `parse_plain` can't, if it is larger than this or has more values: each costs the
+# event loop some 4 µs then. All but the first follow a comma, or in NDJSON a line break.
+SLOW_BYTES_MAX = 4_096
+SLOW_VALUES_MAX = 64
 _UNKNOWN = Sender("")
 
 Reply = Callable[[Answer], None]
@@ -44,8 +44,8 @@ Reply = Callable[[Answer], None]
 class Events:
     """The ingest endpoint: a bare ASGI application. `take_in_whole` is the same without ASGI.
 
-    A Request, a Response and exceptions that the framework catches would cost a third on this path. The limits of its
-    bodies and of its rates hold for everything that is sent, so others use them too.
+    A Request, a Response and exceptions that the framework catches would cost a third on this path. Other endpoints
+    share the limits of its bodies and its rates.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -125,7 +125,7 @@ class Events:
         live = next(filter(head.sink.keys.find, tokens), None)
         if live is None and not tokens:
             limit = f"the first {STRANGER_BYTES_MAX:,} bytes of the body hold no key"
-            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {limit}. Send one of both.")
+            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {limit}. Send one of the two.")
         head.token_in_body = live or tokens[0]
         _admit(head, head.token_in_body)
         self.rates.admit(head.sender, 0)
@@ -160,9 +160,10 @@ class Events:
         parsed = None if head.is_ndjson else parse_plain(text, now_ms(), rules)
         if parsed is not None:
             key = head.good_key
-            return outcome_of(parsed, key_id=key.key_id, deployments=key.deployments)
+            return outcome_of(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
         self.rates.check_work(head.sender)
-        if len(text) > CLOSE_LOOK_BYTES_MAX or text.count(b",") > CLOSE_LOOK_COMMAS_MAX:
+        value_count = text.count(b",") + (text.count(b"\n") if head.is_ndjson else 0)
+        if len(text) > SLOW_BYTES_MAX or value_count > SLOW_VALUES_MAX:
             return None
         return take_in(head.job_of(body), rules, body_bytes_max=self._body_bytes_max)
 
@@ -177,6 +178,7 @@ class Events:
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
+                self.rates.charge_work(sender, max(0, outcome.byte_count - size))
                 self._keep(head, outcome, reply)
             except Exception as error:  # noqa: BLE001  as above
                 self._reply_with(head.scope, error, reply)
@@ -199,15 +201,17 @@ class Events:
 
     def _keep(self, head: "_Head", outcome: Outcome, reply: Reply) -> None:
         """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
-        key, refusal = _key_of(head, outcome), outcome.refusal
+        refusal = outcome.refusal
         accepted_count, rejected_count, listed = outcome.accepted_count, outcome.rejected_count, outcome.listed
+        if refusal is not None:
+            self.rates.charge_work(head.sender, REJECTED_FACTOR * outcome.byte_count)
+        elif rejected_count:
+            self.rates.charge_work(head.sender, REJECTED_FACTOR * len(outcome.rejection_lines))
+        key = _key_of(head, outcome)
         if accepted_count + rejected_count > 1:
             self.rates.charge_events(key.key_id, accepted_count + rejected_count)
-        if refusal is not None and not outcome.reasons:
+        if refusal is not None and not rejected_count:
             raise refusal
-        if outcome.reasons:
-            rejected_bytes = outcome.body_bytes if refusal else len(outcome.rejection_lines)
-            self.rates.charge_work(head.sender, REJECTED_FACTOR * rejected_bytes)
 
         # It holds what the answer needs and no more, so that the lines can go before the fsync: docs/decisions/0006.
         def settled(failure: Unavailable | None) -> None:
@@ -246,7 +250,7 @@ class _Head:
             if name == b"authorization":
                 authorization.append(value.decode("latin-1"))
             elif name == b"origin":
-                # More than one is none that a key belongs to.
+                # Several origins together match no key.
                 origin = value.decode("latin-1")
                 head.origin = origin if head.origin is None else f"{head.origin}, {origin}"
             elif name == b"content-type":
@@ -276,12 +280,10 @@ def _key_of(head: _Head, outcome: Outcome) -> Key:
     """The key of a request whose body was read: a key in the body counts only where the parser finds it, too."""
     key = head.good_key
     if head.token_in_body is None and outcome.key is not None:
-        raise Refused(Reason.TWO_CREDENTIALS, "key: stands in the body and in the header. Send it once.")
+        raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
     if head.token_in_body != outcome.key:
         if outcome.key is not None:
-            raise Refused(
-                Reason.BAD_CREDENTIAL, "key: is not the first good key that stands in the body. Send one key."
-            )
+            raise Refused(Reason.BAD_CREDENTIAL, "key: the body has another good key before this one. Send one key.")
         if outcome.refusal is not None and not outcome.reasons:
             raise outcome.refusal
         # Nobody vouches for this body, so it is not kept.

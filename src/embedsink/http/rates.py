@@ -1,4 +1,4 @@
-"""How much one key and one address may send: token buckets, refilled by time and charged before a body is parsed."""
+"""How much one key and one address may send: token buckets that refill over time, charged before a body is parsed."""
 
 import time
 from itertools import islice
@@ -11,7 +11,7 @@ BURST_S = 2.0
 # Beyond it one of the oldest buckets is dropped.
 BUCKETS_MAX = 65_536
 _LOOKED_AT_MAX = 32
-# What is rejected costs so many times its bytes: it takes the slow reader, and a place in the quarantine.
+# Rejected bytes count so many times: they take the slow parser, and room in the quarantine.
 REJECTED_FACTOR = 8
 
 
@@ -31,7 +31,7 @@ class TokenBuckets:
         self._full_at: dict[object, float] = {}  # the oldest first
 
     def take(self, name: object, amount: float, now: float) -> float:
-        """Take tokens; return 0, or, where they are not there yet, how many seconds to wait."""
+        """Take tokens and return 0; with too few, take none and return the seconds until there are enough."""
         full_at = self._full_at.get(name)
         if full_at is None:
             self._make_room(now)
@@ -45,17 +45,18 @@ class TokenBuckets:
         return 0.0
 
     def give_back(self, name: object, amount: float) -> None:
-        """Return tokens that were just taken."""
-        self._full_at[name] -= amount / self.rate_per_s
+        """Return tokens that were taken before."""
+        if name in self._full_at:  # It may have been dropped since.
+            self._full_at[name] -= amount / self.rate_per_s
 
     def wait_s(self, name: object, amount: float, now: float) -> float:
-        """In how many seconds a bucket has so many tokens; 0 when it has."""
+        """Seconds until a bucket holds `amount` tokens; 0 if it does now."""
         # More than a bucket holds passes when it is full: it could never pass otherwise.
         missing_s = self._full_in_s(name, now) + min(amount / self.rate_per_s, BURST_S) - BURST_S
         return max(0.0, round(missing_s, 6))  # Tokens that were given back leave a rounding error.
 
     def take_debt(self, name: object, amount: float, now: float) -> None:
-        """Take what is known to be due afterwards, up to a debt of as much as the bucket holds."""
+        """Take tokens for work that is already done. The bucket goes below zero by at most what it holds when full."""
         if name not in self._full_at:
             self._make_room(now)
         self._full_at[name] = now + min(self._full_in_s(name, now) + amount / self.rate_per_s, 2 * BURST_S)
@@ -122,10 +123,12 @@ class RateLimiter:
         """Charge an admitted request for all of its events instead of one.
 
         Raises:
-            Unavailable: `rate_limited`; no event is charged.
+            Unavailable: `rate_limited`; the one event stays charged.
         """
+        now = time.monotonic()
         self._events.give_back(key_id, 1)
-        if wait_s := self._events.take(key_id, count, time.monotonic()):
+        if wait_s := self._events.take(key_id, count, now):
+            self._events.take(key_id, 1, now)
             raise self._events_limited(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
@@ -134,7 +137,7 @@ class RateLimiter:
             raise self._address_limited(sender, wait_s)
 
     def charge_work(self, sender: Sender, byte_count: int) -> None:
-        """Charge work away from the event loop, or what became of it."""
+        """Charge work away from the event loop, or a rejection."""
         self._work.take_debt(sender, byte_count, time.monotonic())
 
     def _events_limited(self, key_id: str | None, wait_s: float) -> Unavailable:
@@ -143,7 +146,7 @@ class RateLimiter:
 
     def _address_limited(self, sender: Sender, wait_s: float) -> Unavailable:
         limit = f"{self._address_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_ADDRESS_BYTES_PER_S)"
-        counted = "What is rejected counts for more"
+        counted = "Rejected bodies count more"
         return _limited(f"address {sender.address}: more than {limit}. {counted}. Wait.", wait_s)
 
 

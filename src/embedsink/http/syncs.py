@@ -142,7 +142,8 @@ async def _record(request: Request) -> Response:
                 lambda: _parse(bodies.decode(body, encoding=encoding), deployment, job_id, sink.settings)
             )
     except Refused:
-        request.state.rates.charge_work(sender, REJECTED_FACTOR * len(body))
+        byte_count = sink.settings.body_bytes_max if encoding else len(body)
+        request.state.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
         raise
     if isinstance(sync, list):
         return invalid_body(request, sync)
