@@ -21,6 +21,7 @@ from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder
 from tests.backups import GROUP, OPEN, contents, expected, flip, load, make_data, piece_of, restored
 from tests.given import segment
+from tests.stores import make_folder
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,13 @@ def test_a_damaged_segment_is_backed_up_as_it_is_and_named(folder: DataFolder, t
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
+@pytest.mark.parametrize("byte_count", [len(GROUP), 0])
+def test_a_sealed_segment_that_was_cut_off_is_named(folder: DataFolder, target: Path, byte_count: int) -> None:
+    (folder.journal / f"000000000005-00000000-{2 * len(GROUP)}.ndjson").write_bytes(GROUP[:byte_count])
+    [warning] = create_backup(folder, target).warnings
+    assert f"bytes are missing ({byte_count} of {2 * len(GROUP)} are left)" in warning
+
+
 def test_a_missing_segment_is_named(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view"}], number=9)
     assert create_backup(folder, target).warnings == (
@@ -183,6 +191,32 @@ def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Pat
     load(folder, *range(6, 20))
     create_backup(folder, target)
     assert len(Repository(target).names()) == 4
+
+
+def test_the_folder_of_another_server_is_refused_also_when_no_sealed_segment_was_left(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
+    for path in folder.journal.iterdir():
+        path.unlink()
+    create_backup(folder, target)
+    other = make_folder(tmp_path / "other")
+    for number in range(1, 9):
+        path = segment(other.journal, [{"type": "view", "id": number}], number=number)
+        path.rename(path.with_name(path.name.replace("-00000000", "-ffffffff")))
+    with pytest.raises(Misconfigured, match="has the backups of another data folder than"):
+        create_backup(other, target)
+    create_backup(folder, target)
+
+
+def test_a_manifest_of_an_older_program_is_read(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+    manifest = create_backup(folder, target).manifest
+    found = json.loads(manifest.read_text())
+    del found["generation"]["segments"]
+    canonical = json.dumps(found["generation"], sort_keys=True, separators=(",", ":"))
+    found["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+    manifest.write_text(json.dumps(found))
+    create_backup(folder, target)
+    assert restored(manifest, tmp_path / "new") == expected(folder)
 
 
 def test_segments_that_the_ledger_does_not_name_any_more_make_no_other_folder(
@@ -355,10 +389,13 @@ def test_an_empty_file_system_is_restored_into(folder: DataFolder, target: Path,
 
 
 def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -> None:
+    manifest = create_backup(folder, tmp_path / "back up").manifest
     for path, sentence in (
         (folder.path, "is no backup, since it has no generations/"),
         (folder.keys, "is no backup, since it has no generations/"),
         (tmp_path / "missing", "is no backup, since it has no generations/"),
+        (Path("/"), "is no backup, since it has no generations/"),
+        (manifest.with_name("nope.json"), r"`embedsink backup '.*back up' --list` lists them"),
     ):
         with pytest.raises(Misconfigured, match=sentence):
             restore_backup(path, DataFolder(tmp_path / "new"))

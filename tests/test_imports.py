@@ -17,6 +17,7 @@ FLOORS: list[set[str]] = [
         "busyness",
         "blocks",
         "clock_watch",
+        "last_sealed",
         "loopback",
         "memory",
         "opaque",

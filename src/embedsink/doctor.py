@@ -15,6 +15,7 @@ from embedsink.copying import verify
 from embedsink.errors import EmbedsinkError
 from embedsink.folder import LOST, DataFolder, nested_message
 from embedsink.keys import KeyFile
+from embedsink.last_sealed import LastSealed
 from embedsink.reports import all_reports, missing_reports
 from embedsink.segment import OPEN, SEALED, identity_of, inspect, number_of
 from embedsink.settings import Settings
@@ -188,10 +189,11 @@ def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
 
 def _examine_journal(folder: DataFolder) -> Finding:
     try:
-        # Before the snapshot: a segment is deleted when a snapshot has it.
+        # In this order: a sealed segment is in the journal, and it is deleted when a snapshot has it.
+        last_sealed = LastSealed(folder.last_sealed).read()
         present = present_numbers(folder.journal, folder.aside)
         paths = sorted(path for path in folder.journal.iterdir() if path.suffix in (OPEN, SEALED))
-        compared = list(_compare_with_snapshot(folder, present, paths))
+        compared = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
     except OSError as error:
         return Finding("journal", "wrong", f"can't be read ({error.strerror}). Run this as the user of the server.")
     wrong = [found for path in paths if (found := _examine_segment(path))] + compared
@@ -217,7 +219,9 @@ def _examine_segment(path: Path) -> str | None:
     return f"{path.name}: {damage.why} after offset {damage.end:,}. It is moved to aside/, and the rest is loaded."
 
 
-def _compare_with_snapshot(folder: DataFolder, present: set[int], paths: list[Path]) -> Iterator[str]:
+def _compare_with_snapshot(
+    folder: DataFolder, present: set[int], paths: list[Path], *, last_sealed: int
+) -> Iterator[str]:
     """Segments that neither the snapshot nor the journal has, and segments that are not loaded for their number."""
     identities = {identity_of(path.name) for path in paths} - {""}
     first = min(identities, default="")
@@ -226,11 +230,13 @@ def _compare_with_snapshot(folder: DataFolder, present: set[int], paths: list[Pa
         with open_snapshot(folder.snapshot, EVERYTHING) as reader:
             found, _ = reader.first_row(sql)
     except EmbedsinkError:
-        return  # Said by another check.
+        if folder.snapshot.exists():
+            return  # Said by another check.
+        found = dict.fromkeys(("newest", "stored", "folded"))
     # Again, since a segment that is renamed during the look can be missed.
     present |= present_numbers(folder.journal, folder.aside)
     after = number_of(Path(found["newest"] or ""))
-    if gaps := missing_numbers(present, after=after, before=max(present, default=0)):
+    if gaps := missing_numbers(present, after=after, before=max([last_sealed + 1, *present])):
         yield f"{named(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
     stored = {number_of(Path(name)): identity_of(name) for name in found["stored"] or ()}
     folded_to = number_of(Path(found["folded"] or ""))

@@ -26,6 +26,7 @@ class DataFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = path / "journal"
+        self.last_sealed = path / "journal.last"
         self.aside = path / "aside"
         self.store = path / "store.duckdb"
         self.snapshot = path / "analytics.duckdb"

@@ -80,18 +80,17 @@ class Segment:
 def inspect(path: Path) -> Segment:
     """Read a sealed segment; check its size and every group."""
     content = path.read_bytes()
-    damage, group_bytes_max = _look_at_groups(content)
-    sealed_bytes = sealed_bytes_of(path.name)
-    if sealed_bytes is None and not content:
-        damage = Damage(0, "it is empty")
-    elif sealed_bytes is not None and sealed_bytes != len(content):
-        end = len(content) if damage is None else damage.end
-        damage = Damage(end, _other_size(len(content), sealed_bytes))
+    damage, group_bytes_max = _look_at(path.name, content)
     return Segment(path, len(content), group_bytes_max, damage)
 
 
+def damage_of(name: str, content: bytes) -> Damage | None:
+    """Return the first damage in a segment; None if its groups are whole and, once it is sealed, its size is right."""
+    return _look_at(name, content)[0]
+
+
 def find_damage(content: bytes) -> Damage | None:
-    """Return the first damage in a segment; None when all its groups are whole."""
+    """Return the first damage in groups; None if all are whole."""
     return _look_at_groups(content)[0]
 
 
@@ -103,6 +102,18 @@ def whole_group_follows(content: bytes, start: int) -> bool:
         if len(lines) == count and zlib.crc32(lines) == int(match[2], 16):
             return True
     return False
+
+
+def _look_at(name: str, content: bytes) -> tuple[Damage | None, int]:
+    """The first damage, and the bytes of the largest group."""
+    damage, group_bytes_max = _look_at_groups(content)
+    sealed_bytes = sealed_bytes_of(name)
+    if sealed_bytes is None and not content and not name.endswith(OPEN):
+        damage = Damage(0, "it is empty")
+    elif sealed_bytes is not None and sealed_bytes != len(content):
+        end = len(content) if damage is None else damage.end
+        damage = Damage(end, _other_size(len(content), sealed_bytes))
+    return damage, group_bytes_max
 
 
 def _look_at_groups(content: bytes) -> tuple[Damage | None, int]:

@@ -18,6 +18,7 @@ from embedsink.folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.ingest import Outcome
 from embedsink.journal import Journal, JournalLimits, Settled
 from embedsink.keys import KeyFile, KeyRing
+from embedsink.last_sealed import LastSealed
 from embedsink.limiter import ConcurrencyLimiter
 from embedsink.live import Live
 from embedsink.loader import Loader
@@ -104,6 +105,7 @@ class Sink:
             bytes_per_day=settings.quarantine_bytes_per_day, count_per_day=settings.quarantine_count_per_day
         )
         self._lock = FolderLock(folder)
+        self._last_sealed = LastSealed(folder.last_sealed)
 
     async def __aenter__(self) -> Self:
         """Open the folder.
@@ -168,7 +170,7 @@ class Sink:
         for watch in (self._watch_keys(), self._watch_clock()):
             opened.callback(asyncio.create_task(watch).cancel)
         # Last: it opens the store again by itself, and may do so only under the lock.
-        self.loader.wake()
+        self.loader.wake(self.journal.last_number)
         self.loader.start()
 
     def _recovered_journal(self) -> Journal:
@@ -177,14 +179,18 @@ class Sink:
             self.folder.journal,
             aside=self.folder.aside,
             limits=_journal_limits(self.settings),
-            after_number=self.loader.last_number,
-            on_sealed=self.loader.wake,
+            after_number=max(self.loader.last_number, self._last_sealed.read()),
+            on_sealed=self._note_sealed,
             on_failed=self._on_failed,
         )
         for found in (*journal.recovery.notes, *journal.recovery.damaged):
             log.warning("journal_recovered", extra={"detail": found})
         self.loader.status.damaged += journal.recovery.damaged
         return journal
+
+    def _note_sealed(self, number: int) -> None:
+        self._last_sealed.write(number)
+        self.loader.wake(number)
 
     def _count_quarantine_of_today(self) -> None:
         try:

@@ -9,12 +9,13 @@ from pathlib import Path
 from embedsink import __version__
 from embedsink.aside import missing_numbers, named
 from embedsink.backup.generation import Generation, StoredFile
-from embedsink.backup.origin import refuse_another_folder
+from embedsink.backup.origin import newest_identities, refuse_another_folder
 from embedsink.backup.repository import Repository
 from embedsink.backup.source import open_others, open_snapshot_file, read_journal
 from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder
-from embedsink.segment import OPEN, find_damage, identity_of, number_of
+from embedsink.last_sealed import LastSealed
+from embedsink.segment import OPEN, damage_of, identity_of, number_of
 from embedsink.store import Segments, examine_snapshot
 
 
@@ -36,8 +37,8 @@ def create_backup(folder: DataFolder, target: Path) -> Created:
         target: the backup folder; it is created if missing.
 
     Raises:
-        Misconfigured: the folder can't be backed up, or not into this target. No generation was added.
-        OSError: there was no room, or a disk failed. No generation was added.
+        Misconfigured: the folder can't be backed up, or not into this target.
+        OSError: there was no room, or a disk failed. If only the last sync failed, the generation may be there.
     """
     _check(folder, target)
     repository = Repository(target)
@@ -72,17 +73,20 @@ class _Attempt:
         if previous := self._repository.newest_readable():
             refuse_another_folder(self._folder, previous, self._repository.path)
         began_at = _now()
+        last_sealed = LastSealed(self._folder.last_sealed).read()
         journal = list(self._store_journal())
         others = [self._pieces.store(name, file) for name, file in open_others(self._folder)]
         snapshot, segments = self._store_snapshot(list(map(_number_of, journal)))
-        self._warn_of_gap([*journal, *others], segments)
-        # The snapshot has all of a segment whose beginning was read while it was open. The beginning is not needed.
+        self._warn_of_gap([*journal, *others], segments, last_sealed=last_sealed)
+        # A segment that was open when it was read, and that the snapshot has whole, is not needed.
         journal = [file for file in journal if not (_is_open(file) and _identity_of(file) in segments.identities)]
-        return Generation(began_at, _now(), __version__, (*journal, *others, *snapshot))
+        sealed = {_identity_of(file) for file in journal if not _is_open(file)}
+        newest = newest_identities(sealed | segments.identities)
+        return Generation(began_at, _now(), __version__, (*journal, *others, *snapshot), newest)
 
     def _store_journal(self) -> Iterable[StoredFile]:
         for name, content in read_journal(self._folder):
-            if damage := find_damage(content):
+            if damage := damage_of(Path(name).name, content):
                 self.warnings.append(f"{name}: {damage.why} after offset {damage.end:,}. It is kept as it is.")
             yield self._pieces.store(name, BytesIO(content))
 
@@ -92,13 +96,13 @@ class _Attempt:
             return [], Segments(0, frozenset())
         with file:
             stored = self._pieces.store(self._folder.snapshot.name, file)
-            # By its descriptor: the server may have published another one since.
+            # By its descriptor, since the server may have published another one by now.
             return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=numbers)
 
-    def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments) -> None:
+    def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments, *, last_sealed: int) -> None:
         """Warn of segments that are lost: the server said so at its start, and goes on without them."""
         numbers = {_number_of(file) for file in files} - {0}
-        before = max(numbers, default=0)
+        before = max([last_sealed + 1, *numbers])
         if gaps := missing_numbers(numbers, after=segments.last_number, before=before):
             self.warnings.append(f"journal: {named(gaps)} missing. `embedsink doctor` says what to do.")
 

@@ -37,6 +37,9 @@ class Generation:
     ended_at: str
     version: str  # of the embedsink that wrote it
     files: tuple[StoredFile, ...]
+    segments: tuple[
+        str, ...
+    ] = ()  # identities of the newest ones, in the journal or the snapshot; older programs: none
 
     @property
     def byte_count(self) -> int:
@@ -69,7 +72,7 @@ def decode(manifest: bytes) -> Generation:
         if found["sha256"] != _checksum(content):
             raise BackupDamaged("its checksum does not match")
         files = tuple(StoredFile(**file | {"pieces": tuple(file["pieces"])}) for file in content["files"])
-        generation = Generation(**content | {"files": files})
+        generation = Generation(**content | {"files": files, "segments": tuple(content.get("segments", ()))})
     except (ValueError, TypeError, KeyError, RecursionError):
         raise BackupDamaged("is no manifest of a backup") from None
     for file in generation.files:

@@ -1,9 +1,10 @@
-"""Whether a backup folder has the backups of this data folder, or of another server's.
+"""Whether the backups in a backup folder are of this data folder, or of another server's.
 
 The numbers of segments are the same for all servers, but their random parts are not.
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from embedsink.backup.generation import Generation
@@ -11,10 +12,8 @@ from embedsink.backup.source import open_snapshot_file, segment_names
 from embedsink.errors import Misconfigured
 from embedsink.folder import DataFolder
 from embedsink.segment import OPEN, identity_of
-from embedsink.store import Segments, find_segments
+from embedsink.store import COMPARED_MAX, Segments, find_segments
 
-# The newest segments of a generation are enough.
-_COMPARED_MAX = 100
 # How identities end that sql/salvage/ledger.sql makes.
 UNKNOWN_IDENTITY = "-00000000"
 
@@ -25,7 +24,7 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
     Raises:
         Misconfigured: the generation is of another data folder, or of a later state of this one.
     """
-    expected = _segments_of(generation)
+    expected = set(generation.segments) or _segments_of(generation)
     found = _segments_in(folder, numbers=list(map(_number_of, expected)))
     # A salvaged store may know a segment by its number alone.
     numbers = {_number_of(identity) for identity in found.identities if not identity.endswith(UNKNOWN_IDENTITY)}
@@ -39,10 +38,18 @@ def refuse_another_folder(folder: DataFolder, generation: Generation, target: Pa
         )
 
 
+def newest_identities(sealed: Collection[str]) -> tuple[str, ...]:
+    """Return the identities that a manifest names, of all sealed segments.
+
+    Open ones are left out: one without events is deleted, and its number used again.
+    """
+    return tuple(sorted(name for name in sealed if name)[-COMPARED_MAX:])
+
+
 def _segments_of(generation: Generation) -> set[str]:
-    """Return the identities of sealed segments. An open one without events is deleted, and its number used again."""
+    """Return the same of a manifest of an older program, as far as its files tell."""
     paths = [Path(file.name) for file in generation.files if file.name.startswith("journal/")]
-    return set(sorted(identity_of(path.name) for path in paths if path.suffix != OPEN)[-_COMPARED_MAX:])
+    return set(newest_identities([identity_of(path.name) for path in paths if path.suffix != OPEN]))
 
 
 def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:

@@ -43,7 +43,7 @@ class Pieces:
         return StoredFile(name, byte_count, whole.hexdigest(), tuple(digests))
 
     def sync(self) -> None:
-        """Make the names of all new pieces durable."""
+        """Make the names of all stored pieces durable."""
         if self._unsynced:
             for folder in [*self._unsynced, self._folder]:
                 sync_folder(folder)
@@ -75,12 +75,12 @@ class Pieces:
         digest = sha256(content).hexdigest()
         path = self._path_of(digest)
         is_there = path.exists()
+        self._unsynced.add(path.parent)  # also of one that is there: an interrupted backup may not have synced it
         if is_there and _is(path, content):
             return digest
         write_durably(self._draft, content)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         self._draft.replace(path)
-        self._unsynced.add(path.parent)
         self.new_bytes += len(content)
         if is_there:
             self.mended.append(digest)

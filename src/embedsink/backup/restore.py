@@ -1,6 +1,7 @@
 """`restore_backup`: a generation as a data folder."""
 
 import os
+import shlex
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -26,9 +27,9 @@ def restore_backup(backup: Path, folder: DataFolder) -> Generation:
         folder: does not exist yet, or is empty.
 
     Raises:
-        BackupDamaged: something in the backup is. Nothing was restored.
+        BackupDamaged: something in the backup is damaged. Nothing was restored.
         Misconfigured: `backup` is none, or `folder` has something in it. Nothing was restored.
-        OSError: there was no room, or a disk failed. Nothing was restored.
+        OSError: there was no room, or a disk failed. No server starts on what was restored until then.
     """
     repository, name = _found(backup)
     try:
@@ -42,13 +43,12 @@ def restore_backup(backup: Path, folder: DataFolder) -> Generation:
 
 
 def _found(backup: Path) -> tuple[Repository, str]:
-    if backup.is_file():
+    if backup.absolute().parent.name == "generations":
         repository = Repository(backup.absolute().parents[1])
         if backup.name in repository.names():
             return repository, backup.name
-        raise Misconfigured(
-            f"{backup}: is no generation of a backup. Name a backup folder, or a file generations/….json."
-        )
+        listed = f"embedsink backup {shlex.quote(str(repository.path))} --list"
+        raise Misconfigured(f"{backup}: is no generation of a backup. `{listed}` lists them.")
     repository = Repository(backup)
     names = repository.names()
     if not names:
@@ -61,7 +61,8 @@ def _instead(repository: Repository, damaged: str, folder: DataFolder) -> str:
     for name in reversed([name for name in repository.names() if name < damaged]):
         if _is_whole(repository, name):
             path = repository.generations / name
-            return f"An older generation is whole: `embedsink restore {path} --data {folder.path}`."
+            command = f"embedsink restore {shlex.quote(str(path))} --data {shlex.quote(str(folder.path))}"
+            return f"An older generation is whole: `{command}`."
     return "No older generation is whole."
 
 
@@ -88,6 +89,7 @@ class _Draft:
         self._draft.mkdir(mode=FOLDER_MODE, parents=True)
         if self._is_new:
             self._folder.chmod(FOLDER_MODE)
+        sync_folder(self._folder)
         sync_folder(self._folder.absolute().parent)
         return self
 

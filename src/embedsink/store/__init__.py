@@ -4,7 +4,7 @@
 """
 
 from embedsink.store.database import Ledger, Store
-from embedsink.store.examination import Segments, examine_snapshot, find_segments
+from embedsink.store.examination import COMPARED_MAX, Segments, examine_snapshot, find_segments
 from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, StoreRefused, is_disk_full
 from embedsink.store.limits import StoreLimits
 from embedsink.store.purging import PURGED_AT_ONCE, PurgeFilter
@@ -16,6 +16,7 @@ from embedsink.store.timezones import timezone_names, utc_of
 from embedsink.store.verification import read_every_row
 
 __all__ = [
+    "COMPARED_MAX",
     "EVERYTHING",
     "OLDER_SNAPSHOT",
     "PURGED_AT_ONCE",

@@ -19,9 +19,13 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+# So many of the newest segments tell one server's journal from another's.
+COMPARED_MAX = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Which segments a snapshot has: the highest number, and the identities of those that were asked for.
+    """Which segments a snapshot has: the highest number, and the identities of the newest and of those asked for.
 
     `folded_to`: up to this number the ledger has segments together with others, and not all identities.
     """
@@ -70,8 +74,11 @@ def _refusal(error: Exception) -> str:
 def _segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> Segments:
     # Names begin with the number, in twelve digits.
     [(last,)] = connection.execute("select max(segment) from loaded_segment").fetchall()
-    wanted = "select segment from loaded_segment where left(segment, 12) in (select unnest($1))"
-    found = connection.execute(wanted, [[f"{number:012d}" for number in numbers]]).fetchall()
+    wanted = (
+        "from loaded_segment select segment where left(segment, 12) in (select unnest($1)) "
+        "union (from loaded_segment select segment order by segment desc limit $2)"
+    )
+    found = connection.execute(wanted, [[f"{number:012d}" for number in numbers], COMPARED_MAX]).fetchall()
     return Segments(
         last_number=int(last[:12]) if last else 0,
         identities=frozenset(identity_of(segment) for (segment,) in found),
