@@ -266,7 +266,9 @@ def test_parameters_are_values_and_never_sql(server: RunningServer) -> None:
     opened = embedsink.open(server.data)
     assert len(opened.sql("select * from event where type = ? limit ?", ["view", numpy.int64(1)])) == 1
     assert opened.sql("select * from event where type = $1", ["' or true --"]).empty
-    with pytest.raises(Refused, match=r"(?s)^sql: Invalid Input Error: .*parameters: 2"):
+    with pytest.raises(
+        Refused, match=r"(?s)^sql: Invalid Input Error: .*parameters: 2\nPass a list for \? and \$1, or"
+    ):
         opened.sql("select ?, ?", [1])
 
 

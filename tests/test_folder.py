@@ -18,6 +18,13 @@ def folder(tmp_path: Path) -> DataFolder:
     return folder
 
 
+@pytest.mark.parametrize("name", ["journal", "aside"])
+def test_a_file_where_a_folder_belongs_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(Misconfigured, match=rf"/{name}: is a file, and has to be a folder\. Move it elsewhere, or"):
+        DataFolder(tmp_path).make()
+
+
 def test_a_deleted_lock_file_lets_no_second_server_in(folder: DataFolder) -> None:
     lock = folder.path / "lock"
     with FolderLock(folder):

@@ -125,6 +125,8 @@ def test_reports_answer_without_a_free_byte_also_after_a_restart_and_all_of_it_h
     with full.server() as url:
         full.assert_reports_answer(url)
         assert full.snapshot_count() >= 5
+        # At least what the last checkpoint has: the events after it wait in the journal.
+        assert set(full.sent[:5]) <= set(full.ids(url))
         command = [sys.executable, "-m", "embedsink", "report", "views", "--format", "csv", "--data", str(full.data)]
         shown = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(disk)})
         assert (shown.returncode, len(shown.stdout.splitlines())) == (0, 2), shown.stderr

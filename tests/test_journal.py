@@ -514,6 +514,18 @@ def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
 
 
+def test_nothing_is_acknowledged_into_a_segment_that_was_truncated(folder: Path) -> None:
+    async def test(journal: Journal) -> None:
+        assert await fate(journal, line(1)) is None
+        [path] = open_segments(folder)
+        await asyncio.to_thread(os.truncate, path, 0)
+        assert await fate(journal, line(2)) is Reason.STORAGE_FAILED
+        assert "the open segment was changed by another program" in str(journal.failed)
+        assert b"\0" not in path.read_bytes()
+
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
+
+
 def test_without_room_for_its_name_a_segment_stays_open_and_is_sealed_when_there_is_some(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

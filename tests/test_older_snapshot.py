@@ -108,6 +108,31 @@ def test_a_dashboard_is_drawn_without_what_is_missing(data: Path, tmp_path: Path
     assert "Traceback" not in done.stderr
 
 
+def test_a_dashboard_is_drawn_from_a_snapshot_that_says_it_is_of_today(
+    data: Path, tmp_path: Path, called: Call
+) -> None:
+    with duckdb.connect(str(DataFolder(data).snapshot)) as snapshot:
+        snapshot.execute(f"comment on table migration is '{current_comment(tmp_path)}'")
+    try:
+        done = called("render", "reliability", "-o", tmp_path / "reliability.svg", "--data", data)
+        assert (done.returncode, (tmp_path / "reliability.svg").exists()) == (0, True), done.stderr
+        assert "reliability: leaves out " in done.stderr
+    finally:
+        with duckdb.connect(str(DataFolder(data).snapshot)) as snapshot:
+            snapshot.execute("comment on table migration is 'older'")
+
+
+def current_comment(tmp_path: Path) -> str:
+    """What a snapshot of this embedsink says about its views."""
+    sent = tmp_path / "sent.ndjson"
+    sent.write_text(json.dumps(view()))
+    assert run("import", sent, "--data", tmp_path / "data").returncode == 0
+    with duckdb.connect(str(DataFolder(tmp_path / "data").snapshot), read_only=True) as snapshot:
+        found = snapshot.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchone()
+        assert found is not None
+        return str(found[0])
+
+
 def test_the_quarantine_is_listed_without_the_columns_that_it_lacks(data: Path, called: Call) -> None:
     done = called("quarantine", "list", "--data", data)
     assert (done.returncode, "bad_field" in done.stdout) == (0, True), done.stderr

@@ -56,6 +56,10 @@ class DataFolder:
             # What is durable in a folder is lost when the folder's own name is not durable.
             sync_folder(self.path)
             sync_folder(self.path.parent)
+        except FileExistsError as error:
+            raise Misconfigured(
+                f"{error.filename}: is a file, and has to be a folder. Move it elsewhere, or name another with --data."
+            ) from None
         except OSError as error:
             raise Misconfigured(f"data folder {self.path}: {error.strerror}. {advice_on(error)}") from None
         return restrict(self.path, stems=_STEMS)

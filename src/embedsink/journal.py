@@ -381,13 +381,22 @@ class _OpenSegment:
             view = view[written:]
 
     def sync(self) -> None:
+        """Make it durable.
+
+        Raises:
+            OSError: it is not, or the file is no longer the one that was written.
+        """
         fdatasync(self._descriptor)
-        if os.fstat(self._descriptor).st_nlink == 0:
+        status = os.fstat(self._descriptor)
+        if status.st_nlink == 0:
             raise OSError(errno.ENOENT, "the open segment was deleted", str(self.path))
+        if status.st_size != self._written:
+            raise OSError(errno.ESTALE, "the open segment was changed by another program", str(self.path))
         self.end = self._written
 
     def cut_back(self) -> None:
-        os.ftruncate(self._descriptor, self.end)
+        if os.fstat(self._descriptor).st_size > self.end:  # Another program may have truncated it further.
+            os.ftruncate(self._descriptor, self.end)
         self._written = self.end
 
     def seal(self) -> None:

@@ -88,7 +88,7 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     from embedsink.charts import answer_section, check_dashboards, period_of, span_of
     from embedsink.folder import DataFolder
     from embedsink.pictures import SectionAnswer
-    from embedsink.reports import all_reports
+    from embedsink.reports import all_reports, missing_reports
     from embedsink.settings import read_settings
     from embedsink.store import EVERYTHING, open_snapshot
 
@@ -96,7 +96,7 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     period = period_of(asked, deployments=asked["deployment"], now=now)
     with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
-        if reader.is_up_to_date():
+        if missing_reports(reader) is None and reader.is_up_to_date():
             check_dashboards({name: dashboard}, reports.values())
         else:
             dashboard = _without_missing(name, dashboard, list(reports.values()))

@@ -229,7 +229,8 @@ class Reader:
         except StoreTooSmall as error:
             raise Unavailable(Reason.NOT_READY, f"sql: {error}\nAsk for less.") from error
         except (SqlUnfit, StoreRefused) as error:
-            raise Refused(Reason.BAD_PARAMETER, f"sql: {error}") from error
+            hint = "\nPass a list for ? and $1, or a dictionary for $name." if "Values were not" in str(error) else ""
+            raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
         """The first row that a check of `sql/checks` returns, by column, and how many there are."""
