@@ -39,7 +39,7 @@ def test_a_sealed_segment_that_is_deleted_after_a_kill_is_named(tmp_path: Path, 
     folder = DataFolder(tmp_path / "data")
     with running_server(folder.path, is_sound=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="600") as server:
         assert server.post(view(), key=server.key()).status == 202
-        wait_until(lambda: any(folder.journal.glob("*.ndjson")), what="a segment is sealed")
+        wait_until(folder.last_sealed.exists, what="a segment is sealed, and its number is kept")
         server.kill()
     for path in [*folder.journal.iterdir(), *(folder.path.glob("*.duckdb*") if and_store else [])]:
         path.unlink()
