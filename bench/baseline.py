@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from embedsink.serving import CONNECTIONS_WAITING_MAX
+from embedsink.http.server import CONNECTIONS_WAITING_MAX
 
 
 async def accept(request: Request) -> Response:

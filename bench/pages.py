@@ -17,7 +17,7 @@ from bench.child import BenchError
 from bench.finding import Finding, Goal
 from bench.reports import ENDS_AT, fill_elsewhere
 from bench.server import Server, fresh_folder, serving_on
-from embedsink.charts import read_dashboards
+from embedsink.dashboards.files import read_dashboards
 
 FIRST_PAINT_MS_MAX = 1_000
 ALL_TILES_MS_MAX = 2_000

@@ -23,9 +23,11 @@ from bench.finding import Finding, Goal
 from bench.finding import show as show_all
 from bench.server import fresh_folder
 from embedsink.errors import Refused
-from embedsink.reports import report_names
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Reader, Store, StoreLimits
+from embedsink.reports.catalog import report_names
+from embedsink.store.database import Store
+from embedsink.store.limits import StoreLimits
+from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.sql_files import read_sql
 
 ENDS_AT = datetime(2026, 11, 21)
 PERIOD_DAYS = {"1 day": 1, "30 days": 30, "all time": None}

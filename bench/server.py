@@ -13,9 +13,10 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.child import BenchError, Child, running
-from embedsink.folder import DataFolder
-from embedsink.keys import KeyFile, KeyKind
-from embedsink.store import open_snapshot
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.data_folder import DataFolder
+from embedsink.store.session import open_snapshot
 
 EVENTS_PATH = "/api/v1/events"
 CATCH_UP_TIMEOUT_S = 180

@@ -10,7 +10,7 @@ from bench.deliveries import check_ledger
 from bench.finding import Finding, Goal
 from bench.server import fresh_folder, serving_on, stored_rows
 from bench.traffic import Session, sessions
-from embedsink.folder import DataFolder
+from embedsink.data_folder import DataFolder
 
 # A quarter of a million events, and then a million in all: the blocks that a checkpoint frees and the next one takes
 # are some megabytes, whatever the store holds.

@@ -10,7 +10,7 @@ from bench.finding import Finding, Goal
 from bench.reports import fill_elsewhere
 from bench.server import fresh_folder, serving_on
 from bench.visible import FIRST_PROBE_DEPLOYMENT, probe
-from embedsink.folder import DataFolder
+from embedsink.data_folder import DataFolder
 
 HELP_RUNS = 10
 SERVE_RUNS = 5

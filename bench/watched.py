@@ -15,7 +15,7 @@ from bench.child import BenchError
 from bench.finding import Finding
 from bench.server import EVENTS_PATH, Server, fresh_folder, serving_on
 from bench.wrk import Burst, burst, write_single_bodies
-from embedsink.charts import read_dashboards
+from embedsink.dashboards.files import read_dashboards
 
 CONNECTIONS = 16
 READERS = 10

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from embedsink.backup import Repository, restore_backup
-from embedsink.folder import DataFolder
-from embedsink.loader import Loader
-from embedsink.segment import trailer
-from embedsink.store import Store
+from embedsink.backup.repository import Repository
+from embedsink.backup.restore import restore_backup
+from embedsink.data_folder import DataFolder
+from embedsink.journal.segment import trailer
+from embedsink.loader.loader import Loader
+from embedsink.store.database import Store
 from tests.given import segment
 from tests.stores import make_folder
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from hypothesis import settings
 
-from embedsink.store import Store
+from embedsink.store.database import Store
 from tests.rows import views_over_nothing
 from tests.stores import open_store
 

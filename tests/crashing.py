@@ -22,8 +22,9 @@ from typing import Any
 
 import duckdb
 
-from embedsink.keys import KeyFile, KeyKind
-from embedsink.sqlfiles import read_sql
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.store.sql_files import read_sql
 from tests.servers import free_port, wait_until
 
 SENDER_COUNT = 6

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from embedsink.envelope import COUNT_FIELD, Sync, digest_of, journal_lines, parse, replayed_line, sync_line
-from embedsink.segment import trailer
+from embedsink.ingest.records import journal_lines, replayed_line, sync_line
+from embedsink.journal.segment import trailer
+from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.validation import parse
 
 MONDAY = date(2026, 11, 2)
 CONTEXT = {"deployment": 1, "session": "s1", "viewer": "u1", "tenant": None, "page": None}

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import duckdb
 
-from embedsink.sqlfiles import read_sql
-from embedsink.store import create_views
+from embedsink.store.schema import create_views
+from embedsink.store.sql_files import read_sql
 
 
 def views_over_nothing() -> duckdb.DuckDBPyConnection:

@@ -21,9 +21,10 @@ from typing import Any
 
 from bench.ports import free_ports
 
-from embedsink.keys import KeyFile, KeyKind
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, open_snapshot
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.store.sql_files import read_sql
 from tests.stores import make_folder
 
 READY_TIMEOUT_S = 30.0

@@ -4,8 +4,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from embedsink.folder import DataFolder
-from embedsink.store import Store, StoreLimits
+from embedsink.data_folder import DataFolder
+from embedsink.store.database import Store
+from embedsink.store.limits import StoreLimits
 
 
 def open_store(path: Path, limits: StoreLimits | None = None) -> Store:

@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
-from embedsink import acceptor
-from embedsink.serving import new_loop
+from embedsink.http.server import new_loop
+from embedsink.http.wire import listener
 from tests.test_serving import CERTIFICATE, PRIVATE_KEY
 
 CLIENTS = 50
 
 
 @pytest.fixture
-def listener() -> Iterator[socket.socket]:
+def listening_socket() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0), backlog=CLIENTS) as bound:
         yield bound
 
 
-def clients_of(listener: socket.socket, stack: ExitStack, count: int) -> list[socket.socket]:
-    address = listener.getsockname()
+def clients_of(listening_socket: socket.socket, stack: ExitStack, count: int) -> list[socket.socket]:
+    address = listening_socket.getsockname()
     return [stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(count)]
 
 
-def test_connections_that_wait_do_not_need_an_iteration_of_the_loop_each(listener: socket.socket) -> None:
+def test_connections_that_wait_do_not_need_an_iteration_of_the_loop_each(listening_socket: socket.socket) -> None:
     made: list[asyncio.BaseTransport] = []
 
     class Connection(asyncio.Protocol):
@@ -39,7 +39,7 @@ def test_connections_that_wait_do_not_need_an_iteration_of_the_loop_each(listene
 
     async def count_iterations() -> int:
         loop, count = asyncio.get_running_loop(), 0
-        server = await loop.create_server(Connection, sock=listener, ssl=None, backlog=CLIENTS)
+        server = await loop.create_server(Connection, sock=listening_socket, ssl=None, backlog=CLIENTS)
         while len(made) < CLIENTS:
             count += 1
             await asyncio.sleep(0)
@@ -50,7 +50,7 @@ def test_connections_that_wait_do_not_need_an_iteration_of_the_loop_each(listene
         return count
 
     with ExitStack() as stack, asyncio.Runner(loop_factory=new_loop) as runner:
-        clients_of(listener, stack, CLIENTS)
+        clients_of(listening_socket, stack, CLIENTS)
         assert runner.run(asyncio.wait_for(count_iterations(), 5)) < CLIENTS / 5
 
 
@@ -63,14 +63,14 @@ def context(tmp_path: Path) -> ssl.SSLContext:
 
 
 def test_a_handshake_too_many_ends_the_oldest_and_so_does_the_end_of_the_server(
-    listener: socket.socket, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    listening_socket: socket.socket, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKES_MAX", 2)
+    monkeypatch.setattr(listener, "HANDSHAKES_MAX", 2)
     trusting = ssl.create_default_context(cadata=CERTIFICATE)
     seen: list[Any] = []
 
     def ask(silent: list[socket.socket]) -> None:
-        with socket.create_connection(listener.getsockname(), timeout=5) as plain:
+        with socket.create_connection(listening_socket.getsockname(), timeout=5) as plain:
             seen.append(silent[0].recv(1))
             with trusting.wrap_socket(plain, server_hostname="localhost") as connection:
                 seen.append(connection.recv(9))
@@ -82,13 +82,13 @@ def test_a_handshake_too_many_ends_the_oldest_and_so_does_the_end_of_the_server(
 
     async def serve(silent: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(Greeting, sock=listener, ssl=context, backlog=CLIENTS)
+        server = await loop.create_server(Greeting, sock=listening_socket, ssl=context, backlog=CLIENTS)
         await asyncio.to_thread(ask, silent)
         server.close()
         await server.wait_closed()
 
     with ExitStack() as stack, asyncio.Runner(loop_factory=new_loop) as runner:
-        silent = clients_of(listener, stack, 2)
+        silent = clients_of(listening_socket, stack, 2)
         runner.run(asyncio.wait_for(serve(silent), 5))
         assert seen == [b"", b"x"]
         assert silent[1].recv(1) == b""
@@ -114,7 +114,7 @@ def test_a_system_without_descriptors_delays_connections_and_loses_none() -> Non
         accepted.close()
 
     async def accept(full: socket.socket) -> None:
-        accepting = acceptor.Acceptor(full, backlog=CLIENTS, connect=connect)
+        accepting = listener.Acceptor(full, backlog=CLIENTS, connect=connect)
         await asyncio.to_thread(connected.wait, 5)
         accepting.close()
         await accepting.wait_closed()

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedsink.segment import inspect
-from embedsink.store import Store
+from embedsink.journal.segment import inspect
+from embedsink.store.database import Store
 from tests.given import segment
 from tests.rows import replace_events, variables
 

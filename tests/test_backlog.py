@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from embedsink.backlog import TOGETHER_BYTES_MAX, Backlog
-from embedsink.journal import JournalLimits
+from embedsink.journal.writer import JournalLimits
+from embedsink.loader.pending import TOGETHER_BYTES_MAX, Backlog
 
 
 def test_full_segments_that_wait_share_a_load_within_its_bound(tmp_path: Path) -> None:

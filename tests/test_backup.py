@@ -14,11 +14,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from embedsink.backup import BackupDamaged, Repository, create, create_backup, restore_backup
+from embedsink.backup import create
+from embedsink.backup.create import create_backup
+from embedsink.backup.generation import BackupDamaged
 from embedsink.backup.pieces import PIECE_BYTES
+from embedsink.backup.repository import Repository
+from embedsink.backup.restore import restore_backup
 from embedsink.backup.source import read_journal
+from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
 from tests.backups import GROUP, OPEN, contents, expected, flip, load, make_data, piece_of, restored
 from tests.given import segment
 from tests.stores import make_folder

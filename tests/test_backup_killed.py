@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.backup import Repository, create_backup
+from embedsink.backup.create import create_backup
+from embedsink.backup.repository import Repository
+from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
 from tests.backups import OPEN, contents, expected, load, make_data, restored
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from embedsink.backup import source
-from embedsink.folder import DataFolder
-from embedsink.segment import OPEN, SEALED, end_of_last_group, trailer
+from embedsink.data_folder import DataFolder
+from embedsink.journal.segment import OPEN, SEALED, end_of_last_group, trailer
 
 RUNS = 3_000
 FOLDER = DataFolder(Path("/data"))

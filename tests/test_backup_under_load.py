@@ -10,12 +10,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from embedsink.backup import Generation, Repository, create_backup, restore_backup, source
-from embedsink.folder import DataFolder
-from embedsink.segment import identity_of
+from embedsink.backup import source
+from embedsink.backup.create import create_backup
+from embedsink.backup.generation import Generation
+from embedsink.backup.repository import Repository
+from embedsink.backup.restore import restore_backup
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink
+from embedsink.journal.segment import identity_of
 from embedsink.settings import Settings
-from embedsink.sink import Sink
-from embedsink.store import EVERYTHING, Selection, open_snapshot
+from embedsink.store.query import Selection
+from embedsink.store.session import EVERYTHING, open_snapshot
 from tests.crashing import Crashing, Server, senders
 from tests.servers import wait_until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from embedsink.blocks import find_doubtful_blocks
-from embedsink.copying import verify
+from embedsink.loader.blocks import find_doubtful_blocks
+from embedsink.loader.copy_file import verify
 from tests.stores import open_store
 
 HEADERS = 3 * 4_096

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import embedsink.busyness
-from embedsink.busyness import Busyness
+import embedsink.concurrency.cpu_meter
+from embedsink.concurrency.cpu_meter import Busyness
 
 NO_STATISTICS = "/proc/self/task/{}/no such file"
 COMPUTED_S = 0.1
@@ -54,9 +54,9 @@ def test_another_thread_is_seen_to_compute() -> None:
         assert busyness._wanted_s() - before >= COMPUTED_S
 
 
-@pytest.mark.parametrize("schedstat", [embedsink.busyness.SCHEDSTAT, NO_STATISTICS])
+@pytest.mark.parametrize("schedstat", [embedsink.concurrency.cpu_meter.SCHEDSTAT, NO_STATISTICS])
 def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
-    monkeypatch.setattr(embedsink.busyness, "SCHEDSTAT", schedstat)
+    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "SCHEDSTAT", schedstat)
     busyness = Busyness()
     before = busyness._wanted_s()
     compute_here()
@@ -64,8 +64,8 @@ def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat
 
 
 def test_where_the_system_does_not_tell_another_thread_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.busyness, "SCHEDSTAT", NO_STATISTICS)
-    monkeypatch.setattr(embedsink.busyness, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "SCHEDSTAT", NO_STATISTICS)
+    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "_LOOK_EVERY_S", 0.0)
     with computing() as busyness:
         time.sleep(0.01)
         assert busyness.share() <= 0

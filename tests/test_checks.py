@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.segment import inspect
-from embedsink.sqlfiles import read_sql
-from embedsink.store import Store, StoreLimits
+from embedsink.journal.segment import inspect
+from embedsink.store.database import Store
+from embedsink.store.limits import StoreLimits
+from embedsink.store.sql_files import read_sql
 from tests.given import segment
 from tests.stores import open_store
 

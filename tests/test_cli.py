@@ -18,10 +18,12 @@ from zipfile import ZipFile
 import pytest
 
 from embedsink import __version__
-from embedsink.cli import app, main
-from embedsink.folder import DataFolder
-from embedsink.keys import KeyFile, KeyKind, looks_like_key
-from embedsink.loader import Loader
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.auth.token import looks_like_key
+from embedsink.cli.app import app, main
+from embedsink.data_folder import DataFolder
+from embedsink.loader.loader import Loader
 from tests.programs import require
 from tests.servers import RunningServer, free_port, running_server, wait_until
 
@@ -143,7 +145,7 @@ def test_no_summary_of_a_command_is_cut() -> None:
 
 
 def test_help_and_version_import_nothing_heavy() -> None:
-    script = "import sys, json, embedsink.cli; print(json.dumps(sorted(sys.modules)))"
+    script = "import sys, json, embedsink.cli.app; print(json.dumps(sorted(sys.modules)))"
     modules = json.loads(subprocess.check_output([sys.executable, "-c", script]))
     assert not HEAVY & set(modules)
     assert embedsink("--version").stdout == f"embedsink {__version__}\n"
@@ -175,7 +177,7 @@ def test_the_element_of_a_key_says_the_vendors_word(tmp_path: Path, word: str, s
 
 def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
     script = (
-        "import sys, json; from embedsink.cli import app; "
+        "import sys, json; from embedsink.cli.app import app; "
         "app(sys.argv[1:], standalone_mode=False); print(json.dumps(sorted(sys.modules)))"
     )
     words = ["keys", "create", "--kind", "read", "--data", str(tmp_path / "data")]
@@ -995,6 +997,6 @@ def test_a_sync_result_waits_for_a_server_that_is_away(
     result_file: Path, called: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
-    monkeypatch.setattr("embedsink.cli.syncs.PATIENCE_S", 1.0)
+    monkeypatch.setattr("embedsink.cli.sync_result.PATIENCE_S", 1.0)
     words = ("--deployment", "1", "--url", f"http://127.0.0.1:{free_port()}", "--key", key)
     assert_failed(called("sync-result", result_file, *words), "does not answer")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.backup import create_backup
-from embedsink.folder import DataFolder
+from embedsink.backup.create import create_backup
+from embedsink.data_folder import DataFolder
 from tests.backups import flip, load
 from tests.given import segment
 from tests.stores import make_folder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.folder import DataFolder
+from embedsink.data_folder import DataFolder
 from tests.envelope.sending import view
 from tests.pictures.reading import texts_of
 from tests.servers import RunningServer, running_server, wait_until

@@ -15,8 +15,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import embedsink
+from embedsink.client.http_client import Remote
 from embedsink.errors import Misconfigured, Refused
-from embedsink.remote import Remote
 from tests.servers import RunningServer, running_server, wait_until
 
 KEY = "es_ingest_dMPhOTQ7djsouXDOGie3VM3F4NE4pCrJ5txnGx5UEDJ0Zp49n"

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from embedsink.charts.words import NOT_YET
-from embedsink.demo import live_counts
-from embedsink.demo.course import DAY_MS, DAYS
-from embedsink.demo.sending import Account
+from embedsink.dashboards.labels import NOT_YET
+from embedsink.demo.fixtures import FORGOTTEN, NEW_TENANT, QUIET_TENANT
+from embedsink.demo.run import live_counts
+from embedsink.demo.send import Account
 from embedsink.demo.tables import SHOWN, ledger_table
 from embedsink.demo.traffic import SEED, Delivery, at, make_live, make_traffic
-from embedsink.demo.words import FORGOTTEN, NEW_TENANT, QUIET_TENANT
-from embedsink.envelope import Parsed, parse
-from embedsink.envelope.catalog import ACTIONS, EVENTS
+from embedsink.demo.trends import DAY_MS, DAYS
 from embedsink.errors import Refused
+from embedsink.protocol.messages import ACTIONS, EVENTS
+from embedsink.protocol.validation import Parsed, parse
 from embedsink.reasons import Reason
 from tests.programs import require
 from tests.servers import fetch, free_port, wait_until

@@ -26,13 +26,14 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from embedsink.demo.addresses import PAGE_PATH, origins
-from embedsink.demo.embed import EmbedServer
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.data_folder import DataFolder
+from embedsink.demo.embed_site import EmbedServer
+from embedsink.demo.fixtures import CUSTOMER
 from embedsink.demo.server import DemoServer
+from embedsink.demo.sites import PAGE_PATH, origins
 from embedsink.demo.stopping import Stop
-from embedsink.demo.words import CUSTOMER
-from embedsink.folder import DataFolder
-from embedsink.keys import KeyFile, KeyKind
 from tests.programs import require
 from tests.servers import fetch, free_port
 from tests.web.stage import ARGUMENTS, PROGRAM

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import typer
 
-from embedsink.cli import app
-from embedsink.envelope import parse
-from embedsink.folder import DataFolder
+from embedsink.cli.app import app
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink, now_ms
 from embedsink.http.metrics import exposition
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
-from embedsink.reports import report_names
+from embedsink.reports.catalog import report_names
 from embedsink.settings import Settings
-from embedsink.sink import Sink, now_ms
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/embedsink"

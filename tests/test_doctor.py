@@ -6,12 +6,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from embedsink.data_folder import DataFolder
 from embedsink.doctor import Finding, examine
-from embedsink.folder import DataFolder
-from embedsink.loader import Loader
-from embedsink.segment import sealed_name
+from embedsink.journal.segment import sealed_name
+from embedsink.loader.loader import Loader
 from embedsink.settings import Settings
-from embedsink.store import Store
+from embedsink.store.database import Store
 from tests.given import segment
 from tests.stores import make_folder
 

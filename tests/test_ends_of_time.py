@@ -11,10 +11,16 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import Gauge, answer_section, period_of, read_dashboards
-from embedsink.reports import EVENTS, Format, all_reports, report_names, visible_columns
-from embedsink.segment import inspect
-from embedsink.store import Reader, Selection, Store
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.model import Gauge
+from embedsink.dashboards.period import period_of
+from embedsink.dashboards.query import answer_section
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import EVENTS, all_reports, report_names, visible_columns
+from embedsink.reports.format import Format
+from embedsink.store.database import Store
+from embedsink.store.query import Selection
+from embedsink.store.session import Reader
 from tests.given import REQUIRED, segment
 from tests.stores import open_store
 from tests.test_formats import arrow_rows, parquet, written

@@ -3,10 +3,11 @@
 from pathlib import Path
 from uuid import uuid4
 
-from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines, parse
 from embedsink.errors import Refused
-from embedsink.segment import inspect, trailer
-from embedsink.store import Ledger, Store
+from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.journal.segment import inspect, trailer
+from embedsink.protocol.validation import Parsed, Rejection, parse
+from embedsink.store.database import Ledger, Store
 from tests.envelope.cases import Case, read_cases
 from tests.envelope.sending import RECEIVED_AT
 

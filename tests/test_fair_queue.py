@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from embedsink.errors import Unavailable
-from embedsink.fair_queue import FairQueue
+from embedsink.ingest.fair_queue import FairQueue
 
 
 def queue_of(count_max: int = 100) -> FairQueue[str]:

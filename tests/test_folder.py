@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from embedsink.data_folder import DataFolder, FolderLock, FolderTaken
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder, FolderLock, FolderTaken
 
 
 @pytest.fixture

@@ -15,11 +15,13 @@ import nanoarrow
 import pytest
 from nanoarrow.ipc import InputStream
 
-from embedsink.reports import EVENTS, Format, Style, report_names, visible_columns, write_rows
-from embedsink.reports.catalog import type_of
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Reader, Selection, Store
-from embedsink.store.reader import ROWS_OF_BATCH
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import EVENTS, report_names, type_of, visible_columns
+from embedsink.reports.format import Format
+from embedsink.reports.formats import Style, write_rows
+from embedsink.store.database import Store
+from embedsink.store.query import Selection
+from embedsink.store.session import EVERYTHING, ROWS_OF_BATCH, Reader
 from tests.given import segment
 from tests.stores import open_store
 

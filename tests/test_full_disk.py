@@ -13,8 +13,9 @@ from uuid import uuid4
 import pytest
 
 from embedsink import open as open_folder
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
 from embedsink.errors import Misconfigured
-from embedsink.keys import KeyFile, KeyKind
 from tests.crashing import Server
 from tests.disks import mounted
 from tests.envelope.sending import view

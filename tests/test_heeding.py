@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedsink.segment import inspect
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Reader, Selection, Store, StoreRefused, database, schema
+from embedsink.journal.segment import inspect
+from embedsink.store import database, schema
 from embedsink.store import heeding as views
+from embedsink.store.database import Store
+from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.heeding import Seen, choose_form, heed_ready, heeds_ready
+from embedsink.store.query import Selection
 from embedsink.store.schema import transaction
+from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.sql_files import read_sql
 from tests.given import segment
 from tests.rows import replace_events
 from tests.stores import make_folder, open_store

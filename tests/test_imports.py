@@ -1,85 +1,57 @@
-"""The house's floors: imports point one way (design: cli → http → services → storage → words). Read from the source."""
+"""The import rules of CONTRIBUTING.md, checked in the source."""
 
 import ast
+import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "embedsink"
-# All but the package's own face, which hands a few names on, lazily.
-MODULES = sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__init__.py"})
+CONTRIBUTING = SOURCE.parents[1] / "CONTRIBUTING.md"
 
-# From the ground up. A module may import what stands on its own floor or below.
-FLOORS: list[set[str]] = [
-    {
-        "acceptor",
-        "reasons",
-        "busyness",
-        "blocks",
-        "clock_watch",
-        "last_sealed",
-        "loopback",
-        "memory",
-        "opaque",
-        "permissions",
-        "priority",
-        "resting",
-        "row_format",
-        "sharing",
-        "sqlfiles",
-        "quarantine_budget",
-        "recovery",
-        "renaming",
-        "repair",
-        "segment",
-        "space",
-        "web",
-    },
+# From the bottom up: a room imports rooms of lower layers and its own modules.
+LAYERS = [
+    {"reasons", "net", "clock_watch", "durable_files", "permissions", "browser", "memory"},
     {"errors"},
-    {"envelope", "logs", "folder", "keys", "numbered_lines", "limiter", "backlog", "fair_queue"},
-    {"ingest"},
-    {"ingest_worker"},
-    {"ingest_pool"},
-    {"aside", "copying", "journal", "pace", "store", "snapshot", "settings"},
-    {"arrivals", "intake", "loader_status", "rebuild", "reports", "store_room", "syncs"},
-    {"publisher"},
-    {"loader_tasks"},
-    {"loader"},
-    {"live"},
-    {"backup", "sink", "doctor", "remote", "charts"},
-    {"quarantine", "deliveries", "client", "pictures"},
-    {"transfer"},
+    {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
+    {"settings", "store"},
+    {"ingest", "loader", "reports"},
+    {"backup", "engine", "dashboards", "client"},
+    {"doctor", "transfer"},
     {"http"},
-    {"serving"},
     {"demo"},
     {"cli"},
     {"__main__"},
 ]
+# Packages from outside, each with the only rooms that may import it.
 ONLY_IN = {
     "duckdb": {"store"},
     "nanoarrow": {"store"},
-    "numpy": {"blocks", "client"},
     "starlette": {"http"},
-    "uvicorn": {"http", "serving"},
+    "uvicorn": {"http"},
     "jinja2": {"http"},
-    "markupsafe": {"http"},
-    "typer": {"cli"},
-    "pydantic": {"envelope", "settings", "http", "charts"},
     "itsdangerous": {"http"},
-    "vl_convert": {"http", "pictures"},
+    "typer": {"cli"},
+    "pydantic": {"protocol", "settings", "http", "dashboards"},
+    "vl_convert": {"http", "dashboards"},
 }
+IMPURE = {"time", "datetime", "os", "pathlib", "io", "socket", "asyncio", "random", "secrets", "uuid", "uuid_utils"}
 
 
-def room_of(path: Path) -> str:
-    """The module or package directly below embedsink in which a file lies."""
-    first = path.relative_to(SOURCE).parts[0]
-    return first.removesuffix(".py")
+def module_name(path: Path) -> str:
+    """Return the dotted name below `embedsink`; that of a package for its `__init__.py`."""
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported_by(path: Path) -> set[str]:
-    """The full names that a file imports, wherever in it."""
+MODULES = {module_name(path): path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py"}
+PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+
+
+def imported_by(module: str) -> set[str]:
+    """Return the full names that a module imports, at its top and in its functions."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -87,58 +59,49 @@ def imported_by(path: Path) -> set[str]:
     return names
 
 
-def floor_of(room: str) -> int:
-    return next(floor for floor, rooms in enumerate(FLOORS) if room in rooms)
+def own_modules_imported_by(module: str) -> set[str]:
+    return {name.removeprefix("embedsink.") for name in imported_by(module)} & set(MODULES) - PACKAGES
 
 
-def rooms_imported_by(path: Path) -> set[str]:
-    rooms = {name.split(".")[1] for name in imported_by(path) if name.startswith("embedsink.")}
-    return {room for room in rooms if any(room in floor for floor in FLOORS)}
+def layer_of(module: str) -> int:
+    room = module.split(".")[0]
+    return next(index for index, rooms in enumerate(LAYERS) if room in rooms)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_point_downward(path: Path) -> None:
-    room = room_of(path)
-    upward = {other for other in rooms_imported_by(path) if floor_of(other) > floor_of(room)}
+def test_each_room_has_one_layer() -> None:
+    assert sorted(room for rooms in LAYERS for room in rooms) == sorted({name.split(".")[0] for name in MODULES})
 
-    assert not upward, f"{path.name} stands on floor {floor_of(room)} and imports {upward} from above"
+
+def test_modules_import_lower_layers_and_their_own_room() -> None:
+    wrong = [
+        f"{module} imports {other}"
+        for module in MODULES
+        for other in own_modules_imported_by(module)
+        if other.split(".")[0] != module.split(".")[0] and layer_of(other) >= layer_of(module)
+    ]
+    assert wrong == []
+
+
+def test_no_imports_form_a_cycle() -> None:
+    TopologicalSorter({module: own_modules_imported_by(module) for module in MODULES}).prepare()
 
 
 @pytest.mark.parametrize(("package", "rooms"), ONLY_IN.items())
-def test_a_package_is_imported_where_it_belongs(package: str, rooms: set[str]) -> None:
+def test_a_package_is_imported_by_its_rooms_alone(package: str, rooms: set[str]) -> None:
     importing = {
-        room_of(path)
-        for path in MODULES
-        if any(name == package or name.startswith(f"{package}.") for name in imported_by(path))
+        module.split(".")[0]
+        for module in MODULES
+        if any(name == package or name.startswith(f"{package}.") for name in imported_by(module))
     }
-
-    assert importing <= rooms
-
-
-def test_the_envelope_touches_no_clock_disk_network_or_environment() -> None:
-    outside = {
-        "time",
-        "datetime",
-        "os",
-        "pathlib",
-        "io",
-        "socket",
-        "asyncio",
-        "random",
-        "secrets",
-        "uuid",
-        "uuid_utils",
-    }
-
-    for path in (SOURCE / "envelope").glob("*.py"):
-        assert not outside & imported_by(path), f"{path.name} is not pure"
+    assert importing == rooms
 
 
-def test_every_room_has_a_floor() -> None:
-    assert {room_of(path) for path in MODULES} == set().union(*FLOORS)
+def test_the_protocol_touches_no_clock_disk_network_or_environment() -> None:
+    assert sys.stdlib_module_names | {"uuid_utils"} >= IMPURE
+    assert {
+        name: found for name in MODULES if name.startswith("protocol") and (found := IMPURE & imported_by(name))
+    } == {}
 
 
-def test_no_two_rooms_import_each_other() -> None:
-    edges = {(room_of(path), other) for path in MODULES for other in rooms_imported_by(path)}
-
-    assert not {(a, b) for a, b in edges if a < b and (b, a) in edges}
+def test_packages_re_export_nothing() -> None:
+    assert [name for name in PACKAGES if imported_by(name)] == []

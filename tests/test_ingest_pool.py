@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-import embedsink.ingest_pool
-import embedsink.ingest_worker
-from embedsink.envelope import Rules
+import embedsink.ingest.worker
+import embedsink.ingest.worker_pool
 from embedsink.errors import Unavailable
-from embedsink.ingest import Job, Outcome, take_in
-from embedsink.ingest_pool import IngestPool
-from embedsink.ingest_worker import LENGTHS, decode_outcome, encode_job, serve
+from embedsink.ingest.pipeline import Job, Outcome, take_in
+from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, serve
+from embedsink.ingest.worker_pool import IngestPool
+from embedsink.protocol.validation import Rules
 from tests.envelope.sending import ID, KEY, view
 from tests.servers import wait_until
 
@@ -68,7 +68,7 @@ def test_a_pool_that_is_closed_while_an_item_arrives_ends(turns: int) -> None:
 
 
 def test_a_sender_with_many_bodies_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.ingest_pool, "WAITING_MAX", 20)
+    monkeypatch.setattr(embedsink.ingest.worker_pool, "WAITING_MAX", 20)
 
     async def submit_many() -> None:
         pool = IngestPool(RULES, body_bytes_max=MIB)
@@ -145,7 +145,7 @@ def test_a_body_whose_worker_was_killed_is_read_by_the_next_one() -> None:
 
 
 def test_a_body_that_no_worker_can_read_in_time_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.ingest_pool, "JOB_TIMEOUT_S", 0.001)
+    monkeypatch.setattr(embedsink.ingest.worker_pool, "JOB_TIMEOUT_S", 0.001)
 
     async def wait(pool: IngestPool) -> None:
         outcome = await submitted(pool, JOBS["events"])
@@ -173,7 +173,7 @@ def test_what_still_waits_when_the_server_stops_is_answered() -> None:
 
 
 def test_a_worker_without_work_ends_and_a_later_body_starts_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.ingest_pool, "IDLE_S", 0.01)
+    monkeypatch.setattr(embedsink.ingest.worker_pool, "IDLE_S", 0.01)
 
     async def rest(pool: IngestPool) -> None:
         await submitted(pool, JOBS["events"])
@@ -205,7 +205,7 @@ def test_a_bug_in_the_worker_is_told_with_its_traceback(monkeypatch: pytest.Monk
     def fail(*_: object, **__: object) -> Outcome:
         raise ZeroDivisionError("internals")
 
-    monkeypatch.setattr(embedsink.ingest_worker, "take_in", fail)
+    monkeypatch.setattr(embedsink.ingest.worker, "take_in", fail)
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs, RULES), kwargs={"body_bytes_max": MIB})
     thread.start()

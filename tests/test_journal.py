@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import journal as journal_module
-from embedsink import recovery as recovery_module
+from embedsink.durable_files import rename_new
 from embedsink.errors import Unavailable
-from embedsink.journal import Journal, JournalLimits
+from embedsink.journal import recovery as recovery_module
+from embedsink.journal import writer as journal_module
+from embedsink.journal.segment import find_damage, number_of, sealed_bytes_of, trailer
+from embedsink.journal.writer import Journal, JournalLimits
 from embedsink.reasons import Reason
-from embedsink.renaming import rename_new
-from embedsink.segment import find_damage, number_of, sealed_bytes_of, trailer
 from tests.disks import mounted
 from tests.servers import wait_until
 

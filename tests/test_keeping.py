@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import answer_section, period_of, read_dashboards
-from embedsink.charts.answering import PAIRED
-from embedsink.reports import all_reports
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Reader, Store
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.period import period_of
+from embedsink.dashboards.query import PAIRED, answer_section
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import all_reports
+from embedsink.store.database import Store
+from embedsink.store.session import EVERYTHING, Reader
 from tests.given import segment
 from tests.stores import open_store
 

@@ -18,19 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.key_cache import KeyRing
+from embedsink.auth.key_store import KeyFile
+from embedsink.auth.parsing import DEPLOYMENT_MAX, normal_origin, parse_deployment, parse_duration
+from embedsink.auth.token import looks_like_key, new_token
 from embedsink.errors import Misconfigured
-from embedsink.keys import (
-    DEPLOYMENT_MAX,
-    Key,
-    KeyFile,
-    KeyKind,
-    KeyRing,
-    looks_like_key,
-    normal_origin,
-    parse_deployment,
-    parse_duration,
-)
-from embedsink.keys.token import new_token
 from tests.envelope.sending import fate, view
 from tests.programs import require
 
@@ -828,7 +821,7 @@ def test_an_ended_key_is_kept_for_400_days_and_a_live_one_for_ever(tmp_path: Pat
 
 
 def test_of_very_many_ended_keys_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embedsink.keys.file.ENDED_KEYS_MAX", 2)
+    monkeypatch.setattr("embedsink.auth.key_store.ENDED_KEYS_MAX", 2)
     keys = KeyFile(tmp_path / "keys.json")
     for number in range(5):
         key, _ = keys.create(KeyKind.READ, label=str(number), now=number)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.backup import create_backup
+from embedsink.backup.create import create_backup
+from embedsink.data_folder import DataFolder
 from embedsink.doctor import examine
-from embedsink.folder import DataFolder
-from embedsink.last_sealed import LastSealed
+from embedsink.journal.last_sealed import LastSealed
 from embedsink.settings import Settings
 from tests.envelope.sending import view
 from tests.http.asking import open_server

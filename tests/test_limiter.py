@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.errors import Unavailable
-from embedsink.limiter import ConcurrencyLimiter
 from tests.servers import RunningServer, running_server, wait_until
 
 

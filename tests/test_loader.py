@@ -18,20 +18,24 @@ from uuid import UUID, uuid4
 import duckdb
 import pytest
 
-from embedsink import backlog, copying, publisher, snapshot
+from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.doctor import examine
-from embedsink.envelope import Rejection, body_rejection_line, journal_lines, parse
+from embedsink.engine import Sink
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.folder import DataFolder, FolderLock
-from embedsink.loader import Loader
+from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.journal.segment import Segment, identity_of, sealed_name, trailer
+from embedsink.loader import copy_file, pending, publisher, snapshot
+from embedsink.loader.loader import Loader
+from embedsink.protocol.validation import Rejection, parse
 from embedsink.reasons import Reason
-from embedsink.segment import Segment, identity_of, sealed_name, trailer
 from embedsink.settings import Settings
-from embedsink.sink import Sink
-from embedsink.sqlfiles import read_sql
-from embedsink.store import Ledger, Reader, Store, StoreBroken, StoreDamaged, StoreRefused, database, read_every_row
-from embedsink.store.failures import StoreTooSmall
+from embedsink.store import database
+from embedsink.store.database import Ledger, Store
+from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
 from embedsink.store.schema import transaction
+from embedsink.store.session import Reader
+from embedsink.store.sql_files import read_sql
+from embedsink.store.verify import read_every_row
 from tests.crashing import Crashing, Server, senders
 from tests.disks import mounted
 from tests.envelope.sending import event_or_action, view
@@ -219,7 +223,7 @@ def test_segments_are_deleted_only_when_two_snapshots_cover_them_and_never_the_n
 def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, written_at in ((1, 1_000), (2, 2_000)):
         os.utime(add_segment(folder, number), (written_at, written_at))
-    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
     with opened(folder) as loader:
         assert loader.waiting_since() is None
         loader.wake()
@@ -678,8 +682,8 @@ def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3, 4, 5)]
     big = add_segment(folder, 6, count=12)
-    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 2)
-    monkeypatch.setattr(backlog, "TOGETHER_BYTES_MAX", big.stat().st_size - 1)
+    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 2)
+    monkeypatch.setattr(pending, "TOGETHER_BYTES_MAX", big.stat().st_size - 1)
     assert 2 * paths[0].stat().st_size < big.stat().st_size
     loads = noted_loads(monkeypatch)
 
@@ -693,7 +697,7 @@ def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeyp
 def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 9):
         add_segment(folder, number)
-    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
     loads: list[int] = []
     load = Store.load
 
@@ -721,7 +725,7 @@ def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [add_segment(folder, number) for number in range(1, 5)]
-    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
     monkeypatch.setattr(publisher, "SNAPSHOT_SHARE_MAX", 1e9)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
@@ -961,7 +965,7 @@ def test_a_copy_is_never_written_into_a_file_that_another_has_open(tmp_path: Pat
     for name in ("source", "target"):
         (tmp_path / name).write_bytes(name.encode())
     with pytest.raises(FileExistsError):
-        copying.copy_durably(tmp_path / "source", tmp_path / "target")
+        copy_file.copy_durably(tmp_path / "source", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == b"target"
 
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from embedsink.keys import KeyKind
-from embedsink.keys.token import new_token
-from embedsink.logs import (
+from embedsink.auth.key import KeyKind
+from embedsink.auth.token import new_token
+from embedsink.json_logging import (
     BURST_LINES,
     LINE_CHARACTERS_MAX,
     LINES_PER_S,
@@ -90,7 +90,7 @@ def test_lines_beyond_a_rate_are_left_out_and_other_events_are_not(
     limit: LineLimit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [0.0]
-    monkeypatch.setattr("embedsink.logs.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("embedsink.json_logging.time.monotonic", lambda: now_s[0])
     assert passed(limit, "refused", 1_000) == BURST_LINES
     assert passed(limit, "journal_failed", 1) == 1
     now_s[0] = 2.0

@@ -2,10 +2,10 @@
 
 import pytest
 
+from embedsink.client.http_client import Remote
 from embedsink.errors import Misconfigured
-from embedsink.loopback import is_loopback
-from embedsink.remote import Remote
-from embedsink.serving import Listening
+from embedsink.http.server import Listening
+from embedsink.net import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,6 @@ def test_large_pieces_go_back_to_the_system(call: str, is_kept: bool) -> None:
 
 
 def test_a_server_does_not_load_numpy() -> None:
-    look = "import sys, embedsink.serving; print('numpy' in sys.modules)"
+    look = "import sys, embedsink.http.server; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n", "it takes 12 MiB, and only repairs need it"

@@ -16,10 +16,10 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
-from embedsink.demo.sending import Account, Browsers
+from embedsink.demo.fixtures import ORIGINS
+from embedsink.demo.send import Account, Browsers
 from embedsink.demo.server import published_count
 from embedsink.demo.traffic import SEED, at, make_live, make_traffic
-from embedsink.demo.words import ORIGINS
 from tests.servers import RunningServer, running_server, wait_until
 
 NOTEBOOK = Path(__file__).parents[1] / "dashboards" / "explore.ipynb"

@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 import embedsink
+from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
-from embedsink.reports import report_names
+from embedsink.reports.catalog import report_names
 from tests.envelope.sending import event_or_action, view
 from tests.test_cli import Call, assert_failed, called
 

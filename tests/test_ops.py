@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from embedsink.folder import DataFolder
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink
 from embedsink.http.metrics import exposition
 from embedsink.settings import Settings
-from embedsink.sink import Sink
 from tests.programs import require
 
 ROOT = Path(__file__).parents[1]

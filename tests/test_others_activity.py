@@ -11,10 +11,11 @@ import nanoarrow
 import pytest
 from nanoarrow.ipc import InputStream
 
-from embedsink.http.exports import EVENT_FORMATS
-from embedsink.opaque import OpaqueNumbers
-from embedsink.remote import Remote
-from embedsink.reports import REPORT_FORMATS, is_timed, report_names
+from embedsink.client.http_client import Remote
+from embedsink.http.api.exports import EVENT_FORMATS
+from embedsink.reports.catalog import is_timed, report_names
+from embedsink.reports.format import REPORT_FORMATS
+from embedsink.reports.opaque_numbers import OpaqueNumbers
 from embedsink.store.revisions import DEPLOYMENTS_MAX, Revisions
 from tests.listening import Message, listening
 from tests.servers import Answer, RunningServer, running_server

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-import embedsink.pace
-from embedsink.busyness import Busyness
+import embedsink.concurrency.throttle
+from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.concurrency.throttle import RESTS, Pace
 from embedsink.errors import Unavailable
-from embedsink.pace import RESTS, Pace
 
 # What they are about is time.
 pytestmark = pytest.mark.alone
@@ -87,7 +87,7 @@ def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests(
 
 
 def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.pace, "TURN_S_MAX", TOOK_S)
+    monkeypatch.setattr(embedsink.concurrency.throttle, "TURN_S_MAX", TOOK_S)
     making, ended = Making(), asyncio.Event()
 
     async def make_long() -> None:

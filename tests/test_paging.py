@@ -14,22 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.errors import Refused
-from embedsink.reports import (
-    EVENTS,
-    LIMIT_MAX,
-    Cursor,
-    Format,
-    RowsAsked,
-    Style,
-    json_chunks,
-    paging,
-    report_names,
-    visible_columns,
-    write_rows,
-)
-from embedsink.reports.catalog import is_windowed
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Reader, Store
+from embedsink.journal.segment import inspect
+from embedsink.reports import pagination
+from embedsink.reports.catalog import EVENTS, is_windowed, report_names, visible_columns
+from embedsink.reports.format import Format
+from embedsink.reports.formats import Style, json_chunks, write_rows
+from embedsink.reports.pagination import LIMIT_MAX, Cursor, RowsAsked
+from embedsink.store.database import Store
+from embedsink.store.session import EVERYTHING, Reader
 from tests.given import segment
 from tests.stores import open_store
 
@@ -224,7 +216,9 @@ def test_a_slip_of_the_keyboard_is_seen(place: int, letter: str) -> None:
 @given(after=st.integers(-(2**63), 2**63 - 1), since=st.integers(-(2**63), 2**63 - 1))
 def test_a_cursor_that_was_made_up_is_refused_or_is_one(after: int, since: int) -> None:
     numbers = (1, after, since, since)
-    made_up = base64.urlsafe_b64encode(paging._BYTES.pack(*numbers, paging._digest(numbers, "question", None))).decode()
+    made_up = base64.urlsafe_b64encode(
+        pagination._BYTES.pack(*numbers, pagination._digest(numbers, "question", None))
+    ).decode()
     try:
         cursor = Cursor.decode(made_up, "question")
     except Refused:

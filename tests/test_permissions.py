@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.folder import DataFolder
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink
 from embedsink.permissions import restrict, restricted_umask
 from embedsink.settings import Settings
-from embedsink.sink import Sink
 from tests.envelope.sending import view
 from tests.exercising import exercise, log_in
 from tests.servers import running_server, wait_until

@@ -12,14 +12,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from embedsink import copying, publisher, snapshot
-from embedsink.copying import verify
-from embedsink.folder import DataFolder
-from embedsink.loader import Loader
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink
+from embedsink.loader import copy_file, publisher, snapshot
+from embedsink.loader.copy_file import verify
+from embedsink.loader.disk_space import StoreRoom
+from embedsink.loader.loader import Loader
 from embedsink.settings import Settings
-from embedsink.sink import Sink
-from embedsink.store import PurgeFilter, Store, StoreDamaged, StoreRefused
-from embedsink.store_room import StoreRoom
+from embedsink.store.database import Store
+from embedsink.store.duckdb_errors import StoreDamaged, StoreRefused
+from embedsink.store.purge import PurgeFilter
 from tests.crashing import Server
 from tests.given import segment
 from tests.servers import fetch, wait_until
@@ -288,13 +290,13 @@ def test_where_there_is_no_room_for_a_copy_old_copies_give_way(
 def test_a_copy_that_would_fill_the_disk_is_refused(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     source = folder.path / "source"
     source.write_bytes(bytes(100_000))
-    free = copying.ROOM_BYTES_MIN + 99_999
+    free = copy_file.ROOM_BYTES_MIN + 99_999
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1))
-    monkeypatch.setattr(copying, "_FICLONE", 0)  # As on a file system that can't share blocks.
+    monkeypatch.setattr(copy_file, "_FICLONE", 0)  # As on a file system that can't share blocks.
     with pytest.raises(OSError, match="No space left on device for a copy of 100,000 bytes"):
-        copying.copy_durably(source, folder.path / "target")
+        copy_file.copy_durably(source, folder.path / "target")
     free += 1
-    copying.copy_durably(source, folder.path / "another")
+    copy_file.copy_durably(source, folder.path / "another")
 
 
 def test_without_room_for_a_checkpoint_no_snapshot_is_begun(
@@ -313,7 +315,7 @@ def test_without_room_for_a_checkpoint_no_snapshot_is_begun(
 
 
 def test_the_last_snapshot_of_a_server_has_a_limit(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embedsink.loader.LAST_SNAPSHOT_S_MAX", 0.1)
+    monkeypatch.setattr("embedsink.loader.loader.LAST_SNAPSHOT_S_MAX", 0.1)
     loader = Loader(folder, Store(folder.store), closing_s_max=0.1)
     loader.open_store()
     loader.start()
@@ -352,7 +354,7 @@ begin = subprocess.Popen
 
 class Hanging(begin):
     def __init__(self, command, *rest, **options):
-        is_copy = "embedsink.copying" in command
+        is_copy = "embedsink.loader.copy_file" in command
         super().__init__(["sleep", "20"] if is_copy else command, *rest, **options)
 
     def kill(self):  # As a process in an uninterruptible system call.

@@ -17,22 +17,25 @@ import orjson
 import pytest
 from uuid_utils import uuid7
 
-import embedsink.http.quarantine
-import embedsink.quarantine
-from embedsink import loader_tasks
-from embedsink.envelope import Parsed, Rejection, Rules, journal_lines
-from embedsink.envelope.body import encode
-from embedsink.envelope.catalog import catalog_for
+import embedsink.http.api.quarantine
+import embedsink.transfer.replay
 from embedsink.errors import Unavailable
-from embedsink.journal import wait_for
-from embedsink.loader_tasks import QuarantinePurge
-from embedsink.publisher import Publisher
-from embedsink.quarantine import Replay
+from embedsink.ingest.records import journal_lines
+from embedsink.journal.segment import Segment, number_of
+from embedsink.journal.writer import wait_for
+from embedsink.loader import tasks
+from embedsink.loader.disk_space import StoreRoom
+from embedsink.loader.publisher import Publisher
+from embedsink.loader.tasks import QuarantinePurge
+from embedsink.protocol.messages import catalog_for
+from embedsink.protocol.strict_json import encode
+from embedsink.protocol.validation import Parsed, Rejection, Rules
 from embedsink.reasons import Reason
-from embedsink.segment import Segment, number_of
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Ledger, Store, StoreRefused
-from embedsink.store_room import StoreRoom
+from embedsink.store.database import Ledger, Store
+from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.session import EVERYTHING
+from embedsink.store.sql_files import read_sql
+from embedsink.transfer.replay import Replay
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
@@ -160,7 +163,7 @@ def test_while_loading_stands_still_a_replay_is_refused_with_the_trouble(
         raise StoreRefused("there is no room")
 
     monkeypatch.setattr(Store, "load", refuse)
-    monkeypatch.setattr(embedsink.quarantine, "STANDSTILL_S_MAX", 0.5)
+    monkeypatch.setattr(embedsink.transfer.replay, "STANDSTILL_S_MAX", 0.5)
     reject(quick, view(), key=quick.key())
     answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
     assert (answer.status_code, problem(answer)) == (503, "not_ready")
@@ -382,7 +385,7 @@ def test_what_was_purged_does_not_come_back_with_a_killed_server_or_a_new_store(
 def test_rejections_are_kept_for_some_days_and_then_only_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader_tasks, "RETENTION_EVERY_S", 0.2)
+    monkeypatch.setattr(tasks, "RETENTION_EVERY_S", 0.2)
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
         key, admin = server.key(), server.key("admin")
         server.post([1], key=key)
@@ -446,7 +449,7 @@ def test_a_long_list_is_written_in_a_thread_where_it_holds_nobody_up(
             threads.append(threading.current_thread())
             return orjson.dumps(value, option=option)
 
-    monkeypatch.setattr(embedsink.http.quarantine, "orjson", Noted)
+    monkeypatch.setattr(embedsink.http.api.quarantine, "orjson", Noted)
     assert quick.get("/api/v1/quarantine", key=quick.key("read")).json() == []
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread(), "the loop's"

@@ -2,8 +2,8 @@
 
 import pytest
 
-import embedsink.quarantine_budget
-from embedsink.quarantine_budget import QuarantineBudget
+import embedsink.ingest.quarantine_budget
+from embedsink.ingest.quarantine_budget import QuarantineBudget
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(embedsink.quarantine_budget, "time", clock)
+    monkeypatch.setattr(embedsink.ingest.quarantine_budget, "time", clock)
     return clock
 
 

@@ -11,14 +11,19 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from embedsink.aside import Aside
+from embedsink.data_folder import DataFolder
 from embedsink.doctor import examine
-from embedsink.folder import DataFolder
-from embedsink.loader import Loader
-from embedsink.rebuild import rebuild
+from embedsink.loader.damage import Aside
+from embedsink.loader.loader import Loader
+from embedsink.loader.rebuild import rebuild
 from embedsink.settings import Settings
-from embedsink.sqlfiles import read_sql
-from embedsink.store import PurgeFilter, Salvaged, Store, StoreDamaged, StoreLimits, StoreRefused, read_every_row
+from embedsink.store.database import Store
+from embedsink.store.duckdb_errors import StoreDamaged, StoreRefused
+from embedsink.store.limits import StoreLimits
+from embedsink.store.purge import PurgeFilter
+from embedsink.store.salvage import Salvaged
+from embedsink.store.sql_files import read_sql
+from embedsink.store.verify import read_every_row
 from tests.given import segment
 from tests.stores import make_folder
 from tests.test_loader import add_many, add_segment, damaged, events_in, expected, flipped, load_all, opened

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import recovery as recovery_module
-from embedsink.recovery import Recovery, recover, recover_left
-from embedsink.segment import find_damage, identity_of, sealed_name, trailer
+from embedsink.journal import recovery as recovery_module
+from embedsink.journal.recovery import Recovery, recover, recover_left
+from embedsink.journal.segment import find_damage, identity_of, sealed_name, trailer
 
 GROUPS = [b'{"kind":"event","n":%d}\n' % number for number in range(1, 7)]
 WHOLE = [group + trailer(group) for group in GROUPS]

@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 import embedsink
+from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
-from embedsink.segment import trailer
-from embedsink.store import EVERYTHING, open_snapshot
+from embedsink.journal.segment import trailer
+from embedsink.store.session import EVERYTHING, open_snapshot
 from tests.given import segment
 from tests.programs import require
 from tests.servers import free_port

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import embedsink
-from embedsink.client import ConnectedSink
-from embedsink.deliveries import read_deliveries
-from embedsink.envelope import Rules
+from embedsink.auth.key import KeyKind
+from embedsink.auth.token import new_token
+from embedsink.client.http_client import NotEmbedsink, Remote, Unreachable
+from embedsink.client.notebook import ConnectedSink
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.keys import KeyKind
-from embedsink.keys.token import new_token
-from embedsink.remote import NotEmbedsink, Remote, Unreachable
-from embedsink.transfer import Sums, import_there
+from embedsink.protocol.validation import Rules
+from embedsink.transfer.bulk_import import Sums, import_there
+from embedsink.transfer.import_file import read_deliveries
 from tests.envelope.sending import view
 from tests.test_cli import Call, assert_failed, called
 

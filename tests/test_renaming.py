@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import renaming
-from embedsink.renaming import rename_new
+from embedsink import durable_files
+from embedsink.durable_files import rename_new
 
 
 def unsupported(*_: object) -> int:
@@ -26,7 +26,7 @@ def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         "no_function": ("_renameat2", missing),
     }
     if request.param in replacements:
-        monkeypatch.setattr(renaming, *replacements[request.param])
+        monkeypatch.setattr(durable_files, *replacements[request.param])
 
 
 @pytest.mark.usefixtures("any_system")

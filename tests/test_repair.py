@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import repair
-from embedsink.blocks import find_doubtful_blocks
-from embedsink.folder import DataFolder
-from embedsink.repair import repair_blocks
+from embedsink.data_folder import DataFolder
+from embedsink.loader import repair
+from embedsink.loader.blocks import find_doubtful_blocks
+from embedsink.loader.repair import repair_blocks
 from tests.stores import make_folder
 from tests.test_blocks import HEADERS, database, flipped
 from tests.test_loader import add_many, events_in, load_all, opened

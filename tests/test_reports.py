@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from embedsink.reports import csv_chunks
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Selection
+from embedsink.journal.segment import inspect
+from embedsink.reports.formats import csv_chunks
+from embedsink.store.query import Selection
+from embedsink.store.session import EVERYTHING
 from tests.given import segment
 from tests.stores import open_store
 

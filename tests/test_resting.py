@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from embedsink import backlog, resting
-from embedsink.busyness import Busyness
-from embedsink.folder import DataFolder
+from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink
 from embedsink.http.app import create_app
-from embedsink.loader import Loader
-from embedsink.resting import BUSY_SHARE, REST_S_MAX, Rests
+from embedsink.journal.capacity import Space
+from embedsink.loader import backoff, pending
+from embedsink.loader.backoff import BUSY_SHARE, REST_S_MAX, Rests
+from embedsink.loader.loader import Loader
 from embedsink.settings import Settings
-from embedsink.sink import Sink
-from embedsink.space import Space
-from embedsink.store import Store
+from embedsink.store.database import Store
 from tests.given import segment
 from tests.stores import make_folder
 
@@ -58,7 +58,7 @@ def test_it_does_not_rest_while_senders_leave_room(rests: Rests, rested: Rested)
 
 
 def test_who_closes_waits_for_no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resting, "REST_S_MAX", LONG_S)
+    monkeypatch.setattr(backoff, "REST_S_MAX", LONG_S)
     began = threading.Event()
 
     def are_due() -> bool:
@@ -79,7 +79,7 @@ def test_the_loader_rests_after_each_load(tmp_path: Path, monkeypatch: pytest.Mo
     folder = make_folder(tmp_path / "data")
     for number in (1, 2, 3):
         segment(folder.journal, [{"type": "view", "id": number}], number=number)
-    monkeypatch.setattr(backlog, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
     loader = Loader(folder, Store(folder.store), rests=Rests(lambda: True))
     loader.open_store()
     loader.work_once(is_last=False)

@@ -16,13 +16,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import embedsink
-from embedsink.client import ConnectedSink, OpenedSink
-from embedsink.envelope.catalog import ACTIONS, EVENTS, Kind
+from embedsink.client.http_client import Remote
+from embedsink.client.notebook import ConnectedSink, OpenedSink
 from embedsink.errors import Refused
-from embedsink.http.exports import EVENT_FORMATS
-from embedsink.remote import Remote
-from embedsink.reports import REPORT_FORMATS, report_names
-from embedsink.store import frame_of_parquet
+from embedsink.http.api.exports import EVENT_FORMATS
+from embedsink.protocol.messages import ACTIONS, EVENTS, Kind
+from embedsink.reports.catalog import report_names
+from embedsink.reports.format import REPORT_FORMATS
+from embedsink.store.session import frame_of_parquet
 from tests.servers import Answer, RunningServer, running_server, wait_until
 
 pytestmark = pytest.mark.server

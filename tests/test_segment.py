@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.recovery import Recovery, recover
-from embedsink.segment import (
+from embedsink.durable_files import set_aside
+from embedsink.journal.recovery import Recovery, recover
+from embedsink.journal.segment import (
     Damage,
     find_damage,
     identity_of,
@@ -16,7 +17,6 @@ from embedsink.segment import (
     number_of,
     sealed_bytes_of,
     sealed_name,
-    set_aside,
     trailer,
 )
 

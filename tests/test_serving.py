@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from embedsink import serving
 from embedsink.errors import Misconfigured
-from embedsink.serving import Listening, connections_max
+from embedsink.http import server
+from embedsink.http.server import Listening, connections_max
 from embedsink.settings import Settings
 from tests.servers import free_port, wait_until
 from tests.test_cli import assert_failed, embedsink
@@ -174,7 +174,7 @@ def test_a_good_pair_speaks_https(tmp_path: Path) -> None:
 
 
 def test_a_tls_handshake_that_is_never_begun_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(server, "HEAD_TIMEOUT_S", 0.2)
     _, certificate, _, private_key = pem(tmp_path, PRIVATE_KEY)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, private_key)
@@ -190,7 +190,7 @@ def test_a_tls_handshake_that_is_never_begun_is_cut_off(tmp_path: Path, monkeypa
                 writer.close()
                 server.close()
 
-    with asyncio.Runner(loop_factory=serving.new_loop) as runner:
+    with asyncio.Runner(loop_factory=server.new_loop) as runner:
         runner.run(say_nothing())
 
 

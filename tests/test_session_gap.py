@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 import embedsink
-from embedsink.cli import main
+from embedsink.cli.app import main
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server
 from tests.http.test_rows import get, send

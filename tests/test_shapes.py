@@ -7,7 +7,7 @@ from itertools import product
 import duckdb
 import pytest
 
-from embedsink.sqlfiles import read_sql
+from embedsink.store.sql_files import read_sql
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from embedsink.sharing import Shared
+from embedsink.concurrency.single_flight import Shared
 
 
 class Making:

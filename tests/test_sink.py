@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import publisher
-from embedsink import sink as sink_module
+from embedsink import engine as sink_module
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
 from embedsink.clock_watch import ClockWatch, Jump
+from embedsink.data_folder import DataFolder, FolderLock
+from embedsink.engine import Sink
 from embedsink.errors import Misconfigured, Unavailable
-from embedsink.folder import DataFolder, FolderLock
-from embedsink.journal import Journal
-from embedsink.keys import KeyFile, KeyKind
-from embedsink.loader import Loader
+from embedsink.journal.capacity import Space
+from embedsink.journal.writer import Journal
+from embedsink.loader import publisher
+from embedsink.loader.loader import Loader
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
-from embedsink.sink import Sink
-from embedsink.space import Space
-from embedsink.store import Store
+from embedsink.store.database import Store
 from tests.servers import wait_until
 
 

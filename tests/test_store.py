@@ -16,42 +16,23 @@ from uuid import uuid4
 import duckdb
 import pytest
 
-import embedsink.store.purging
-from embedsink.envelope import (
-    COUNT_FIELD,
-    Parsed,
-    Rejection,
-    Sync,
-    body_rejection_line,
-    counted_lines,
-    digest_of,
-    journal_lines,
-    parse,
-    sync_line,
-)
-from embedsink.envelope.catalog import catalog_for
-from embedsink.envelope.lines import replayed_line
+import embedsink.store.purge
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
+from embedsink.ingest.records import body_rejection_line, counted_lines, journal_lines, replayed_line, sync_line
+from embedsink.journal.segment import inspect, trailer
+from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.messages import catalog_for
+from embedsink.protocol.validation import Parsed, Rejection, parse
 from embedsink.reasons import Reason
-from embedsink.segment import inspect, trailer
-from embedsink.sqlfiles import read_sql
-from embedsink.store import (
-    EVERYTHING,
-    Ledger,
-    PurgeFilter,
-    SqlUnfit,
-    Store,
-    StoreBroken,
-    StoreLimits,
-    StoreRefused,
-    database,
-    limits,
-    schema,
-)
-from embedsink.store.failures import StoreTooSmall
-from embedsink.store.reader import SUMMED, VARIABLES, Reader, away_is_unavailable
+from embedsink.store import database, limits, schema
+from embedsink.store.database import Ledger, Store
+from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, StoreTooSmall
+from embedsink.store.limits import StoreLimits
+from embedsink.store.purge import PurgeFilter
+from embedsink.store.query import Selection
 from embedsink.store.schema import transaction
-from embedsink.store.selection import Selection
+from embedsink.store.session import EVERYTHING, SUMMED, VARIABLES, Reader, away_is_unavailable
+from embedsink.store.sql_files import read_sql
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 from tests.stores import open_store
 
@@ -588,7 +569,7 @@ def test_a_purge_takes_contents_and_leaves_counts(loading: Loading) -> None:
 
 
 def test_a_purge_goes_on_in_bounded_steps(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.store.purging, "PURGED_AT_ONCE", 2)
+    monkeypatch.setattr(embedsink.store.purge, "PURGED_AT_ONCE", 2)
     loading.bodies([1, 2, 3], [4, 5])
     assert [loading.store.purge(PurgeFilter()) for _ in range(4)] == [2, 2, 1, 0]
     assert loading.ask("select rejected_count from rejection_count") == [(5,)]
@@ -724,7 +705,7 @@ def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monk
         }
 
     with monkeypatch.context() as patch:
-        patch.setattr("embedsink.store.loading.read_sql", ending_early)
+        patch.setattr("embedsink.store.insert.read_sql", ending_early)
         with pytest.raises(SqlUnfit, match="ends here"):
             loading.bodies(view(id=ID))
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.reports import Style, csv_chunks, parse_scope, report_names, write_summary
-from embedsink.segment import inspect
-from embedsink.store import Reader, Store
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import report_names
+from embedsink.reports.formats import Style, csv_chunks
+from embedsink.reports.scope import parse_scope
+from embedsink.reports.zip_export import write_summary
+from embedsink.store.database import Store
+from embedsink.store.session import Reader
 from tests.given import segment
 from tests.stores import open_store
 

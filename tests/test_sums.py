@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedsink.charts.answering import PAIRED
-from embedsink.loader import Loader
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Store, StoreLimits, database
-from embedsink.store.sums import sum_up, sum_up_late
+from embedsink.dashboards.query import PAIRED
+from embedsink.journal.segment import inspect
+from embedsink.loader.loader import Loader
+from embedsink.store import database
+from embedsink.store.database import Store
+from embedsink.store.limits import StoreLimits
+from embedsink.store.rollups import sum_up, sum_up_late
+from embedsink.store.session import EVERYTHING
 from tests.given import segment
 from tests.histories import INSTANTS, Event, Scope, found_rows, histories, rows_in_scope, scopes
 from tests.rows import replace_events, replace_rows, reports_upon

@@ -12,21 +12,23 @@ from typing import Any
 import duckdb
 import pytest
 
-from embedsink.envelope import COUNT_FIELD, Sync, digest_of, read_syncs, sync_line
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.client.http_client import Remote
 from embedsink.errors import EmbedsinkError, Refused
-from embedsink.keys import KeyFile, KeyKind
+from embedsink.ingest.records import read_syncs, sync_line
+from embedsink.journal.segment import trailer
+from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
 from embedsink.reasons import Reason
-from embedsink.remote import Remote
-from embedsink.segment import trailer
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING
+from embedsink.store.session import EVERYTHING
+from embedsink.store.sql_files import read_sql
 from tests.crashing import Server as Process
 from tests.http.asking import Server, open_server, problem
 from tests.servers import running_server, wait_until
 
 NEVER_S = "3600"
 # Nothing is loaded, so that what is known can only come from the journal.
-NO_LOADING = "from embedsink.loader import Loader\nLoader.load_waiting = lambda self: iter(())\n"
+NO_LOADING = "from embedsink.loader.loader import Loader\nLoader.load_waiting = lambda self: iter(())\n"
 
 
 def result(job: str = "job1", **fields: Any) -> dict[str, Any]:

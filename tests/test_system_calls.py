@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from embedsink.keys import KeyFile, KeyKind
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import view
 from tests.programs import require

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.reports import Scope, parse_scope
-from embedsink.reports.scope import TIME_FORMS, timezones
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Reader, utc_of
-from embedsink.store.sums import sum_up
+from embedsink.reports.scope import TIME_FORMS, Scope, parse_scope, timezones
+from embedsink.store.rollups import sum_up
+from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.sql_files import read_sql
+from embedsink.store.timezones import utc_of
 from tests.rows import replace_events, views_over_nothing
 
 # Half hours, days on either side of the date line, clocks that jump by thirty minutes, by two hours and at midnight,

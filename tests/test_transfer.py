@@ -13,19 +13,19 @@ import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
-from embedsink import transfer
-from embedsink.client import open as open_folder
-from embedsink.deliveries import DELIVERY_BYTES_MAX, EVENTS_MAX, Delivery, read_deliveries
-from embedsink.envelope import Rules
+from embedsink.client.http_client import Remote, Unreachable
+from embedsink.client.notebook import open as open_folder
+from embedsink.engine import Sink, now_ms
 from embedsink.errors import EmbedsinkError, Unavailable
-from embedsink.journal import Journal, Settled
-from embedsink.numbered_lines import opened_lines, read_lines
+from embedsink.journal.writer import Journal, Settled
+from embedsink.protocol.validation import Rules
 from embedsink.reasons import Reason
-from embedsink.remote import Remote, Unreachable
 from embedsink.settings import Settings
-from embedsink.sink import Sink, now_ms
-from embedsink.store import EVERYTHING, open_snapshot
-from embedsink.transfer import Sums, export_csv, export_ndjson, export_parquet, import_here, import_there
+from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.transfer import bulk_import
+from embedsink.transfer.bulk_import import Sums, export_csv, export_ndjson, export_parquet, import_here, import_there
+from embedsink.transfer.import_file import DELIVERY_BYTES_MAX, EVENTS_MAX, Delivery, read_deliveries
+from embedsink.transfer.numbered_lines import opened_lines, read_lines
 from tests.envelope.cases import read_cases
 from tests.servers import free_port, offending_rows, running_server, wait_until
 from tests.stores import make_folder
@@ -160,7 +160,7 @@ def test_a_file_that_is_imported_again_weeks_later_counts_once(
         {"receivedAt": YEAR_AGO_MS, "events": [view()]},
     ]
     for moved_ms in (-later_ms, 0):
-        monkeypatch.setattr(transfer, "now_ms", lambda moved_ms=moved_ms: now_ms() + moved_ms)
+        monkeypatch.setattr(bulk_import, "now_ms", lambda moved_ms=moved_ms: now_ms() + moved_ms)
         import_into(tmp_path / "data", [*given, b"{oops" + b"x" * 20_000])
     counts = {table: len(rows(tmp_path / "data", table)) for table in ("event", "action", "quarantine")}
     assert counts == {"event": 4, "action": 1, "quarantine": 3}
@@ -331,7 +331,7 @@ def test_a_server_gets_how_wrong_the_clock_was_and_not_the_age_of_the_file() -> 
 def test_the_first_line_wins_also_where_it_had_to_wait_for_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "TOGETHER_BYTES_MAX", 1)
+    monkeypatch.setattr(bulk_import, "TOGETHER_BYTES_MAX", 1)
     submit, full = Journal.submit, iter([True])
 
     def submit_later(journal: Journal, lines: bytes, settled: Settled) -> None:
@@ -349,8 +349,8 @@ def test_the_first_line_wins_also_where_it_had_to_wait_for_room(
 
 
 def test_what_becomes_durable_together_is_counted_once_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "PATIENCE_S", 0)
-    monkeypatch.setattr(transfer, "TOGETHER_BYTES_MAX", 1)
+    monkeypatch.setattr(bulk_import, "PATIENCE_S", 0)
+    monkeypatch.setattr(bulk_import, "TOGETHER_BYTES_MAX", 1)
     submit, left = Journal.submit, iter(range(2))
 
     def submit_two(journal: Journal, lines: bytes, settled: Settled) -> None:

@@ -14,9 +14,10 @@ import duckdb
 import pytest
 import yaml
 
-from embedsink.segment import inspect
-from embedsink.sqlfiles import read_sql, sql_folder
-from embedsink.store import Column, Selection, Store
+from embedsink.journal.segment import inspect
+from embedsink.store.database import Store
+from embedsink.store.query import Column, Selection
+from embedsink.store.sql_files import read_sql, sql_folder
 from tests.given import REQUIRED, instant, segment
 
 CASES = Path(__file__).parent / "reports"

@@ -147,8 +147,8 @@ def test_the_installed_command_shows_its_help(outside: Path) -> None:
     ("folder", "source"),
     [
         ("sql", "sql"),
-        ("dashboards", "dashboards"),
-        ("web", "src/embedsink/web"),
+        ("dashboards/definitions", "dashboards"),
+        ("browser", "src/embedsink/browser"),
         ("demo/pages", "src/embedsink/demo/pages"),
         ("http/pages/templates", "src/embedsink/http/pages/templates"),
         ("http/pages/static", "src/embedsink/http/pages/static"),

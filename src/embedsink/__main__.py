@@ -4,12 +4,12 @@ import sys
 
 
 def run() -> None:
-    """Run the command line; see `embedsink.cli`."""
+    """Run the command line; see `embedsink.cli.app`."""
     # At the first query with a parameter DuckDB imports pandas, only to see whether the parameter is pandas' NaT. That
     # is half a second and 60 MiB, and no command makes frames, a server least of all.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
-        from embedsink.cli import main
+        from embedsink.cli.app import main
 
         main()
     except KeyboardInterrupt:

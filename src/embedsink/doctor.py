@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from embedsink import __version__
-from embedsink.aside import is_damaged, missing_numbers, named, present_numbers, read_note
-from embedsink.charts import dashboards_with, files_of, find_mistakes
-from embedsink.copying import verify
+from embedsink.auth.key_store import KeyFile
+from embedsink.dashboards.files import dashboards_with, files_of
+from embedsink.dashboards.lint import find_mistakes
+from embedsink.data_folder import LOST, DataFolder, nested_message
 from embedsink.errors import EmbedsinkError
-from embedsink.folder import LOST, DataFolder, nested_message
-from embedsink.keys import KeyFile
-from embedsink.last_sealed import LastSealed
-from embedsink.reports import all_reports, missing_reports
-from embedsink.segment import OPEN, SEALED, identity_of, inspect, number_of
+from embedsink.journal.last_sealed import LastSealed
+from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of
+from embedsink.loader.copy_file import verify
+from embedsink.loader.damage import is_damaged, missing_numbers, named, present_numbers, read_note
+from embedsink.reports.catalog import all_reports, missing_reports
 from embedsink.settings import Settings
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING, Reader, StoreRefused, check_duckdb_version, open_snapshot
+from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.schema import check_duckdb_version
+from embedsink.store.session import EVERYTHING, Reader, open_snapshot
+from embedsink.store.sql_files import read_sql
 
 State = Literal["good", "wrong"]
 _TO_DO = "-- What to do: "

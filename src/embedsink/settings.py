@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from embedsink.envelope import Rules
 from embedsink.errors import Misconfigured, nearest, quote
+from embedsink.protocol.validation import Rules
 
 MIB = 1_048_576
 PREFIX = "EMBEDSINK_"

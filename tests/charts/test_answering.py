@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import ChartAnswer, Section, answer_section, period_of
-from embedsink.charts.change import Change
-from embedsink.charts.words import AS_BEFORE, NONE_BEFORE, NOT_YET
-from embedsink.reports import Report, all_reports
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Reader, Store
+from embedsink.dashboards.comparison import Change
+from embedsink.dashboards.labels import AS_BEFORE, NONE_BEFORE, NOT_YET
+from embedsink.dashboards.model import Section
+from embedsink.dashboards.period import period_of
+from embedsink.dashboards.query import ChartAnswer, answer_section
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import Report, all_reports
+from embedsink.store.database import Store
+from embedsink.store.session import EVERYTHING, Reader
 from tests.given import segment
 from tests.stores import open_store
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from embedsink.charts import Figure
-from embedsink.charts.change import Change, change_of
-from embedsink.charts.words import AS_BEFORE, NONE_BEFORE
+from embedsink.dashboards.comparison import Change, change_of
+from embedsink.dashboards.labels import AS_BEFORE, NONE_BEFORE
+from embedsink.dashboards.model import Figure
 
 
 def figure(**more: str) -> Figure:

@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from embedsink.charts import period_of, span_of
-from embedsink.charts.clock import GAP_SHARE, Clock
-from embedsink.reports import Scope
+from embedsink.dashboards.period import period_of
+from embedsink.dashboards.time_axis import GAP_SHARE, Clock, span_of
+from embedsink.reports.scope import Scope
 
 NOW = datetime(2026, 11, 21, 18, 30, 15, tzinfo=UTC)  # a Saturday
 DAY_MS = 86_400_000

@@ -8,11 +8,14 @@ from typing import Any, get_args
 
 import pytest
 
-from embedsink.charts import Chart, Figure, Gauge, check_dashboards, dashboards_folder, dashboards_with, read_dashboards
-from embedsink.charts.sentences import TILES
+from embedsink.dashboards.error_messages import TILES
+from embedsink.dashboards.files import dashboards_folder, dashboards_with, read_dashboards
+from embedsink.dashboards.lint import check_dashboards
+from embedsink.dashboards.model import Chart, Figure, Gauge
 from embedsink.errors import Misconfigured
-from embedsink.reports import Report, all_reports
-from embedsink.store import EVERYTHING, Store
+from embedsink.reports.catalog import Report, all_reports
+from embedsink.store.database import Store
+from embedsink.store.session import EVERYTHING
 
 SHIPPED = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
 SPEC = {"mark": "bar", "encoding": {"x": {"field": "surface"}, "y": {"field": "view_count"}}}

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import Figure, Gauge, Section, answering, read_dashboards
-from embedsink.charts.checking import read_by, shown_by
-from embedsink.charts.needing import needed_columns, shown_columns
-from embedsink.reports import Report, all_reports
-from embedsink.reports.catalog import ReportColumn
-from embedsink.store import EVERYTHING, Store
+from embedsink.dashboards import query
+from embedsink.dashboards.columns import needed_columns, shown_columns
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.lint import read_by, shown_by
+from embedsink.dashboards.model import Figure, Gauge, Section
+from embedsink.reports.catalog import Report, ReportColumn, all_reports
+from embedsink.store.database import Store
+from embedsink.store.session import EVERYTHING
 from tests.charts.test_ours import shown
 from tests.given import Given
 
@@ -106,7 +108,7 @@ def test_our_dashboards_show_the_same_when_all_columns_are_asked_for(
     ]
     asked = {"since": "2026-11-01", "until": "2026-11-03"}
     narrow = shown(tmp_path, given, asked)
-    monkeypatch.setattr(answering, "needed_columns", lambda report, _: tuple(one.name for one in report.columns))
+    monkeypatch.setattr(query, "needed_columns", lambda report, _: tuple(one.name for one in report.columns))
     (tmp_path / "all").mkdir()
     assert shown(tmp_path / "all", given, asked) == narrow
     assert any(answer.rows for answer in narrow.values())

@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from embedsink.charts import Chart, ChartAnswer, Figure, answer_section, period_of, read_dashboards
-from embedsink.reports import all_reports
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.model import Chart, Figure
+from embedsink.dashboards.period import period_of
+from embedsink.dashboards.query import ChartAnswer, answer_section
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import all_reports
+from embedsink.store.session import EVERYTHING
 from tests.given import Given, segment
 from tests.stores import open_store
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from embedsink.charts import Period, period_of
+from embedsink.dashboards.period import Period, period_of
 from embedsink.errors import Refused
 from embedsink.reasons import Reason
 

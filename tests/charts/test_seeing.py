@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import embedsink.charts.seeing
-from embedsink.charts import Chart, Figure, Table
-from embedsink.charts.needing import texts_wanted
-from embedsink.charts.seeing import Row, condition, seeing
+import embedsink.dashboards.aggregate
+from embedsink.dashboards.aggregate import Row, condition, seeing
+from embedsink.dashboards.columns import texts_wanted
+from embedsink.dashboards.model import Chart, Figure, Table
 
 NAMES = ["surface", "seen_at", "view_count", "error_count"]
 EARLY, LATE, END = datetime(2026, 11, 1), datetime(2026, 11, 2), datetime(2026, 11, 11, 12)
@@ -133,7 +133,7 @@ def test_where_there_is_no_value_there_is_no_median() -> None:
 
 
 def test_of_many_values_the_median_is_that_of_some_that_are_evenly_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.charts.seeing, "MEDIAN_VALUES_MAX", 8)
+    monkeypatch.setattr(embedsink.dashboards.aggregate, "MEDIAN_VALUES_MAX", 8)
     group = {"by": ["surface"], "median": ["view_count"]}
     for count in (7, 8, 9, 100, 1_000):
         [(_, middle)] = shown(table(group=group), [("app", LATE, number, 0) for number in range(count)]).rows()
@@ -147,7 +147,7 @@ def test_a_group_is_cut_where_it_shows_fewer_than_it_has() -> None:
 
 
 def test_beyond_as_many_groups_as_may_be_those_that_are_known_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.charts.seeing, "GROUPS_MAX", 2)
+    monkeypatch.setattr(embedsink.dashboards.aggregate, "GROUPS_MAX", 2)
     seen = shown(table(group={"by": ["surface"], "sum": ["view_count"]}), [*ROWS, ("chat", LATE, 1, 0)])
     assert seen.rows() == [("app", 10), ("chat", 6)]
     assert seen.is_cut()
@@ -169,7 +169,7 @@ def test_of_many_lines_those_with_most_are_whole() -> None:
 
 
 def test_thousands_of_invented_lines_take_no_place_of_those_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.charts.seeing, "LEADING_ROWS_MAX", 20)
+    monkeypatch.setattr(embedsink.dashboards.aggregate, "LEADING_ROWS_MAX", 20)
     days: list[list[Row]] = [
         [*((f"invented {day} {one}", EARLY, 1, 0) for one in range(50)), ("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)]
         for day in range(4)

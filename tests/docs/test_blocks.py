@@ -9,7 +9,7 @@ import pytest
 import typer
 from bench.__main__ import app as bench_app
 
-from embedsink.cli import app
+from embedsink.cli.app import app
 from tests.docs.blocks import ROOT, blocks, inline
 
 RUN = {"sh", "python", "sql", "html", "js"}  # by the other files of this folder

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, Frame, Page, sync_playwright
 
-from embedsink.web import browser_files
+from embedsink.browser.modules import browser_files
 from tests.docs.blocks import Block, blocks
 from tests.docs.conftest import Documented
 from tests.programs import require

@@ -5,7 +5,7 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import Any
 
-from embedsink.envelope import Parsed, Rules, parse
+from embedsink.protocol.validation import Parsed, Rules, parse
 
 DEFAULTS = Rules()
 RECEIVED_AT = 1_763_596_801_600

@@ -11,8 +11,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from embedsink.envelope import Parsed, Rejection, Rules, body_rejection_line, journal_lines
 from embedsink.errors import Refused
+from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.protocol.validation import Parsed, Rejection, Rules
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, PAYLOADS, RECEIVED_AT, event_or_action, fate, view
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from embedsink.envelope.body import check_depth, decode, encode, has_bad_text, may_hold_bad_text, shallow
 from embedsink.errors import Refused
+from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, may_hold_bad_text, shallow
 from embedsink.reasons import Reason
 
 # Put into a body, it makes the careful reader read it: it hides from the count of quotation marks.

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from embedsink.envelope import Rejection, journal_lines, parse
 from embedsink.errors import Refused
+from embedsink.ingest.records import journal_lines
+from embedsink.protocol.validation import Rejection, parse
 from embedsink.reasons import Reason
 from tests.envelope.cases import Case, envelopes_in, read_cases
 from tests.envelope.sending import RECEIVED_AT, envelope_in

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from embedsink.envelope.catalog import catalog_for
+from embedsink.protocol.messages import catalog_for
 from tests.envelope.sending import event_or_action, fate
 
 # Type, field, whether it is required, and what it takes: JSON types, or else the words it is one of.

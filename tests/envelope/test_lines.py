@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from embedsink.envelope import Parsed, Rejection, body_rejection_line, journal_lines, replayed_line
+from embedsink.ingest.records import body_rejection_line, journal_lines, replayed_line
+from embedsink.protocol.validation import Parsed, Rejection
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, fate, view
 

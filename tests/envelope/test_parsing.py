@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from embedsink.envelope import Parsed, Rules, parsing
-from embedsink.envelope.sentences import sentence
 from embedsink.errors import Refused
+from embedsink.protocol import validation
+from embedsink.protocol.error_messages import sentence
+from embedsink.protocol.validation import Parsed, Rules
 from embedsink.reasons import Reason
 from tests.envelope.sending import DEFAULTS, ID, KEY, KEY_CUT, RECEIVED_AT, event_or_action, fate, view
 
@@ -141,7 +142,7 @@ def test_of_many_strange_members_few_are_put_into_words(monkeypatch: pytest.Monk
         said.append(error)
         return sentence(error)
 
-    monkeypatch.setattr(parsing, "sentence", count_and_say)
+    monkeypatch.setattr(validation, "sentence", count_and_say)
     many = {f"{number:x}": "x" for number in range(60_000)}
     assert fates(fate({**({part: many} if part else many), "events": [GOOD]})) == [(0, "bad_field")]
     assert 1 <= len(said) < 50

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from embedsink.envelope.sentences import place
+from embedsink.protocol.error_messages import place
 from tests.envelope.sending import KEY, KEY_CUT, event_or_action, fate, view
 
 

@@ -16,12 +16,13 @@ import httpx
 from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
-from embedsink.folder import DataFolder
-from embedsink.http.access import Transport
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink
 from embedsink.http.app import Demo, create_app
-from embedsink.keys import KeyFile, KeyKind
+from embedsink.http.transport import Transport
 from embedsink.settings import Settings
-from embedsink.sink import Sink
 from tests.stores import make_folder
 
 EVENTS = "/api/v1/events"

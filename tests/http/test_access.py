@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.auth.token import new_token
 from embedsink.errors import Refused
-from embedsink.http.access import token_of
-from embedsink.keys import KeyFile, KeyKind
-from embedsink.keys.token import new_token
+from embedsink.http.authentication import token_of
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
 

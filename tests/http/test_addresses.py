@@ -2,8 +2,8 @@
 
 import pytest
 
-from embedsink.http.access import Transport
-from embedsink.http.addresses import address_of
+from embedsink.http.client_address import address_of
+from embedsink.http.transport import Transport
 
 
 def address(client: str | None, *forwarded: str, transport: Transport = Transport.ANYTHING) -> str:

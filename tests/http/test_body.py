@@ -13,9 +13,9 @@ import pytest
 from starlette.types import Message
 
 from embedsink.errors import Unavailable
-from embedsink.http.body import STRANGER_BYTES_MAX, Inflight
-from embedsink.http.rates import Sender
-from embedsink.ingest import GZIP_MEMBERS_MAX
+from embedsink.http.rate_limiter import Sender
+from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, Inflight
+from embedsink.ingest.pipeline import GZIP_MEMBERS_MAX
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 

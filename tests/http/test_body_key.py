@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from embedsink.http.body_key import tokens_in
+from embedsink.http.wire.body_key import tokens_in
 from tests.envelope.sending import KEY, view
 
 

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from embedsink.web import VERSIONS, browser_files
+from embedsink.browser.modules import VERSIONS, browser_files
 from tests.http.asking import PAGE, Server, problem
 
 NAMES = sorted(browser_files())

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from embedsink.http.protocol import PIPELINE_MAX
+from embedsink.http.wire.ingest_protocol import PIPELINE_MAX
 from tests.envelope.sending import view
 from tests.servers import READY_TIMEOUT_S, STOP_TIMEOUT_S, RunningServer, free_port, running_server, wait_until
 from tests.test_serving import PRIVATE_KEY, pem

@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from embedsink.http import connections, crowd
-from embedsink.http.connections import FIELDS_MAX, HEAD_BYTES_MAX, bounded_connections
-from embedsink.http.protocol import BODY_PARTS_MAX
+from embedsink.http.wire import connection_limits, connection_registry
+from embedsink.http.wire.connection_limits import FIELDS_MAX, HEAD_BYTES_MAX, bounded_connections
+from embedsink.http.wire.ingest_protocol import BODY_PARTS_MAX
 
 MIB = 1_048_576
 TIMEOUT_S = 0.3
@@ -29,7 +29,7 @@ async def empty_answer(scope: Scope, receive: Receive, send: Send) -> None:
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listener:
-        patch.setattr(connections, "HEAD_TIMEOUT_S", TIMEOUT_S)
+        patch.setattr(connection_limits, "HEAD_TIMEOUT_S", TIMEOUT_S)
         bounded = bounded_connections()
         config = uvicorn.Config(empty_answer, http=bounded, log_config=None, lifespan="off")  # type: ignore[arg-type]
         server = uvicorn.Server(config)
@@ -326,7 +326,7 @@ def test_a_client_that_reads_on_keeps_its_place() -> None:
 def test_beyond_so_many_unsent_bytes_the_client_that_has_stalled_longest_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(crowd, "UNSENT_BYTES_MAX", ANSWER_BYTES * 3 // 2)
+    monkeypatch.setattr(connection_registry, "UNSENT_BYTES_MAX", ANSWER_BYTES * 3 // 2)
     with crowded(large_answer) as (first, second):
         for stalled in (first, second):
             stalled.sendall(REQUEST)

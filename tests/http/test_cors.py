@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import embedsink.http.events
+import embedsink.http.api.events
 from tests.envelope.sending import view
 from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
 
@@ -86,7 +86,7 @@ def test_the_page_can_read_every_answer(tied: Server, key: str, monkeypatch: pyt
         tied.post(view(), key=key, type_="image/png", origin=PAGE),
         tied.ask("PUT", EVENTS, headers={"origin": PAGE}),
     ]
-    monkeypatch.setattr(embedsink.http.events, "parse_plain", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(embedsink.http.api.events, "parse_plain", lambda *_, **__: 1 / 0)
     answers.append(tied.post(view(), key=key, origin=PAGE))
     assert [answer.status_code for answer in answers] == [202, 202, 422, 400, 401, 401, 403, 413, 415, 405, 500]
     for answer in answers:

@@ -12,15 +12,17 @@ from typing import Any, Self, get_args
 
 import pytest
 
-import embedsink.charts.files
-import embedsink.http.dashboards
-import embedsink.http.freshness
-from embedsink.busyness import Busyness
-from embedsink.charts import Measure, dashboards_folder, period_of, read_dashboards
+import embedsink.dashboards.files
+import embedsink.http.api.dashboards
+import embedsink.http.etag
+from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.dashboards.files import dashboards_folder, read_dashboards
+from embedsink.dashboards.model import Measure
+from embedsink.dashboards.period import period_of
 from embedsink.errors import Misconfigured
-from embedsink.http.dashboards import _MEASURES, Dashboards
-from embedsink.store import Reader
+from embedsink.http.api.dashboards import _MEASURES, Dashboards
 from embedsink.store.revisions import Revisions
+from embedsink.store.session import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
@@ -194,7 +196,7 @@ def test_a_section_shows_the_period_of_the_moment_at_which_it_is_begun(
     told: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     periods = [period_of({"period": period}, now=datetime.now(UTC)) for period in ("24h", "7d")]
-    monkeypatch.setattr(embedsink.http.dashboards, "asked_period", lambda *_: periods.pop(0))
+    monkeypatch.setattr(embedsink.http.api.dashboards, "asked_period", lambda *_: periods.pop(0))
     # Asked for before midnight, and begun after it.
     assert told.get(f"{USE}?period=7d&timezone=Asia/Tokyo", key=told.key("read")).json()["interval"] == "day"
 
@@ -208,9 +210,9 @@ def test_only_the_latest_answers_are_kept(
         def now(cls, tz: tzinfo | None = None) -> Self:
             return cls(2026, 11, 22, tzinfo=tz)
 
-    monkeypatch.setattr(embedsink.http.freshness, "datetime", Standing)  # so that no minute turns meanwhile
-    monkeypatch.setattr(embedsink.http.dashboards, "ANSWERS_KEPT_MAX", kept_max)
-    monkeypatch.setattr(embedsink.http.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no minute turns meanwhile
+    monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_MAX", kept_max)
+    monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
     key, reader, made = told.key("read"), told.sink.store.reader, []
 
     def noted(variables: Any, **_: Any) -> Any:
@@ -353,7 +355,7 @@ def test_a_wrong_file_named_like_one_of_ours_is_not_hidden_by_ours(tmp_path: Pat
 
 @pytest.fixture
 def with_a_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.charts.files, "dashboards_folder", lambda: wrong(tmp_path))
+    monkeypatch.setattr(embedsink.dashboards.files, "dashboards_folder", lambda: wrong(tmp_path))
 
 
 @pytest.mark.usefixtures("with_a_wrong_file")

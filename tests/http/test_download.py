@@ -10,13 +10,13 @@ from typing import IO, Any
 import pytest
 from starlette.types import Message
 
-import embedsink.http.download
-import embedsink.http.rows
+import embedsink.http.report_response
+import embedsink.http.streaming
 from embedsink.errors import Unavailable
-from embedsink.http.download import Download, _chunks, spooled
-from embedsink.http.exports import EVENT_FORMATS
-from embedsink.reports import write_rows
-from embedsink.store import EVERYTHING, Reader
+from embedsink.http.api.exports import EVENT_FORMATS
+from embedsink.http.streaming import Download, _chunks, spooled
+from embedsink.reports.formats import write_rows
+from embedsink.store.session import EVERYTHING, Reader
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until
@@ -68,14 +68,14 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 def test_the_disk_is_looked_at_after_the_last_byte_whoever_wrote_it(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    monkeypatch.setattr(embedsink.http.download, "ROOM_BYTES", 1 << 60)
-    monkeypatch.setattr(embedsink.http.download, "LOOK_EVERY_S", 60)
+    monkeypatch.setattr(embedsink.http.streaming, "ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(embedsink.http.streaming, "LOOK_EVERY_S", 60)
     key = narrow.key("read")
     assert narrow.get(f"/api/v1/events.{format}", key=key).status_code == 200, "what is small needs no room"
-    monkeypatch.setattr(embedsink.http.download, "IN_MEMORY_BYTES_MAX", 10)
+    monkeypatch.setattr(embedsink.http.streaming, "IN_MEMORY_BYTES_MAX", 10)
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
     # Where the system has no files in memory, it is written to the disk.
-    monkeypatch.setattr(embedsink.http.download, "SPOOLED_BYTES_MAX", 10)
+    monkeypatch.setattr(embedsink.http.streaming, "SPOOLED_BYTES_MAX", 10)
     monkeypatch.delattr(os, "memfd_create")
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
 
@@ -118,10 +118,10 @@ def test_without_room_a_report_that_takes_long_is_answered(
         return True
 
     looks: list[str] = []
-    monkeypatch.setattr(embedsink.http.rows, "write_rows", write_slowly)
-    monkeypatch.setattr(embedsink.http.download, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(embedsink.http.download._Spool, "_is_short_of_room", look)
-    monkeypatch.setattr(embedsink.http.download._Spool, "spills_without_room", lambda spool: look() and False)
+    monkeypatch.setattr(embedsink.http.report_response, "write_rows", write_slowly)
+    monkeypatch.setattr(embedsink.http.streaming, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(embedsink.http.streaming._Spool, "_is_short_of_room", look)
+    monkeypatch.setattr(embedsink.http.streaming._Spool, "spills_without_room", lambda spool: look() and False)
     answer = narrow.get(f"/api/v1/reports/views.{format}", key=narrow.key("read"))
     assert answer.status_code == 200
     assert len(answer.content) > 100

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedsink.charts import read_dashboards
+from embedsink.dashboards.files import read_dashboards
 from tests.http.asking import Server
 
 DASHBOARDS = read_dashboards()

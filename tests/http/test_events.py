@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from embedsink.envelope import Parsed, parse
 from embedsink.errors import Unavailable
-from embedsink.journal import Settled
+from embedsink.journal.writer import Settled
+from embedsink.protocol.validation import Parsed, parse
 from tests.envelope.sending import view
 from tests.http.asking import Server, problem
 
@@ -74,7 +74,7 @@ def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, mo
 
         submit(lines, look)
 
-    monkeypatch.setattr("embedsink.ingest.parse", note_and_parse)
+    monkeypatch.setattr("embedsink.ingest.pipeline.parse", note_and_parse)
     monkeypatch.setattr(server.sink.journal, "submit", look_when_durable)
     answer = server.post({"events": [view(), "x"]}, key=server.key())
     assert (answer.json()["accepted"], len(answer.json()["rejected"])) == (1, 1)

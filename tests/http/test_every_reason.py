@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-import embedsink.http.events
-import embedsink.journal
+import embedsink.http.api.events
+import embedsink.journal.writer
 from embedsink.reasons import Reason
 from tests.envelope.sending import view
 from tests.http.asking import EVENTS, NEVER_S, PAGE, Server, open_server, problem
@@ -97,7 +97,7 @@ def storage_failed(_: Server, path: Path) -> httpx.Response:
         raise OSError(5, "Input/output error")
 
     with open_server(path) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedsink.journal, "fdatasync", fail)
+        patch.setattr(embedsink.journal.writer, "fdatasync", fail)
         return server.post(view(), key=server.key())
 
 
@@ -113,7 +113,7 @@ def internal_error(server: Server, _: Path) -> httpx.Response:
         raise ZeroDivisionError("internals")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedsink.http.events, "parse_plain", fail)
+        patch.setattr(embedsink.http.api.events, "parse_plain", fail)
         return server.post(view(), key=server.key())
 
 

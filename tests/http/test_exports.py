@@ -11,9 +11,9 @@ import duckdb
 import pytest
 from starlette.types import Message
 
-from embedsink.http.download import FileDownload
-from embedsink.keys import KeyFile
-from embedsink.sink import SNAPSHOT_DOWNLOADS_MAX
+from embedsink.auth.key_store import KeyFile
+from embedsink.engine import SNAPSHOT_DOWNLOADS_MAX
+from embedsink.http.streaming import FileDownload
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from embedsink.segment import Segment
-from embedsink.store import Ledger, Store
+from embedsink.journal.segment import Segment
+from embedsink.store.database import Ledger, Store
 from tests.envelope.sending import view
 from tests.http.asking import WAIT_S_MAX, open_server
 from tests.servers import wait_until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedsink.http.headers import policy_headers
+from embedsink.http.security_headers import policy_headers
 from tests.http.asking import Server
 
 

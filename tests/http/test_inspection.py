@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from embedsink.segment import Segment
-from embedsink.store import Ledger, StoreRefused
+from embedsink.journal.segment import Segment
+from embedsink.store.database import Ledger
+from embedsink.store.duckdb_errors import StoreRefused
 from tests.envelope.sending import ID, event_or_action, view
 from tests.http.asking import Server, open_server, problem
 from tests.listening import listener_count

@@ -12,7 +12,7 @@ import pytest
 from starlette.routing import Route
 
 from embedsink.http.app import create_app
-from embedsink.http.connections import FIELDS_MAX, HEAD_BYTES_MAX
+from embedsink.http.wire.connection_limits import FIELDS_MAX, HEAD_BYTES_MAX
 from embedsink.settings import Settings
 from tests.servers import RunningServer, running_server
 from tests.stores import make_folder

@@ -19,11 +19,11 @@ from schemathesis.specs.openapi.checks import (
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-import embedsink.http.openapi
+import embedsink.http.openapi.builder
 from embedsink import __version__
+from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.openapi import description
-from embedsink.limiter import ConcurrencyLimiter
+from embedsink.http.openapi.builder import description
 from embedsink.settings import Settings
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server
@@ -86,7 +86,7 @@ def test_it_is_served_to_everybody(server: Server) -> None:
 def test_it_is_written_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     first = server.get("/openapi.json")
     # Who needs no key must not make the server work.
-    monkeypatch.delattr(embedsink.http.openapi, "JSONResponse")
+    monkeypatch.delattr(embedsink.http.openapi.builder, "JSONResponse")
     again = server.get("/openapi.json")
     assert (again.status_code, again.content) == (200, first.content)
 

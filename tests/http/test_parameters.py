@@ -7,9 +7,9 @@ import pytest
 from starlette.routing import Route
 
 import embedsink.cli.quarantine
-import embedsink.http.quarantine
-from embedsink.arrivals import ROWS_MAX
-from embedsink.http.parameters import PARAMETERS_MAX, QUERY_BYTES_MAX
+import embedsink.http.api.quarantine
+from embedsink.http.query_params import PARAMETERS_MAX, QUERY_BYTES_MAX
+from embedsink.reports.recent_events import ROWS_MAX
 from tests.http.asking import EVENTS, Server, problem
 
 PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
@@ -136,4 +136,4 @@ def test_a_number_is_one_within_its_bounds_wherever_it_stands(server: Server, pa
 
 
 def test_the_command_lists_as_many_rejections_as_the_server_gives() -> None:
-    assert embedsink.cli.quarantine.LIMIT_MAX == embedsink.http.quarantine.LIMIT_MAX
+    assert embedsink.cli.quarantine.LIMIT_MAX == embedsink.http.api.quarantine.LIMIT_MAX

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-import embedsink.http.events
+import embedsink.http.api.events
 from embedsink.http.problems import ADVICE, advice_on
-from embedsink.logs import JsonLines
+from embedsink.json_logging import JsonLines
 from embedsink.reasons import Reason
 from tests.envelope.sending import view
 from tests.http.asking import Server, problem
@@ -116,7 +116,7 @@ def test_a_bug_is_logged_and_tells_the_client_nothing(
     def fail(*_: object, **__: object) -> None:
         raise ValueError("internals")
 
-    monkeypatch.setattr(embedsink.http.events, "parse_plain", fail)
+    monkeypatch.setattr(embedsink.http.api.events, "parse_plain", fail)
     before = server.sink.counters["refused.internal_error"]
     answer = server.post(view(), key=server.key())
     assert (answer.status_code, problem(answer)) == (500, "internal_error")

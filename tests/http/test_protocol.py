@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from embedsink.http.protocol import PIPELINE_MAX
+from embedsink.http.wire.ingest_protocol import PIPELINE_MAX
 from tests.envelope.sending import view
 from tests.servers import RunningServer, running_server, wait_until
 

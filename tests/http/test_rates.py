@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-import embedsink.http.rates
+import embedsink.http.rate_limiter
 from embedsink.errors import Unavailable
-from embedsink.http.rates import RateLimiter, Sender, TokenBuckets
+from embedsink.http.rate_limiter import RateLimiter, Sender, TokenBuckets
 from embedsink.reasons import Reason
 
 
@@ -20,7 +20,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(embedsink.http.rates, "time", clock)
+    monkeypatch.setattr(embedsink.http.rate_limiter, "time", clock)
     return clock
 
 

@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from embedsink.errors import Unavailable
-from embedsink.http.reading import while_awaited
-from embedsink.store import Reader
+from embedsink.http.execute import while_awaited
+from embedsink.store.session import Reader
 from tests.http.asking import Server, open_server, problem
 
 # Longer than anybody here waits, and not for ever: a test that fails has to end.
@@ -151,7 +151,7 @@ def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pyt
         assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
         await asyncio.sleep(0.1)
 
-    monkeypatch.setattr("embedsink.http.dashboards.answer_section", read)
+    monkeypatch.setattr("embedsink.http.api.dashboards.answer_section", read)
     path, key = "/api/v1/dashboards/overview/sections/use", narrow.key("read")
     with narrow.streaming(path, key, writing(0)):
         with narrow.streaming(path, key, writing(1)):

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.types import Message
 
-from embedsink.http.download import Download
-from embedsink.keys import KeyFile
+from embedsink.auth.key_store import KeyFile
+from embedsink.http.streaming import Download
 from tests.envelope.sending import view
 from tests.servers import running_server, wait_until
 

@@ -10,13 +10,15 @@ from typing import IO, Any
 import httpx
 import pytest
 
-import embedsink.http.download
-import embedsink.http.freshness
-import embedsink.http.rows
-from embedsink.http.exports import EVENT_FORMATS
-from embedsink.http.rows import MEDIA_TYPES
-from embedsink.reports import REPORT_FORMATS, Format, is_timed, report_names, write_rows
-from embedsink.store import Reader
+import embedsink.http.etag
+import embedsink.http.report_response
+import embedsink.http.streaming
+from embedsink.http.api.exports import EVENT_FORMATS
+from embedsink.http.report_response import MEDIA_TYPES
+from embedsink.reports.catalog import is_timed, report_names
+from embedsink.reports.format import REPORT_FORMATS, Format
+from embedsink.reports.formats import write_rows
+from embedsink.store.session import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 
@@ -59,7 +61,7 @@ def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_written(
             write_rows(*asked, **options)
 
         with monkeypatch.context() as patched:
-            patched.setattr(embedsink.http.rows, "write_rows", load_and_write)
+            patched.setattr(embedsink.http.report_response, "write_rows", load_and_write)
             answer = get(server, "events.ndjson?limit=3")
         assert (len(answer.text.splitlines()), answer.headers.get("link")) == (2, None)
         assert len(get(server, "events.ndjson").text.splitlines()) == 7
@@ -153,7 +155,7 @@ def stop_the_clock(monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
         def now(cls, tz: Any = None) -> "Stopped":
             return cls(2026, 11, 1, 12, minute, tzinfo=tz or UTC)
 
-    monkeypatch.setattr(embedsink.http.freshness, "datetime", Stopped)
+    monkeypatch.setattr(embedsink.http.etag, "datetime", Stopped)
 
 
 def test_reports_on_the_clock_are_found_by_their_sql() -> None:
@@ -314,8 +316,8 @@ def test_a_report_that_would_fill_the_disk_is_stopped(
         ended.append(format)
 
     ended: list[str] = []
-    monkeypatch.setattr(embedsink.http.rows, "write_rows", write_for_ever)
-    monkeypatch.setattr(embedsink.http.download, "ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(embedsink.http.report_response, "write_rows", write_for_ever)
+    monkeypatch.setattr(embedsink.http.streaming, "ROOM_BYTES", 1 << 60)
     answer = get(loaded, f"events.{format}")
     assert (answer.status_code, problem(answer)) == (503, "storage_low")
     assert "disk: is almost full" in answer.json()["detail"]

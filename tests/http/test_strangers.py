@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-import embedsink.http.events
-import embedsink.http.strangers
-import embedsink.http.syncs
-from embedsink.envelope import Rules
-from embedsink.http.answers import Answer
-from embedsink.http.body import STRANGER_BYTES_MAX
-from embedsink.http.rates import Sender
-from embedsink.http.strangers import Strangers
-from embedsink.ingest_pool import IngestPool
+import embedsink.http.anonymous_limits
+import embedsink.http.api.dbt_syncs
+import embedsink.http.api.events
+from embedsink.http.anonymous_limits import Strangers
+from embedsink.http.rate_limiter import Sender
+from embedsink.http.wire.raw_response import Answer
+from embedsink.http.wire.request_body import STRANGER_BYTES_MAX
+from embedsink.ingest.worker_pool import IngestPool
+from embedsink.protocol.validation import Rules
 from tests.envelope.sending import KEY, view
 from tests.http.asking import Server, open_server, problem
 
@@ -33,7 +33,7 @@ def fail(*_: object, **__: object) -> Any:
 @pytest.fixture
 def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("parse_plain", "take_in"):
-        monkeypatch.setattr(embedsink.http.events, name, fail)
+        monkeypatch.setattr(embedsink.http.api.events, name, fail)
     monkeypatch.setattr(IngestPool, "submit", fail)
 
 
@@ -111,9 +111,9 @@ def test_what_takes_long_never_runs_on_the_event_loop(
 ) -> None:
     type_ = "application/x-ndjson" if body.startswith(b"1\n") else "application/json"
     expected = server.post(body, key=server.key(), type_=type_)
-    monkeypatch.setattr(embedsink.http.events, "take_in", fail)
-    monkeypatch.setattr("embedsink.envelope.body._read_carefully", fail)
-    monkeypatch.setattr("embedsink.envelope.parsing._judge", fail)
+    monkeypatch.setattr(embedsink.http.api.events, "take_in", fail)
+    monkeypatch.setattr("embedsink.protocol.strict_json._read_carefully", fail)
+    monkeypatch.setattr("embedsink.protocol.validation._judge", fail)
     answer = server.post(body, key=server.key(), type_=type_)
     assert answer.status_code == expected.status_code
     assert answer.json().get("rejected", []) == expected.json().get("rejected", [])
@@ -156,7 +156,7 @@ def test_work_is_charged_by_the_size_after_decompression(tmp_path: Path, events:
 def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse, running, most = embedsink.http.syncs._parse, 0, 0
+    parse, running, most = embedsink.http.api.dbt_syncs._parse, 0, 0
 
     def note_and_parse(*arguments: Any) -> Any:
         nonlocal running, most
@@ -168,7 +168,7 @@ def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_c
         finally:
             running -= 1
 
-    monkeypatch.setattr(embedsink.http.syncs, "_parse", note_and_parse)
+    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "_parse", note_and_parse)
     with open_server(tmp_path, rate_address_bytes_per_s=MIB) as server:
         key = server.key("sync")
 
@@ -188,7 +188,7 @@ def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_c
 def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
     form = {"content-type": "application/x-www-form-urlencoded"}
     with open_server(tmp_path) as server:
         key, read = server.key(), server.key("read")
@@ -222,7 +222,7 @@ def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
 def test_every_address_of_the_server_counts_requests_without_a_good_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str
 ) -> None:
-    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
     with open_server(tmp_path) as server:
         ingest = server.key()
         assert server.ask(method, path).status_code != 429
@@ -236,7 +236,7 @@ def test_every_address_of_the_server_counts_requests_without_a_good_key(
 def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.2)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.2)
     with open_server(tmp_path, rate_strangers_per_s=1_000) as server:
         use_up(server)
         started_at = time.monotonic()
@@ -251,7 +251,7 @@ def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
 def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
     with open_server(tmp_path, rate_strangers_per_s=5) as server:
         assert server.post(b" " * (MIB - 1)).status_code == 401
         assert server.post(b" " * (MIB - 1)).status_code == 401
@@ -266,7 +266,7 @@ def use_up(server: Server) -> None:
 def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.strangers, "HOLD_BACK_S", 3_600.0)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 3_600.0)
     with open_server(tmp_path, rate_strangers_per_s=1) as server:
         events = server.state["events"]
         replies: list[Answer] = []

@@ -13,10 +13,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from embedsink.http import syncs
-from embedsink.http.syncs import instant_us
-from embedsink.sqlfiles import read_sql
-from embedsink.store import EVERYTHING
+from embedsink.http.api import dbt_syncs
+from embedsink.http.api.dbt_syncs import instant_us
+from embedsink.store.session import EVERYTHING
+from embedsink.store.sql_files import read_sql
 from tests.envelope.sending import KEY, KEY_CUT, view
 from tests.http.asking import PAGE, Server, open_server, problem
 from tests.servers import wait_until
@@ -415,7 +415,7 @@ def test_a_failing_disk_refuses_and_holds_nothing(tmp_path: Path, monkeypatch: p
         raise OSError(5, "Input/output error")
 
     with open_server(tmp_path) as server, monkeypatch.context() as patch:
-        patch.setattr("embedsink.journal.fdatasync", fail)
+        patch.setattr("embedsink.journal.writer.fdatasync", fail)
         assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
         assert server.get(address(), key=server.key("read")).status_code == 404
         assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
@@ -441,4 +441,8 @@ def test_a_parameter_is_refused(server: Server) -> None:
 
 
 def test_the_limits_are_those_of_the_types() -> None:
-    assert (syncs.JOB_ID_CHARACTERS_MAX, syncs.PATH_CHARACTERS_MAX, syncs.EXTRA_BYTES_MAX) == (256, 4_096, 16_384)
+    assert (dbt_syncs.JOB_ID_CHARACTERS_MAX, dbt_syncs.PATH_CHARACTERS_MAX, dbt_syncs.EXTRA_BYTES_MAX) == (
+        256,
+        4_096,
+        16_384,
+    )

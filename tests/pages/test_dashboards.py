@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
-from embedsink.charts import read_dashboards
+from embedsink.dashboards.files import read_dashboards
 from tests.envelope.sending import event_or_action, view
 from tests.pages.traffic import loaded_count, send_traffic
 from tests.pages.watching import DASHBOARDS, Reader, reader_at

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
-from embedsink.keys import KeyFile
+from embedsink.auth.key_store import KeyFile
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import log_in
 from tests.servers import RunningServer, wait_until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route
 
-from embedsink.keys import KeyFile
+from embedsink.auth.key_store import KeyFile
 from tests.envelope.sending import event_or_action, view
 from tests.listening import listener_count, listening
 from tests.pages.traffic import loaded_count

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from embedsink.charts import read_dashboards
-from embedsink.pictures import SectionAnswer, Telling, render
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.image.model import SectionAnswer, Telling
+from embedsink.dashboards.image.render import render
 
 
 def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) -> None:

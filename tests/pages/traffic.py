@@ -2,12 +2,12 @@
 
 import time
 
-from embedsink.demo.course import DAYS
-from embedsink.demo.sending import Account, Browsers
+from embedsink.demo.fixtures import ORIGINS
+from embedsink.demo.send import Account, Browsers
 from embedsink.demo.stopping import Stop
 from embedsink.demo.syncs import record_syncs
 from embedsink.demo.traffic import make_traffic
-from embedsink.demo.words import ORIGINS
+from embedsink.demo.trends import DAYS
 from tests.servers import RunningServer, wait_until
 
 

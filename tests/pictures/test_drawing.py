@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts.theme import LIGHT, vega_config
+from embedsink.dashboards.image.chart import picture_of
+from embedsink.dashboards.theme import LIGHT, vega_config
 from embedsink.errors import Misconfigured
-from embedsink.pictures.drawing import picture_of
 from tests.pictures.reading import texts_of
 
 

@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import Chart, ChartAnswer, Dashboard, answer_section, period_of, read_dashboards, span_of
-from embedsink.charts.theme import LIGHT
-from embedsink.pictures import SectionAnswer, Telling, render
-from embedsink.pictures.drawing import picture_of
-from embedsink.pictures.specs import whole_spec
-from embedsink.reports import all_reports
-from embedsink.segment import inspect
-from embedsink.store import EVERYTHING, Store
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.image.chart import picture_of
+from embedsink.dashboards.image.model import SectionAnswer, Telling
+from embedsink.dashboards.image.render import render
+from embedsink.dashboards.image.specs import whole_spec
+from embedsink.dashboards.model import Chart, Dashboard
+from embedsink.dashboards.period import period_of
+from embedsink.dashboards.query import ChartAnswer, answer_section
+from embedsink.dashboards.theme import LIGHT
+from embedsink.dashboards.time_axis import span_of
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import all_reports
+from embedsink.store.database import Store
+from embedsink.store.session import EVERYTHING
 from tests.given import segment
 from tests.pictures.reading import addresses_of, names_of, parse, texts_of
 from tests.stores import open_store

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import Chart, read_dashboards
-from embedsink.charts.theme import LIGHT
-from embedsink.pictures.drawing import picture_of
-from embedsink.pictures.specs import whole_spec
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.image.chart import picture_of
+from embedsink.dashboards.image.specs import whole_spec
+from embedsink.dashboards.model import Chart
+from embedsink.dashboards.theme import LIGHT
 from tests.pictures.reading import parse, texts_of
 
 DAY_MS = 86_400_000

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import embedsink.pictures.svg
-from embedsink.pictures.svg import card, cut, escaped, line, placed, width_of, wrapped
+import embedsink.dashboards.image.svg
+from embedsink.dashboards.image.svg import card, cut, escaped, line, placed, width_of, wrapped
 from tests.pictures.reading import parse
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
@@ -46,7 +46,7 @@ def test_a_long_text_is_cut_in_some_looks(room: float, monkeypatch: pytest.Monke
         looks.append(one)
         return 0.5
 
-    monkeypatch.setattr(embedsink.pictures.svg, "_width", counted)
+    monkeypatch.setattr(embedsink.dashboards.image.svg, "_width", counted)
     cut("word " * 200, 13, room)
     # Where each is taken off alone, it is up to half a million.
     assert len(looks) < 10_000

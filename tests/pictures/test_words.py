@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from embedsink.charts import Figure
-from embedsink.charts.change import Change, change_of
-from embedsink.pictures.words import change, day, moment, named, write
+from embedsink.dashboards.comparison import Change, change_of
+from embedsink.dashboards.image.text import change, day, moment, named, write
+from embedsink.dashboards.model import Figure
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
 

@@ -5,7 +5,7 @@ A module needs the minifier only here, so neither a server nor an installation h
 
 import subprocess
 
-from embedsink.web import FOLDER, MODULES, VERSIONS, browser_files
+from embedsink.browser.modules import FOLDER, MODULES, VERSIONS, browser_files
 
 
 def minified(module: str) -> str:

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from playwright.sync_api import Page
 
-from embedsink.envelope import parse
-from embedsink.sink import now_ms
+from embedsink.engine import now_ms
+from embedsink.protocol.validation import parse
 from tests.web.stage import Stage, embed_in
 
 pytestmark = pytest.mark.server

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedsink.web import browser_files
+from embedsink.browser.modules import browser_files
 from tests.servers import wait_until
 from tests.web.stage import Stage, embed_in, emit, settled, waiting
 

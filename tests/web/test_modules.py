@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.web import MODULES, VERSIONS, browser_files
+from embedsink.browser.modules import MODULES, VERSIONS, browser_files
 from tests.web.minifying import minified
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def test_the_documented_size_is_that_of_what_is_served(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_types_stand_beside_each_module(module: str) -> None:
     exported = re.findall(r"\bexport const (\w+)", browser_files()[f"{module}.js"].content.decode())
-    source = (ROOT / "src/embedsink/web" / f"{module}.js").read_text(encoding="utf-8")
+    source = (ROOT / "src/embedsink/browser" / f"{module}.js").read_text(encoding="utf-8")
     names = re.findall(r"^export const (\w+)", source, re.MULTILINE)
     types = browser_files()[f"{module}.d.ts"].content.decode()
     assert names

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.web import browser_files
+from embedsink.browser.modules import browser_files
 from tests.servers import wait_until
 from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, paths_of, settled, waiting
 

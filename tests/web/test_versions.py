@@ -5,7 +5,7 @@ from hashlib import sha384
 
 import pytest
 
-from embedsink.web import VERSIONS
+from embedsink.browser.modules import VERSIONS
 from tests.servers import wait_until
 from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, waiting
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.server
 
 # The first that keeps what waits in today's format.
 SAME_FORMAT = "forwarder.30a41133f8770741.js"
-# From the first commit that served a forwarder on: `git log -- src/embedsink/web/forwarder.min.js`.
+# From the first commit that served a forwarder on: `git log -- src/embedsink/browser/forwarder.min.js`.
 SERVED_ONCE = {
     "forwarder.1471f866f53a13b2.js",
     "forwarder.41a5dadf508a9a56.js",

@@ -7,16 +7,16 @@ from io import BytesIO
 from pathlib import Path
 
 from embedsink import __version__
-from embedsink.aside import missing_numbers, named
 from embedsink.backup.generation import Generation, StoredFile
 from embedsink.backup.origin import newest_identities, refuse_another_folder
 from embedsink.backup.repository import Repository
 from embedsink.backup.source import open_others, open_snapshot_file, read_journal
+from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
-from embedsink.last_sealed import LastSealed
-from embedsink.segment import OPEN, damage_of, identity_of, number_of
-from embedsink.store import Segments, examine_snapshot
+from embedsink.journal.last_sealed import LastSealed
+from embedsink.journal.segment import OPEN, damage_of, identity_of, number_of
+from embedsink.loader.damage import missing_numbers, named
+from embedsink.store.snapshot_file import Segments, examine_snapshot
 
 
 @dataclass(frozen=True, slots=True)

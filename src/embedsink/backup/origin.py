@@ -9,10 +9,10 @@ from pathlib import Path
 
 from embedsink.backup.generation import Generation
 from embedsink.backup.source import open_snapshot_file, segment_names
+from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
-from embedsink.segment import OPEN, identity_of
-from embedsink.store import COMPARED_MAX, Segments, find_segments
+from embedsink.journal.segment import OPEN, identity_of
+from embedsink.store.snapshot_file import COMPARED_MAX, Segments, find_segments
 
 # How identities end that sql/salvage/ledger.sql makes.
 UNKNOWN_IDENTITY = "-00000000"

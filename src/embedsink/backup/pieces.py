@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from embedsink.backup.generation import BackupDamaged, StoredFile
+from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
-from embedsink.segment import sync_folder
 
 PIECE_BYTES = 1_048_576
 _DIGEST = re.compile(r"[0-9a-f]{64}")

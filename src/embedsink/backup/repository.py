@@ -14,8 +14,8 @@ from pathlib import Path
 
 from embedsink.backup.generation import BackupDamaged, Generation, decode
 from embedsink.backup.pieces import Pieces, write_durably
+from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
-from embedsink.segment import sync_folder
 
 _NAME = "%Y%m%dT%H%M%S.%fZ.json"
 _MILLISECOND = timedelta(milliseconds=1)

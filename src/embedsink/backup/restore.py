@@ -9,10 +9,10 @@ from pathlib import Path
 from embedsink.backup.generation import BackupDamaged, Generation, StoredFile
 from embedsink.backup.pieces import open_private
 from embedsink.backup.repository import LOST_AND_FOUND, Repository
+from embedsink.data_folder import DataFolder
+from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
 from embedsink.permissions import FILE_MODE, FOLDER_MODE
-from embedsink.segment import sync_folder
 
 _KEYS_MODE = 0o600
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from embedsink.folder import DataFolder
-from embedsink.segment import OPEN, end_of_last_group, identity_of
+from embedsink.data_folder import DataFolder
+from embedsink.journal.segment import OPEN, end_of_last_group, identity_of
 
 # Copies of whole databases in aside/, which were kept for a person to look at.
 _DATABASE = ".duckdb"

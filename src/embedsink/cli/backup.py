@@ -9,11 +9,12 @@ import typer
 
 from embedsink.cli.options import DATA, Data, examples, existing
 from embedsink.cli.output import say, show_table
+from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from embedsink.folder import DataFolder
 
 if TYPE_CHECKING:
-    from embedsink.backup import Created, Repository
+    from embedsink.backup.create import Created
+    from embedsink.backup.repository import Repository
 
 BACKUP_EXAMPLES = examples(
     "embedsink backup /mnt/backup --data data",
@@ -41,8 +42,9 @@ def backup(
     aside/. Only what changed since the last generation is stored, and everything is read back. An interrupted backup
     adds no generation.
     """
-    from embedsink.backup import Repository, create_backup
-    from embedsink.priority import give_way_to_ingest
+    from embedsink.backup.create import create_backup
+    from embedsink.backup.repository import Repository
+    from embedsink.concurrency.priority import give_way_to_ingest
 
     if is_list:
         if keep is not None:
@@ -71,7 +73,7 @@ def restore(
 
     Run it as the user that the server runs as. `embedsink backup TARGET --list` lists the generations.
     """
-    from embedsink.backup import restore_backup
+    from embedsink.backup.restore import restore_backup
 
     with _one_sentence(data):
         generation = restore_backup(backup, DataFolder(data))
@@ -98,7 +100,7 @@ def _list(repository: "Repository") -> None:
 
 
 def _row(repository: "Repository", name: str) -> tuple[object, ...]:
-    from embedsink.backup import BackupDamaged
+    from embedsink.backup.generation import BackupDamaged
 
     try:
         generation = repository.read(name)

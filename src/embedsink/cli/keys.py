@@ -8,19 +8,13 @@ from typing import Annotated
 
 import typer
 
+from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.auth.parsing import normal_origin, parse_deployment, parse_duration, parse_label
+from embedsink.auth.token import TOKEN_START
 from embedsink.cli.options import DATA, Data, checked, examples
 from embedsink.cli.output import say, show_table
-from embedsink.folder import DataFolder
-from embedsink.keys import (
-    TOKEN_START,
-    Key,
-    KeyFile,
-    KeyKind,
-    normal_origin,
-    parse_deployment,
-    parse_duration,
-    parse_label,
-)
+from embedsink.data_folder import DataFolder
 
 app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from embedsink.auth.parsing import parse_deployment
+from embedsink.data_folder import FolderTaken
 from embedsink.errors import Misconfigured
-from embedsink.folder import FolderTaken
-from embedsink.keys import parse_deployment
 
 if TYPE_CHECKING:
-    from embedsink.remote import Remote
+    from embedsink.client.http_client import Remote
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def existing(data: Path) -> Path:
 
 def as_of(data: Path, url: str | None) -> tuple[str, str]:
     """Of when an answer is, and when it shows more, in words: of a folder its last snapshot, of a server now."""
-    from embedsink.folder import DataFolder
+    from embedsink.data_folder import DataFolder
 
     if url is not None:
         return "now", "about a second after it came in"
@@ -135,7 +135,7 @@ def same_place(data: Path, url: str | None) -> str:
 
 def server_at(url: str, key: str | None) -> "Remote":
     """The server of --url. An address or a key that can't be one is wrong use."""
-    from embedsink.remote import Remote
+    from embedsink.client.http_client import Remote
 
     with wrong_use():
         return Remote(url, key)

@@ -131,11 +131,11 @@ def purge(
 
 
 async def _purge_here(data: Path, which: dict[str, str | None]) -> int:
-    from embedsink.folder import DataFolder
-    from embedsink.quarantine import purge as purge_quarantine
-    from embedsink.quarantine import purge_filter
+    from embedsink.data_folder import DataFolder
+    from embedsink.engine import Sink
     from embedsink.settings import read_settings
-    from embedsink.sink import Sink
+    from embedsink.transfer.replay import purge as purge_quarantine
+    from embedsink.transfer.replay import purge_filter
 
     chosen = purge_filter(before=which["before"], reason=which["reason"], key_id=which["key"])
     async with Sink(DataFolder(data), read_settings()) as sink:
@@ -155,9 +155,9 @@ def _rows_here(data: Path, limit: int, quarantine_id: str | None) -> list[dict[s
 
     import orjson
 
-    from embedsink.folder import DataFolder
-    from embedsink.quarantine import rows as read
-    from embedsink.store import EVERYTHING, open_snapshot
+    from embedsink.data_folder import DataFolder
+    from embedsink.store.session import EVERYTHING, open_snapshot
+    from embedsink.transfer.replay import rows as read
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
         found = read(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
@@ -172,10 +172,10 @@ def _replay_there(url: str, key: str | None) -> tuple[int, int, int]:
 
 
 async def _replay_here(data: Path) -> tuple[int, int, int]:
-    from embedsink.folder import DataFolder
-    from embedsink.quarantine import replay as try_again
+    from embedsink.data_folder import DataFolder
+    from embedsink.engine import Sink
     from embedsink.settings import read_settings
-    from embedsink.sink import Sink
+    from embedsink.transfer.replay import replay as try_again
 
     async with Sink(DataFolder(data), read_settings()) as sink:
         done = await try_again(sink)

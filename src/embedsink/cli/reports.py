@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from embedsink.cli.backends import ROWS, Asked, Folder, Server, Source
 from embedsink.cli.options import (
     DATA,
     Data,
@@ -25,9 +26,8 @@ from embedsink.cli.options import (
     same_place,
 )
 from embedsink.cli.output import fail, inert, say, show_table, terminal_width, written_whole
-from embedsink.cli.sources import ROWS, Asked, Folder, Server, Source
-from embedsink.cli.terminal import show_rows
-from embedsink.row_format import REPORT_FORMATS, Format
+from embedsink.cli.tables import show_rows
+from embedsink.reports.format import REPORT_FORMATS, Format
 
 EXAMPLES = examples(
     "embedsink report",

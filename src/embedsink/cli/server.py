@@ -35,9 +35,9 @@ def serve(
     """
     if (certificate is None) != (private_key is None):
         raise typer.BadParameter("--certificate and --private-key belong together. Give both or neither.")
-    from embedsink.folder import DataFolder
-    from embedsink.logs import log_as_json
-    from embedsink.serving import Listening, serve
+    from embedsink.data_folder import DataFolder
+    from embedsink.http.server import Listening, serve
+    from embedsink.json_logging import log_as_json
     from embedsink.settings import read_settings
 
     folder, settings = DataFolder(data), read_settings()
@@ -54,6 +54,6 @@ def demo(
     ] = None,
 ) -> None:
     """Show it at work: a page to use, realistic traffic and the reports on it, in a temporary folder."""
-    from embedsink import demo
+    from embedsink.demo import run
 
-    raise typer.Exit(demo.run(port))
+    raise typer.Exit(run.run(port))

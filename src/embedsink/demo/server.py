@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from embedsink.data_folder import DataFolder
 from embedsink.demo.stopping import Stop
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.folder import DataFolder
-from embedsink.store import EVERYTHING, open_snapshot
+from embedsink.store.session import EVERYTHING, open_snapshot
 
 HOST = "127.0.0.1"
 # Not that of `embedsink serve`, which one may want to try meanwhile.
@@ -58,7 +58,7 @@ class DemoServer:
         settings = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")} | _SETTINGS
         told = (str(self._data_folder), str(self.port), self._embed)
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "embedsink.demo.host", *told],
+            [sys.executable, "-m", "embedsink.demo.host_site", *told],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from embedsink.demo.course import Course
-from embedsink.demo.words import DEPLOYMENTS
-from embedsink.remote import Remote
+from embedsink.client.http_client import Remote
+from embedsink.demo.fixtures import DEPLOYMENTS
+from embedsink.demo.trends import Course
 
 # The two with the most traffic, once a week.
 _SYNCED = DEPLOYMENTS[:2]

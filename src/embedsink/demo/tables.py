@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from embedsink.demo.sending import Account
+from embedsink.demo.send import Account
 from embedsink.reasons import Reason
 
 ROWS_SHOWN = 6

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import orjson
 
-from embedsink.demo.course import DAY_MS, DAYS, HABITS_NOW, WORKING_DAY_VISITS, Course
+from embedsink.demo.fixtures import DEPLOYMENTS, USER_AGENTS
+from embedsink.demo.trends import DAY_MS, DAYS, HABITS_NOW, WORKING_DAY_VISITS, Course
 from embedsink.demo.visits import Envelope, Visit, deal, make_unusual_visit, make_visit, new_id
-from embedsink.demo.words import DEPLOYMENTS, USER_AGENTS
 from embedsink.reasons import Reason
 
 Shape = Literal["delivery", "envelope", "array", "ndjson", "garbage"]

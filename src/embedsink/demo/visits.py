@@ -8,8 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from embedsink.demo.course import Habits
-from embedsink.demo.words import (
+from embedsink.demo.fixtures import (
     AGENTS,
     APP_PATHS,
     DASHBOARDS,
@@ -21,6 +20,7 @@ from embedsink.demo.words import (
     Deployment,
     Failure,
 )
+from embedsink.demo.trends import Habits
 
 Envelope = dict[str, Any]
 _Shared = TypeVar("_Shared", Deployment, Failure)

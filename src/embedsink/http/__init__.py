@@ -1,1 +1,1 @@
-"""The HTTP surface: one module a resource. The only package that imports starlette."""
+"""The HTTP surface. The only package that imports starlette."""

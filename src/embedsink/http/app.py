@@ -12,39 +12,39 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Sink
 from embedsink.errors import EmbedsinkError
-from embedsink.folder import DataFolder
-from embedsink.http import (
+from embedsink.http.anonymous_limits import StrangerLimit
+from embedsink.http.api import (
     browser,
     dashboards,
+    dbt_syncs,
     deployments,
     exports,
+    health,
     inspection,
     live,
-    operations,
     quarantine,
     reports,
-    syncs,
 )
-from embedsink.http.access import Transport
-from embedsink.http.body import BodyReader
+from embedsink.http.api.dashboards import Dashboards
+from embedsink.http.api.events import Events
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.dashboards import Dashboards
-from embedsink.http.events import Events
-from embedsink.http.logins import Logins
-from embedsink.http.openapi import describe
+from embedsink.http.openapi.builder import describe
+from embedsink.http.pages.assets import show_file
 from embedsink.http.pages.dashboards import DashboardPages
 from embedsink.http.pages.docs import Docs
-from embedsink.http.pages.files import show_file
+from embedsink.http.pages.error_page import for_people
 from embedsink.http.pages.login import LoginPage
-from embedsink.http.pages.trouble import for_people
-from embedsink.http.pages.vega import Vega
-from embedsink.http.parameters import QueryLimits
+from embedsink.http.pages.vega_bundle import Vega
 from embedsink.http.problems import answer_bug, answer_http, answer_known, answer_nobody, explain_problem
-from embedsink.http.rates import RateLimiter
-from embedsink.http.strangers import StrangerLimit
+from embedsink.http.query_params import QueryLimits
+from embedsink.http.rate_limiter import RateLimiter
+from embedsink.http.sessions import Logins
+from embedsink.http.transport import Transport
+from embedsink.http.wire.request_body import BodyReader
 from embedsink.settings import Settings
-from embedsink.sink import Sink
 
 
 class State(TypedDict):
@@ -155,7 +155,7 @@ def _routes_of_events(events: Events) -> list[BaseRoute]:
     """What comes in, and how it is watched and tried again."""
     return [
         Route(INGEST_PATH, events, methods=["POST", "OPTIONS"]),
-        Route(syncs.ROUTE, syncs.sync_result, methods=["GET", "PUT"]),
+        Route(dbt_syncs.ROUTE, dbt_syncs.sync_result, methods=["GET", "PUT"]),
         Route("/api/v1/events/live", live.show_live),
         Route("/api/v1/inspect", inspection.inspect),
         Route("/api/v1/quarantine", quarantine.quarantine, methods=["GET", "DELETE"]),
@@ -199,9 +199,9 @@ def _routes_of_pages(shown: DashboardPages, login: LoginPage, docs: Docs, vega: 
 def _routes_of_upkeep() -> list[BaseRoute]:
     """Whether the server does what it should, and what it says about itself."""
     return [
-        Route("/healthz", operations.healthz),
-        Route("/readyz", operations.readyz),
-        Route("/metrics", operations.metrics),
+        Route("/healthz", health.healthz),
+        Route("/readyz", health.readyz),
+        Route("/metrics", health.metrics),
         Route("/openapi.json", describe),
         Route("/problems/{reason}", explain_problem),
     ]

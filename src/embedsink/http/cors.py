@@ -4,9 +4,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
+from embedsink.engine import Sink
 from embedsink.errors import Refused, quote
 from embedsink.reasons import Reason
-from embedsink.sink import Sink
 
 INGEST_PATH = "/api/v1/events"
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from embedsink.engine import Sink
 from embedsink.reasons import Reason
-from embedsink.sink import Sink
 
 
 def exposition(sink: Sink) -> bytes:

@@ -12,10 +12,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import Refused, quote
-from embedsink.http.access import is_asked_here
-from embedsink.http.files import SHARED_AND_ASKED_ABOUT, TaggedFile
-from embedsink.http.freshness import tag_of
-from embedsink.http.headers import BY_SCRIPTS, policy_headers
+from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
+from embedsink.http.etag import tag_of
+from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
+from embedsink.http.transport import is_asked_here
 from embedsink.reasons import Reason
 
 _MEDIA_TYPES = {

@@ -8,8 +8,9 @@ from typing import Any
 
 from embedsink.errors import Refused, instead, quote
 from embedsink.reasons import Reason
-from embedsink.sqlfiles import read_sql
-from embedsink.store import OLDER_SNAPSHOT, Column, Reader
+from embedsink.store.query import Column
+from embedsink.store.session import OLDER_SNAPSHOT, Reader
+from embedsink.store.sql_files import read_sql
 
 # Raw events have a face like a report's, and are none: nobody has counted anything there.
 EVENTS = "event_in_scope"

@@ -11,8 +11,9 @@ from unicodedata import category
 import orjson
 
 from embedsink.reports.catalog import type_of
-from embedsink.row_format import Format
-from embedsink.store import Column, Reader, Selection
+from embedsink.reports.format import Format
+from embedsink.store.query import Column, Selection
+from embedsink.store.session import Reader
 
 # What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
 _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")

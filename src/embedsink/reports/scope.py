@@ -9,11 +9,11 @@ from functools import cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
-from embedsink.envelope.body import has_bad_text
+from embedsink.auth.parsing import parse_deployment, parse_duration
 from embedsink.errors import QUOTE_CHARACTERS_MAX, Misconfigured, Refused, quote
-from embedsink.keys import parse_deployment, parse_duration
+from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
-from embedsink.store import timezone_names, utc_of
+from embedsink.store.timezones import timezone_names, utc_of
 
 SURFACES = ("dashboard", "app", "chat")
 INTERVALS = ("hour", "day", "week", "month")

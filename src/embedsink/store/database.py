@@ -13,22 +13,22 @@ from typing import Any
 import duckdb
 
 from embedsink.errors import Unavailable
+from embedsink.journal.segment import Segment, identity_of, number_of
 from embedsink.reasons import Reason
-from embedsink.segment import Segment, identity_of, number_of
-from embedsink.sqlfiles import read_sql
-from embedsink.store.attaching import attach, file_of
-from embedsink.store.failures import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
+from embedsink.store.attach import attach, file_of
+from embedsink.store.duckdb_errors import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
 from embedsink.store.heeding import Seen, choose_form, heed_ready, see_all
+from embedsink.store.insert import described, load_rows, touched_deployments
 from embedsink.store.limits import Raised, StoreLimits
-from embedsink.store.loading import described, load_rows, touched_deployments
-from embedsink.store.purging import PurgeFilter, purge_rejections
-from embedsink.store.reader import Reader, away_is_unavailable
-from embedsink.store.readers import OpenReaders
+from embedsink.store.purge import PurgeFilter, purge_rejections
+from embedsink.store.query import View
 from embedsink.store.revisions import Revisions
+from embedsink.store.rollups import forget_sums, sum_up, sum_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
-from embedsink.store.selection import View
-from embedsink.store.sums import forget_sums, sum_up, sum_up_late
+from embedsink.store.session import Reader, away_is_unavailable
+from embedsink.store.session_registry import OpenReaders
+from embedsink.store.sql_files import read_sql
 
 WIDE_ROW_BYTES = 2_048
 _CLOSE_TIMEOUT_S = 5.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from embedsink.sqlfiles import read_sql
+from embedsink.store.sql_files import read_sql
 
 _LINE_BITS = 32
 

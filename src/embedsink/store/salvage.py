@@ -11,9 +11,9 @@ from pathlib import Path
 
 import duckdb
 
-from embedsink.sqlfiles import read_sql
-from embedsink.store.failures import SqlUnfit, StoreBroken, StoreDamaged, translated
+from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, translated
 from embedsink.store.schema import transaction
+from embedsink.store.sql_files import read_sql
 
 # DuckDB reads so many rows at a time, and a damaged block spoils them all.
 _VECTOR_ROWS = 2_048

@@ -11,9 +11,9 @@ from pathlib import Path
 import duckdb
 
 from embedsink.errors import Misconfigured
-from embedsink.sqlfiles import read_sql
-from embedsink.store.failures import StoreBroken, first_line, lacks_memory
+from embedsink.store.duckdb_errors import StoreBroken, first_line, lacks_memory
 from embedsink.store.heeding import choose_form
+from embedsink.store.sql_files import read_sql
 
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
 _ROLL_BACK_S_MAX = 2.0

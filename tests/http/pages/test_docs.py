@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from embedsink.envelope import parse
-from embedsink.http.openapi import description
+from embedsink.engine import now_ms
+from embedsink.http.openapi.builder import description
 from embedsink.http.pages.docs import docs_page
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
-from embedsink.reports import Report, ReportColumn
+from embedsink.reports.catalog import Report, ReportColumn
 from embedsink.settings import Settings
-from embedsink.sink import now_ms
-from embedsink.store import Store
+from embedsink.store.database import Store
 from tests.http.asking import Server, open_server, problem
 from tests.http.pages.reading import Page
 from tests.programs import require
@@ -232,7 +232,7 @@ def test_it_waits_for_the_store_and_then_needs_it_no_more(tmp_path: Path, monkey
 
 
 def test_a_server_that_shows_no_page_does_not_load_templates() -> None:
-    look = "import sys, embedsink.serving; print({'jinja2', 'markupsafe'} & set(sys.modules))"
+    look = "import sys, embedsink.http.server; print({'jinja2', 'markupsafe'} & set(sys.modules))"
     seen = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert seen.stdout == "set()\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedsink.http.pages.files import page_files
+from embedsink.http.pages.assets import page_files
 from tests.http.asking import Server, problem
 from tests.http.pages.reading import Page
 

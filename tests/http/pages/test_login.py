@@ -11,12 +11,13 @@ import pytest
 
 import embedsink.http.pages.dashboards
 import embedsink.http.pages.login
-import embedsink.http.pages.vega
-from embedsink.folder import DataFolder
+import embedsink.http.pages.vega_bundle
+from embedsink.auth.key import KeyKind
+from embedsink.auth.key_store import KeyFile
+from embedsink.data_folder import DataFolder
 from embedsink.http.app import Demo
 from embedsink.http.pages.templating import render
-from embedsink.http.pages.vega import Vega
-from embedsink.keys import KeyFile, KeyKind
+from embedsink.http.pages.vega_bundle import Vega
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 
@@ -232,7 +233,7 @@ def test_the_bundle_is_made_for_nobody_without_a_login(tmp_path: Path, monkeypat
         made.append(gzip.compress(b"drawn"))
         return made[-1]
 
-    monkeypatch.setattr(embedsink.http.pages.vega, "_make", make)
+    monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_make", make)
     with open_server(tmp_path) as server:
         path = Vega(server.folder).path
         assert problem(server.get(path)) == "not_ready"

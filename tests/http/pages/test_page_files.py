@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from embedsink.http.pages.files import page_files
+from embedsink.http.pages.assets import page_files
 from tests.http.asking import Server
 
 OWN_BYTES_MAX = 30_000

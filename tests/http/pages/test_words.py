@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from embedsink.http.openapi import description
-from embedsink.http.pages.words import type_in_words
+from embedsink.http.openapi.builder import description
+from embedsink.http.pages.schema_text import type_in_words
 from embedsink.settings import Settings
 
 

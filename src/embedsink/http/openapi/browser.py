@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from embedsink.browser.modules import browser_files
 from embedsink.http.openapi.failures import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import known_tag, parameter
 from embedsink.http.openapi.parts import Schema
 from embedsink.reasons import Reason
-from embedsink.web import browser_files
 
 
 def operations() -> Sequence[Operation]:

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from embedsink.charts import PERIODS
-from embedsink.http import dashboards
+from embedsink.auth.key import KeyKind
+from embedsink.dashboards.period import PERIODS
+from embedsink.http.api import dashboards
 from embedsink.http.openapi.failures import ACCESS, ANY_REQUEST, SCOPED
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import SWITCH, arrival_parameters, known_tag, parameter, scope_parameters
 from embedsink.http.openapi.parts import Schema, array, object_of
 from embedsink.http.pages.login import FORM
-from embedsink.http.parameters import ARRIVALS
-from embedsink.keys import KeyKind
+from embedsink.http.query_params import ARRIVALS
 from embedsink.reasons import Reason
-from embedsink.reports import SURFACES
+from embedsink.reports.scope import SURFACES
 
 _PAGE: dict[str, Schema] = {"text/html": {"type": "string"}}
 _TEXT: Schema = {"type": "string"}

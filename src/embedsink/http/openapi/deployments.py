@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from embedsink.http import deployments, syncs
+from embedsink.auth.key import KeyKind
+from embedsink.http.api import dbt_syncs, deployments
 from embedsink.http.openapi.failures import ACCESS, BODY, JOURNAL
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import DEPLOYMENT, content_encoding, limit_parameter, parameter
 from embedsink.http.openapi.parts import Schema, ref
-from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 
 _SYNC = (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
@@ -37,7 +37,7 @@ def _list_deployments() -> Operation:
 def _read_sync() -> Operation:
     return Operation(
         "get",
-        syncs.PATH,
+        dbt_syncs.PATH,
         "readSyncResult",
         "The result of a completed dbt sync",
         (200, "The result.", {"application/json": ref("DbtSyncResult")}),
@@ -50,7 +50,7 @@ def _read_sync() -> Operation:
 def _record_sync() -> Operation:
     return Operation(
         "put",
-        syncs.PATH,
+        dbt_syncs.PATH,
         "recordSyncResult",
         "Make the result of a completed dbt sync durable; the same again changes nothing",
         (200, "Durable, and readable at once.", {"application/json": ref("DbtSyncResult")}),
@@ -62,7 +62,7 @@ def _record_sync() -> Operation:
 
 
 def _sync_parameters() -> Sequence[Schema]:
-    job = {"type": "string", "minLength": 1, "maxLength": syncs.JOB_ID_CHARACTERS_MAX}
+    job = {"type": "string", "minLength": 1, "maxLength": dbt_syncs.JOB_ID_CHARACTERS_MAX}
     return [
         parameter("deploymentId", DEPLOYMENT, "The deployment that was synced.", place="path"),
         parameter("syncJobId", job, "The job; as in the body.", place="path"),

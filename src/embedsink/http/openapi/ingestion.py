@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from embedsink.auth.key import KeyKind
 from embedsink.http.openapi.failures import ACCESS, ANY_REQUEST, BODY, JOURNAL
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import content_encoding, parameter
 from embedsink.http.openapi.parts import Schema, array, ref
-from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from embedsink.auth.key import KeyKind
 from embedsink.http import problems
 from embedsink.http.openapi.failures import ANY_REQUEST
 from embedsink.http.openapi.parts import Schema, content, headers_of, ref
-from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 
 # The problems that have members of their own.

@@ -6,7 +6,7 @@ from embedsink.http.openapi.failures import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import known_tag, parameter
 from embedsink.http.openapi.parts import Schema
-from embedsink.http.pages.files import MEDIA_TYPES, page_files
+from embedsink.http.pages.assets import MEDIA_TYPES, page_files
 from embedsink.reasons import Reason
 
 _TEXT: Schema = {"type": "string"}

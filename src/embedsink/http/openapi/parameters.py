@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.http.openapi.parts import Schema, array
-from embedsink.http.parameters import FATES
-from embedsink.keys import DEPLOYMENT_MAX
-from embedsink.reports import INTERVALS, LIMIT_MAX, SURFACES
+from embedsink.http.query_params import FATES
+from embedsink.reports.pagination import LIMIT_MAX
+from embedsink.reports.scope import INTERVALS, SURFACES
 
 DEPLOYMENT: Schema = {"type": "integer", "minimum": -DEPLOYMENT_MAX, "maximum": DEPLOYMENT_MAX}
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from embedsink.http import quarantine
+from embedsink.auth.key import KeyKind
+from embedsink.http.api import quarantine
 from embedsink.http.openapi.failures import JOURNAL, SCOPED
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
 from embedsink.http.openapi.parts import array, ref
-from embedsink.keys import KeyKind
 from embedsink.reasons import Reason
 
 

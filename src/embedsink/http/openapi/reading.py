@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from embedsink.arrivals import ROWS_MAX
-from embedsink.http import exports, inspection, live
+from embedsink.auth.key import KeyKind
+from embedsink.http.api import exports, inspection, live
 from embedsink.http.openapi.failures import ACCESS, SCOPED, SPOOLED
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import (
@@ -16,10 +16,11 @@ from embedsink.http.openapi.parameters import (
     scope_parameters,
 )
 from embedsink.http.openapi.parts import Schema, array, ref
-from embedsink.http.rows import MEDIA_TYPES
-from embedsink.keys import KeyKind
+from embedsink.http.report_response import MEDIA_TYPES
 from embedsink.reasons import Reason
-from embedsink.reports import REPORT_FORMATS, Format, report_names
+from embedsink.reports.catalog import report_names
+from embedsink.reports.format import REPORT_FORMATS, Format
+from embedsink.reports.recent_events import ROWS_MAX
 
 _KEYS = (KeyKind.READ, KeyKind.ADMIN)
 _CACHED = {304: "Nothing was loaded since."}

@@ -4,13 +4,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from embedsink.arrivals import REJECTED_MAX
-from embedsink.envelope import REJECTIONS_LISTED_MAX
-from embedsink.envelope.catalog import Catalog, Delivery, catalog_for
-from embedsink.http import syncs
+from embedsink.auth.key import KeyKind
+from embedsink.http.api import dbt_syncs
 from embedsink.http.openapi.parts import Schema, array, object_of, one_of, ref
-from embedsink.keys import KeyKind
+from embedsink.protocol.messages import Catalog, Delivery, catalog_for
+from embedsink.protocol.validation import REJECTIONS_LISTED_MAX
 from embedsink.reasons import Reason
+from embedsink.reports.recent_events import REJECTED_MAX
 from embedsink.settings import Settings
 
 _TEXT: Schema = {"type": "string"}
@@ -23,7 +23,7 @@ _YES_OR_NO: Schema = {"type": "boolean"}
 def schemas(settings: Settings) -> dict[str, Schema]:
     """Every schema that operations refer to, by name."""
     catalog = catalog_for(settings.service_name)
-    found = _wire_types(catalog, syncs.result_type(settings.service_name))
+    found = _wire_types(catalog, dbt_syncs.result_type(settings.service_name))
     found["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
     mapping = {name: ref(envelope.__name__)["$ref"] for name, envelope in catalog.envelope_types.items()}
     found["Envelope"] = {

@@ -8,37 +8,30 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from embedsink import charts
-from embedsink.charts import (
-    DARK,
-    LIGHT,
-    NOTHING,
-    PERIOD_PARAMETERS,
-    PERIODS,
-    Chart,
-    Dashboard,
-    Gauge,
-    Section,
-    Table,
-    Tile,
-    completed,
-    is_address,
-    vega_config,
-)
-from embedsink.envelope.catalog import catalog_for
+from embedsink.auth.key import Key, KeyKind
+from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
+from embedsink.dashboards.files import is_address
+from embedsink.dashboards.labels import NOTHING
+from embedsink.dashboards.model import Chart, Dashboard, Gauge, Section, Table, Tile
+from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
+from embedsink.dashboards.period import PERIODS
+from embedsink.dashboards.theme import DARK, LIGHT, vega_config
+from embedsink.dashboards.vega_spec import completed
+from embedsink.engine import Sink
 from embedsink.errors import Refused, nearest, without_keys
-from embedsink.http.access import check_kind, check_transport, is_asked_here, key_for, login_of
-from embedsink.http.dashboards import Dashboards
-from embedsink.http.headers import NEVER_KEPT
-from embedsink.http.logins import Logins
+from embedsink.http.api.dashboards import Dashboards
+from embedsink.http.authentication import check_kind, key_for, login_of
 from embedsink.http.pages.templating import page_headers, render
-from embedsink.http.pages.vega import Vega
-from embedsink.http.parameters import ARRIVALS, check_parameters
-from embedsink.keys import Key, KeyKind
+from embedsink.http.pages.vega_bundle import Vega
+from embedsink.http.query_params import ARRIVALS, check_parameters
+from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.sessions import Logins
+from embedsink.http.transport import check_transport, is_asked_here
+from embedsink.protocol.messages import catalog_for
 from embedsink.reasons import Reason
-from embedsink.reports import SURFACES, Report
+from embedsink.reports.catalog import Report
+from embedsink.reports.scope import SURFACES
 from embedsink.settings import Settings
-from embedsink.sink import Sink
 
 _UNITS = {"h": "hours", "d": "days"}
 # Comparing a name takes up to 0.5 ms of the event loop.
@@ -55,7 +48,7 @@ class Link(NamedTuple):
     description: str
 
 
-INSPECTOR = Link(charts.INSPECTOR, "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
+INSPECTOR = Link(INSPECTOR_NAME, "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
 
 
 class DashboardPages:

@@ -10,22 +10,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink import __version__
+from embedsink.auth.key import KeyKind
+from embedsink.engine import Sink
+from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.files import TaggedFile
-from embedsink.http.freshness import tag_of
-from embedsink.http.headers import ASKED_ABOUT
-from embedsink.http.openapi import description, groups_of
-from embedsink.http.pages.address import address_of
-from embedsink.http.pages.description import messages_of, shown_reasons
-from embedsink.http.pages.files import page_files
-from embedsink.http.pages.sending import examples
+from embedsink.http.etag import tag_of
+from embedsink.http.openapi.builder import description, groups_of
+from embedsink.http.pages.assets import page_files
+from embedsink.http.pages.base_url import address_of
+from embedsink.http.pages.docs_content import messages_of, shown_reasons
+from embedsink.http.pages.docs_examples import examples
+from embedsink.http.pages.schema_text import type_in_words
 from embedsink.http.pages.templating import HEADERS, render
-from embedsink.http.pages.words import type_in_words
-from embedsink.keys import KeyKind
-from embedsink.reports import REPORT_FORMATS, Report, all_reports
+from embedsink.http.security_headers import ASKED_ABOUT
+from embedsink.reports.catalog import Report, all_reports
+from embedsink.reports.format import REPORT_FORMATS
 from embedsink.settings import Settings
-from embedsink.sink import Sink
-from embedsink.store import EVERYTHING
+from embedsink.store.session import EVERYTHING
 
 # Under so many the page is kept and compressed. A client may name any number of them.
 ADDRESSES_MAX = 8

@@ -6,18 +6,19 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from embedsink.auth.key import KeyKind
+from embedsink.engine import Sink
 from embedsink.errors import Refused
-from embedsink.http.access import check_kind, check_own_page, check_transport
-from embedsink.http.addresses import address_of
-from embedsink.http.body import BodyReader
-from embedsink.http.logins import Logins
+from embedsink.http.authentication import check_kind
+from embedsink.http.client_address import address_of
 from embedsink.http.pages.templating import page_headers, render
-from embedsink.http.parameters import check_parameters
-from embedsink.http.rates import Sender
-from embedsink.keys import KeyKind
+from embedsink.http.query_params import check_parameters
+from embedsink.http.rate_limiter import Sender
+from embedsink.http.sessions import Logins
+from embedsink.http.transport import check_own_page, check_transport
+from embedsink.http.wire.request_body import BodyReader
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
-from embedsink.sink import Sink
 
 HOME = "/dashboards/"
 FORM = "application/x-www-form-urlencoded"

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedsink.http.headers import BY_SCRIPTS, policy_headers
+from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,0 +1,1 @@
+"""Keys: who may write and who may read (spec 5)."""

@@ -1,0 +1,1 @@
+"""The Python interface: reports as pandas frames, from a data folder or a server."""

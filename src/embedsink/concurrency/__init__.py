@@ -1,0 +1,1 @@
+"""Primitives that several rooms use: limits, shared calls, throttling, process priority."""

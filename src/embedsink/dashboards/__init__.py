@@ -1,0 +1,1 @@
+"""Dashboards as files: their model, validation, queries and charts."""

@@ -1,0 +1,1 @@
+"""Dashboards as images, without a browser: SVG, PNG, PDF and self-contained HTML."""

@@ -1,0 +1,1 @@
+"""Resources: one module each, with its OpenAPI operations."""

@@ -1,0 +1,52 @@
+"""Whether the server lives, whether it can keep a promise, and what it did so far."""
+
+import asyncio
+import time
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from embedsink.engine import Sink
+from embedsink.errors import Unavailable
+from embedsink.http.metrics import exposition
+from embedsink.http.problems import unavailable
+from embedsink.reasons import Reason
+
+
+async def healthz(request: Request) -> Response:
+    """The process answers; that is all it says."""
+    return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
+
+
+async def readyz(request: Request) -> Response:
+    """Whether an event would be kept now: proven by a write that reaches the disk. 503 with the reasons if not."""
+    sink: Sink = request.state.sink
+    troubles = list(sink.loader.status.damaged)
+    journal_trouble = await _journal_trouble(sink)
+    if journal_trouble:
+        troubles.append(journal_trouble)
+    if not sink.store.is_open:
+        troubles.append("store.duckdb: is being reopened. Ingest goes on.")
+    if sink.loader.status.trouble:
+        troubles.append(sink.loader.status.trouble)
+    if troubles:
+        refusal = Unavailable(Reason.NOT_READY, " ".join(troubles), retry_after_s=5)
+        return unavailable(request, refusal, members={"ready": False, "troubles": troubles})
+    return JSONResponse({"ready": True, "troubles": []}, headers={"Cache-Control": "no-store"})
+
+
+async def metrics(request: Request) -> Response:
+    """Prometheus text exposition format 0.0.4."""
+    sink: Sink = request.state.sink
+    return Response(exposition(sink), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def _journal_trouble(sink: Sink) -> str | None:
+    started_at = time.monotonic()
+    try:
+        await asyncio.wait_for(sink.journal.append(b""), sink.settings.journal_timeout_s)
+    except TimeoutError:
+        return f"journal: a write takes more than {time.monotonic() - started_at:.0f} s. Look at the disk."
+    except Unavailable as error:
+        return str(error)
+    return None

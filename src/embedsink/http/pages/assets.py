@@ -1,0 +1,35 @@
+"""`/pages/{name}`: style sheets, scripts and pictures of pages. `base.css` and `mark.svg` are every page's."""
+
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from embedsink.errors import Refused, quote
+from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
+from embedsink.http.etag import tag_of
+from embedsink.reasons import Reason
+
+FOLDER = Path(__file__).parent / "static"
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@cache
+def page_files() -> dict[str, TaggedFile]:
+    """Every file of a page: those of all pages, and those of the dashboards."""
+    return _read(FOLDER) | _read(FOLDER / "dashboards")
+
+
+async def show_file(request: Request) -> Response:
+    """One of them, or 304 where the reader has it."""
+    name = request.path_params["name"]
+    found = page_files().get(name)
+    if found is None:
+        raise Refused(Reason.NOT_FOUND, f"{quote(name)} does not exist. There are {', '.join(page_files())}.")
+    return await found.answer(request, {"Cache-Control": SHARED_AND_ASKED_ABOUT})
+
+
+def _read(folder: Path) -> dict[str, TaggedFile]:
+    contents = {path: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in MEDIA_TYPES}
+    return {path.name: TaggedFile(MEDIA_TYPES[path.suffix], tag_of(one), one) for path, one in contents.items()}

@@ -1,0 +1,1 @@
+"""Requests below Starlette: the uvicorn protocol, connection limits, bodies."""

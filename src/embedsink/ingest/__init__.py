@@ -1,0 +1,1 @@
+"""Request bodies to journal records."""

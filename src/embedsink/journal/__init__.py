@@ -1,0 +1,1 @@
+"""The durable log of everything accepted or quarantined. It knows bytes, not fields."""

@@ -1,0 +1,1 @@
+"""Journal segments into the store, and snapshots out of it."""

@@ -1,0 +1,38 @@
+"""What the loader did and found, for `/readyz` and `/metrics`."""
+
+from dataclasses import dataclass, field
+
+from embedsink.store.database import Ledger
+
+
+@dataclass(slots=True)
+class LoaderStatus:
+    """What the loader did and found, for `/readyz` and `/metrics`. Written by its thread alone."""
+
+    segment_count: int = 0
+    received_count: int = 0
+    accepted_count: int = 0
+    duplicate_count: int = 0
+    quarantined_count: int = 0
+    load_duration_s: float = 0.0
+    snapshot_count: int = 0
+    snapshot_duration_s: float = 0.0
+    snapshot_at: float | None = None
+    reopened_count: int = 0
+    load_trouble: str | None = None
+    snapshot_trouble: str | None = None
+    end_trouble: str | None = None
+    damaged: list[str] = field(default_factory=list)
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from loading or from publishing, in sentences; None when nothing does."""
+        return self.end_trouble or " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
+
+    def count(self, ledger: Ledger) -> None:
+        """Add what was loaded."""
+        self.segment_count += ledger.segment_count
+        self.received_count += ledger.received_count
+        self.accepted_count += ledger.accepted_count
+        self.duplicate_count += ledger.duplicate_count
+        self.quarantined_count += ledger.quarantined_count

@@ -1,0 +1,73 @@
+"""What arrived: counts by fate and type, the newest rows with their envelopes, and what was rejected."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from embedsink.store.session import Reader
+
+ROWS_MAX = 100
+REJECTED_MAX = 100
+# Of the envelopes of one message; the newest row goes out whatever its length.
+ENVELOPES_BYTES_MAX = 262_144
+_SEGMENT_LINES = 2**32
+FATES = ("accepted", "quarantined", "lost", "sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Segments by their numbers: those after one, up to and with another."""
+
+    after: int
+    last: int
+
+    def variables(self) -> dict[str, object]:
+        """The session variables that bound arrivals by it."""
+        return {"after": (self.after + 1) * _SEGMENT_LINES - 1, "up_to": (self.last + 1) * _SEGMENT_LINES - 1}
+
+
+@dataclass(slots=True)
+class Counts:
+    """How much arrived, by fate, and of what was accepted by type."""
+
+    fates: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    actions: Counter[str] = field(default_factory=Counter)
+
+    def by_fate(self, *, has_duplicates: bool) -> dict[str, int | None]:
+        """The counts by fate; of duplicates nobody knows whose they are, so a part of all has none."""
+        duplicate = self.fates["duplicate"] if has_duplicates else None
+        return {"duplicate": duplicate} | {fate: self.fates[fate] for fate in FATES}
+
+    @property
+    def row_count(self) -> int:
+        """How many of it can be shown."""
+        return self.fates["accepted"] + self.fates["quarantined"]
+
+
+def count_arrivals(reader: Reader) -> Counts:
+    """How much of what is in the reader's scope arrived."""
+    counts = Counts()
+    # In the order of their names: the engine's own depends on what others send.
+    for row in sorted(reader.dicts("arrived_count"), key=lambda row: (row["fate"], row["type"] or "")):
+        counts.fates[row["fate"]] += row["row_count"]
+        if row["fate"] == "accepted":
+            by_type = counts.events if row["direction"] == "event" else counts.actions
+            by_type[row["type"]] += row["row_count"]
+    return counts
+
+
+def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
+    """The newest rows in the reader's scope with their envelopes, oldest first: as many as have room in a message."""
+    rows = reader.narrowed(row_limit=limit).dicts("arrived_newest")
+    left = ENVELOPES_BYTES_MAX
+    for place in range(len(rows) - 1, -1, -1):
+        left -= len(rows[place]["envelope"].encode())
+        if left < 0:
+            return rows[min(place + 1, len(rows) - 1) :]
+    return rows
+
+
+def rejected_arrivals(reader: Reader) -> list[dict[str, Any]]:
+    """The first rejections in the reader's scope, without their text."""
+    return reader.narrowed(row_limit=REJECTED_MAX).dicts("arrived_rejected")

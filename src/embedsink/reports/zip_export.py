@@ -1,0 +1,77 @@
+"""A period in one file: a ZIP with each report as CSV, and a manifest that says what they answer."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from embedsink import __version__
+from embedsink.reports.catalog import Report, all_reports
+from embedsink.reports.formats import Style, csv_chunks
+from embedsink.reports.scope import Scope
+from embedsink.store.session import Reader
+
+MANIFEST = "manifest.json"
+
+
+def write_summary(
+    reader: Reader,
+    scope: Scope,
+    file: IO[bytes],
+    *,
+    style: Style,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> None:
+    """Write every report for the reader's scope as one ZIP. All of them are of one moment: ask it in `consistent`."""
+    written_at = now().replace(microsecond=0)
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        reports = [
+            _manifest_of(
+                report,
+                _write(archive, report, csv_chunks(reader, report.name, guard=style.guard, bom=style.bom), written_at),
+            )
+            for report in all_reports(reader)
+        ]
+        manifest = {
+            "writtenAt": _shown(written_at),
+            "embedsink": __version__,
+            "scope": _scope_in_words(scope),
+            "reports": reports,
+        }
+        content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        archive.writestr(_entry(MANIFEST, written_at), content.encode())
+
+
+def _write(archive: ZipFile, report: Report, chunks: Iterator[bytes], written_at: datetime) -> int:
+    """Write one file; the bytes that it has."""
+    # Its length is known only at the end: it may be more than an archive without these extensions can tell.
+    with archive.open(_entry(f"{report.name}.csv", written_at), "w", force_zip64=True) as entry:
+        return sum(entry.write(chunk) for chunk in chunks)
+
+
+def _manifest_of(report: Report, byte_count: int) -> dict[str, Any]:
+    words = {name: getattr(report, name) for name in ("name", "title", "question", "grain")}
+    return words | {"file": f"{report.name}.csv", "bytes": byte_count}
+
+
+def _scope_in_words(scope: Scope) -> dict[str, Any]:
+    """The scope; null bounds nothing."""
+    variables = scope.variables()
+    del variables["hides_arrival"]
+    times = {
+        name: value and _shown(value.replace(tzinfo=UTC))
+        for name, value in (("since", scope.since), ("until", scope.until))
+    }
+    return variables | times | {"interval": scope.interval or "day", "timezone": scope.timezone or "UTC"}
+
+
+def _entry(name: str, written_at: datetime) -> ZipInfo:
+    entry = ZipInfo(name, date_time=written_at.timetuple()[:6])
+    entry.compress_type = ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _shown(instant: datetime) -> str:
+    return instant.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,51 @@
+"""Deletes kept rejections from the store. Their counts stay."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import duckdb
+
+from embedsink.store.sql_files import read_sql
+
+# Rejections of one transaction: their deletion waits in memory until the next checkpoint.
+PURGED_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeFilter:
+    """Which rejections are purged: those that fit all of it. None bounds nothing; times are UTC.
+
+    `before` is about when they were received, which for imported ones may be long ago.
+    """
+
+    before: datetime | None = None
+    loaded_before: datetime | None = None
+    reason: str | None = None
+    key_id: str | None = None
+
+
+def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) -> tuple[int, set[int]]:
+    """Delete the oldest of these rejections.
+
+    Args:
+        connection: to the database, in a transaction.
+        which: what is deleted.
+
+    Returns:
+        How many there were, `PURGED_AT_ONCE` when there may be more, and the deployments that they name.
+    """
+    variables = {
+        "before": which.before,
+        "loaded_before": which.loaded_before,
+        "reason": which.reason,
+        "key": which.key_id,
+        "count": PURGED_AT_ONCE,
+    }
+    for name, value in variables.items():
+        connection.execute(f"set variable purge_{name} = $1", [value])
+    connection.execute(read_sql("purge")["purged"])
+    found = connection.execute("select deployment, count(*) from purged group by deployment").fetchall()
+    if found:
+        connection.execute(read_sql("load")["rejection_count"])
+        connection.execute(read_sql("purge")["forgotten"])
+    return sum(count for _, count in found), {deployment for deployment, _ in found if deployment is not None}

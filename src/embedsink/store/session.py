@@ -1,0 +1,450 @@
+"""Named views, seen through a scope that is nothing but session variables."""
+
+import contextlib
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import duckdb
+
+from embedsink.errors import Misconfigured, Refused, Unavailable
+from embedsink.reasons import Reason
+from embedsink.store.duckdb_errors import (
+    SqlUnfit,
+    StoreBroken,
+    StoreRefused,
+    StoreTooSmall,
+    first_line,
+    has_no_room,
+    translated,
+)
+from embedsink.store.query import KEPT_PAGE, Column, Selection, View, by_arrival, column_sql, page_of, source_of
+from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
+from embedsink.store.temp_table import Kept
+
+if TYPE_CHECKING:
+    import pandas
+
+ROWS_AT_ONCE = 2_048
+# Rows of a Parquet row group and of an Arrow batch: what a writer and a reader hold in memory at once.
+ROWS_OF_BATCH = 20_480
+# Whatever the views read.
+VARIABLES = (
+    "deployments",
+    "since",
+    "until",
+    "surface",
+    "tenant",
+    "interval",
+    "timezone",
+    "now",
+    "service_name",
+    "quarantine_id",
+    "after",
+    "up_to",
+    "row_limit",
+    "sync_job_ids",
+    "key_deployments",
+    "session",
+    "type",
+    "key_id",
+    "fate",
+    "asked_columns",
+    "session_gap_minutes",
+)
+# Up to where the sums reach that many reports read: of the moment at which the reader begins, so that what is summed up
+# meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql). Both in one question, since
+# between two there may be a summing.
+SUMMED = ("summed", "summed_up_to")
+# What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
+_PORTABLE = {
+    "TIMESTAMP": "timezone('UTC', {})",
+    "HUGEINT": "{}::bigint",
+    "UUID": "{}::varchar",
+    "JSON": "{}::varchar",
+}
+_COLUMNS = """
+select table_name, column_name, data_type, coalesce(comment, '')
+from duckdb_columns()
+where not internal and database_name <> 'temp'
+order by table_name, column_index
+"""
+_COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal and not temporary"
+# Python's own objects for ids cost more than all the rest of a row.
+_IN_PYTHON = {"UUID": "{}::varchar"}
+HIDES_ARRIVAL = "hides_arrival"
+OLDER_SNAPSHOT = "An older embedsink published it: start the server once, or run `embedsink snapshot`."
+EVERYTHING: Mapping[str, object] = {"deployments": None}
+
+
+class Reader:
+    """Named views through one scope. It owns a connection of its own: use it in one thread, and close it.
+
+    Args:
+        connection: to the database.
+        scope: the variables to set; `deployments` among them. With `hides_arrival` the column `arrival` is null.
+        held: whatever ends with the reader.
+        views: what is known of them; shared by all readers of one opened database, and filled by the first that asks.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        scope: Mapping[str, object],
+        *,
+        held: contextlib.ExitStack,
+        views: dict[str, View] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._closing = threading.Lock()
+        self._is_closed = False
+        self._variables: dict[str, Any] = {}
+        self._hides_arrival = False
+        self._kept: Kept | None = None
+        # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
+        # keeps readers apart must be named, because null means every deployment.
+        self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
+        self._set_summed()
+        # What Arrow writes as the zone of a time.
+        connection.execute("set timezone = 'UTC'")
+        self._held = held.pop_all()
+        self._views = {} if views is None else views
+
+    def narrowed(self, **variables: object) -> "Reader":
+        """The same reader, with some of its variables set anew."""
+        with away_is_unavailable():
+            self._set(variables)
+        return self
+
+    def variable(self, name: str) -> Any:
+        """What a variable is set to; times are without a zone, in UTC."""
+        [(value,)] = self._ask_all("select getvariable($1)", [name])
+        return value
+
+    def columns(self, view: str) -> list[Column]:
+        """A view's columns with their comments, in order; none of what does not exist."""
+        return list(self._described(view).columns)
+
+    def comment(self, view: str) -> str:
+        """What `comment on view` says."""
+        return self._described(view).comment
+
+    def has(self, view: str) -> bool:
+        """Whether there is such a view or table."""
+        return bool(self._described(view).columns)
+
+    def require(self, view: str) -> None:
+        """Raises Misconfigured unless there is such a view or table: a snapshot may be of an older embedsink."""
+        if not self.has(view):
+            raise Misconfigured(f"snapshot: lacks {view}. {OLDER_SNAPSHOT}")
+
+    def is_up_to_date(self) -> bool:
+        """Whether its views are those of this embedsink and this DuckDB."""
+        with away_is_unavailable():
+            return are_views_current(self._connection)
+
+    def _described(self, view: str) -> View:
+        # Of all views at once: the engine goes through all of them anyway, which takes longer than a small report.
+        if not self._views:
+            self._views.update(self._ask_views())
+        return self._views.get(view, View("", ()))
+
+    def _ask_views(self) -> dict[str, View]:
+        columns: dict[str, list[Column]] = defaultdict(list)
+        for view, *column in self._ask_all(_COLUMNS):
+            columns[view].append(Column(*column))
+        comments = dict(self._ask_all(_COMMENTS))
+        return {view: View(comments.get(view, ""), tuple(columns[view])) for view in columns}
+
+    def selected(self, selection: Selection) -> list[Column]:
+        """The columns of a selection, in its order."""
+        self.require(selection.view)
+        columns = {column.name: column for column in self.columns(selection.view)}
+        return list(columns.values()) if selection.columns is None else [columns[name] for name in selection.columns]
+
+    def rows(self, selection: str | Selection) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a view, some thousand at a time, as they come from the engine."""
+        result = self._ask(*self._select(selection, _IN_PYTHON))
+        while rows := _fetch(result):
+            yield rows
+
+    def dicts(self, view: str) -> list[dict[str, Any]]:
+        """All rows of a view by the names of its columns; for views that bound themselves."""
+        names = [column.name for column in self.columns(view)]
+        return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
+
+    def page(self, selection: Selection) -> int | None:
+        """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
+
+        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any that was to be seen. One
+        of an earlier arrival that shows only later is skipped: see embedsink.reports.pagination.
+        """
+        limit = selection.limit or 1
+        self.narrowed(asked_columns=None)
+        if selection.is_dear:
+            names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
+            page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
+            # Of this connection alone, and gone with it.
+            self._ask(f"create or replace temp table {KEPT_PAGE} as {page}", [limit + 1])
+        ends = self._ask_all(
+            f"select arrival from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
+            [limit - 1],
+        )
+        self.narrowed(up_to=ends[0][0] if ends else None)
+        return ends[0][0] if len(ends) == 2 else None
+
+    def frame(self, selection: str | Selection) -> tuple["pandas.DataFrame", list[str]]:
+        """The rows of a view as a frame, and the SQL type of each column."""
+        with away_is_unavailable():
+            return _framed(self._ask(*self._select(selection, _PORTABLE)))
+
+    def run(
+        self, sql: str, parameters: object = None, *, caller: FrameType | None = None
+    ) -> tuple["pandas.DataFrame", list[str]]:
+        """The same for SQL of the reader's own, for the notebook's owner alone: nothing of the server calls this.
+
+        Args:
+            sql: one statement or several; the answer is that of the last.
+            parameters: a list for `?` and `$1`, or a dictionary for `$name`.
+            caller: whose variables can be named as tables, where the database has none of that name.
+
+        Raises:
+            Refused: DuckDB can't run it; with all that DuckDB says.
+            Unavailable: it needs more memory than there is.
+        """
+        self.narrowed(asked_columns=None)
+        try:
+            with translated(whole=True):
+                result = _execute_as(caller, self._connection, sql, parameters)
+                if result is None:
+                    raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
+                return _framed(result)
+        except StoreTooSmall as error:
+            raise Unavailable(Reason.NOT_READY, f"sql: {error}\nAsk for less.") from error
+        except (SqlUnfit, StoreRefused) as error:
+            hint = "\nPass a list for ? and $1, or a dictionary for $name." if "Values were not" in str(error) else ""
+            raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
+
+    def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
+        """The first row that a check of `sql/checks` returns, by column, and how many there are."""
+        self.narrowed(asked_columns=None)
+        result = self._ask(sql)
+        with away_is_unavailable():
+            names = [column[0] for column in result.description or ()]
+            first = result.fetchone()
+        count = int(first is not None)
+        while rows := _fetch(result):
+            count += len(rows)
+        return dict(zip(names, first or (), strict=False)), count
+
+    def write_parquet(self, selection: str | Selection, file: IO[bytes] | Path) -> None:
+        """The rows of a view as Parquet: to a path, or into a file of the system that is open for writing."""
+        sql, parameters = self._select(selection, _PORTABLE)
+        options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
+        self._ask_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
+
+    def write_arrow(
+        self, selection: str | Selection, file: IO[bytes], *, scratch: Callable[[], IO[bytes]] = TemporaryFile
+    ) -> None:
+        """The rows of a view as an Arrow IPC stream, in batches of some thousand.
+
+        They go through a Parquet file that `scratch` makes, because DuckDB's own Arrow batches have a million rows.
+        """
+        from nanoarrow.ipc import StreamWriter  # Few servers are ever asked for it.
+
+        with scratch() as spooled, StreamWriter.from_writable(file) as writer:
+            self.write_parquet(selection, spooled)
+            source = f"from read_parquet('{_address(spooled)}', file_row_number = true)"
+            [(count,)] = self._ask_all(f"select count(*) {source}")
+            for start in range(0, max(count, 1), ROWS_OF_BATCH):
+                batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
+                with away_is_unavailable():
+                    rows = self._connection.sql(f"select * exclude (file_row_number) {source} {batch}")
+                    writer.write_stream(rows, write_schema=start == 0)
+
+    @contextlib.contextmanager
+    def consistent(self) -> Iterator[None]:
+        """Everything that is asked in here is of one moment, whatever is loaded. What is kept in it ends with it."""
+        self._forget()
+        self._ask("begin transaction")
+        try:
+            yield
+        finally:
+            self._kept = None
+            with contextlib.suppress(duckdb.Error):  # It ends with the connection, at the latest.
+                self._connection.execute("rollback")
+
+    def keep(self, view: str, *, since: datetime | None, until: datetime | None) -> None:
+        """Work a view out once for this period: what builds on it reads that, until more or something else is asked.
+
+        Args:
+            view: as `Kept.make` says.
+            since, until: of the longest period, in UTC.
+        """
+        self._forget()
+        self.narrowed(since=since, until=until)
+        with away_is_unavailable():
+            kept = Kept(view, dict(self._variables))
+            kept.make(self._connection)
+            self._kept = kept
+
+    def _forget(self) -> None:
+        if self._kept:
+            with away_is_unavailable():
+                self._kept.drop(self._connection)
+            self._kept = None
+
+    def interrupt(self) -> None:
+        """Stop a running question, from any thread."""
+        with self._closing:  # DuckDB frees a connection that another thread interrupts just then.
+            if not self._is_closed:
+                self._connection.interrupt()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with self._closing:
+            self._is_closed = True
+        # A rollback by DuckDB itself, as the connection closes, aborts the process where the database is broken.
+        with contextlib.suppress(StoreBroken):
+            roll_back(self._connection)
+        self._held.close()
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _select(self, selection: str | Selection, expressions: Mapping[str, str]) -> tuple[str, list[object]]:
+        """The statement and its parameters; `expressions` says what becomes of columns of some SQL types."""
+        if isinstance(selection, str):
+            selection = Selection(selection)
+        # What is made for other columns alone, a view can leave out (the macro is_asked).
+        self.narrowed(asked_columns=None if selection.columns is None else list(selection.columns))
+        # Identifiers can't be parameters. These are the view's own, by way of the catalog.
+        columns = ", ".join(self._shown(column, expressions) for column in self.selected(selection))
+        if selection.is_page:
+            return f"select {columns} from {page_of(source_of(selection))}", []  # noqa: S608
+        sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
+        wanted = self.selected(Selection(selection.view, tuple(name for name, _ in selection.where)))
+        for place, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
+            # Written as text, since a text that is no number can't be compared with one.
+            sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${place}"
+            parameters.append(text)
+        if selection.is_by_arrival:
+            sql += f" {by_arrival(selection.view)}"
+        if selection.limit is not None:
+            parameters.append(selection.limit)
+            sql += f" limit ${len(parameters)}"
+        return sql, parameters
+
+    def _shown(self, column: Column, expressions: Mapping[str, str]) -> str:
+        if column.name == "arrival" and self._hides_arrival:
+            return 'null::bigint as "arrival"'  # Segments and their lines are counted over all deployments.
+        return column_sql(column, expressions)
+
+    def _set_summed(self) -> None:
+        found = (None, None)
+        with contextlib.suppress(duckdb.CatalogException):  # Snapshots of older servers have none, nor views that ask.
+            found = self._connection.execute("select max(number), max(up_to) from summed").fetchone() or found
+        for name, value in zip(SUMMED, found, strict=True):
+            self._connection.execute(f"set variable {name} = $1", [value])
+
+    def _set(self, variables: Mapping[str, object]) -> None:
+        if HIDES_ARRIVAL in variables:  # It is about what is shown of a view, and no view reads it.
+            self._hides_arrival = bool(variables[HIDES_ARRIVAL])
+            variables = {name: value for name, value in variables.items() if name != HIDES_ARRIVAL}
+        unknown = variables.keys() - set(VARIABLES)
+        if unknown:
+            # No view reads it: whoever misspells what should narrow the scope would see more.
+            raise ValueError(f"variables {sorted(unknown)}: no view reads them. There are {', '.join(VARIABLES)}.")
+        for name, value in variables.items():
+            self._connection.execute(f"set variable {name} = $1", [value])
+        self._variables |= variables
+        if self._kept and not self._kept.holds(self._variables):
+            self._forget()
+
+    def _ask(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
+        with away_is_unavailable():
+            return self._connection.execute(sql, parameters)
+
+    def _ask_all(self, sql: str, parameters: list[object] | None = None) -> list[tuple[Any, ...]]:
+        with away_is_unavailable():
+            return self._ask(sql, parameters).fetchall()
+
+
+def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
+    """A reader of a published snapshot, for any number of programs at once.
+
+    Raises:
+        Misconfigured: there is none yet, it can't be read, or it is of a newer embedsink.
+    """
+    if not path.parent.is_dir():
+        raise Misconfigured(f"data folder {path.parent}: does not exist. Name the one that `embedsink serve` writes.")
+    if not path.exists():
+        raise Misconfigured(f"{path}: does not exist. A server publishes it some seconds after its start.")
+    try:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(contextlib.closing(duckdb.connect(str(path), read_only=True)))
+            refuse_newer_schema(connection, path.name)
+            return Reader(connection, scope, held=stack)
+    except duckdb.Error as error:
+        refuse_newer_format(error, path.name)
+        raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
+
+
+def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
+    """What `Reader.write_parquet` wrote, as `Reader.frame` gives it."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("set timezone = 'UTC'")
+        return _framed(connection.execute("select * from read_parquet($1)", [str(path)]))
+
+
+def _execute_as(
+    caller: FrameType | None, connection: duckdb.DuckDBPyConnection, sql: str, parameters: object
+) -> duckdb.DuckDBPyConnection | None:
+    """Execute SQL so that DuckDB looks for missing tables among the variables of `caller`."""
+    if caller is None:
+        return connection.execute(sql, parameters)
+    # DuckDB looks at the frame that calls it, and at no other: so the call has to be made with these variables.
+    execute = partial(connection.execute, sql, parameters)
+    found = eval("_embedsink_execute()", caller.f_globals, {**caller.f_locals, "_embedsink_execute": execute})  # noqa: S307
+    return cast("duckdb.DuckDBPyConnection | None", found)
+
+
+def _framed(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list[str]]:
+    types = [str(column[1]) for column in result.description or ()]
+    with warnings.catch_warnings():
+        # DuckDB gives times their zone in a way that pandas will not know any more one day.
+        warnings.filterwarnings("ignore", message="The inplace keyword")
+        return result.df(), types
+
+
+def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    with away_is_unavailable():
+        return result.fetchmany(ROWS_AT_ONCE)
+
+
+@contextlib.contextmanager
+def away_is_unavailable() -> Iterator[None]:
+    """A database that is broken, closed or too busy now is one to ask again."""
+    try:
+        with translated():
+            yield
+    except (StoreBroken, StoreRefused) as error:
+        if has_no_room(error):
+            full = "disk: has no room for what does not fit into memory. Ask for a shorter period, or make room."
+            raise Unavailable(Reason.STORAGE_LOW, full, retry_after_s=5) from error
+        raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
+
+
+def _address(file: IO[bytes] | Path) -> str:
+    # COPY takes no parameters. It is our own, or the operator's own word.
+    return str(file).replace("'", "''") if isinstance(file, Path) else f"/dev/fd/{file.fileno()}"

@@ -1,0 +1,1 @@
+"""Bulk import, export and quarantine replay."""
