@@ -10,10 +10,10 @@ from pathlib import Path
 from bench.attacker import ATTACKS
 from bench.child import BenchError, Child, memory_peak_mib
 from bench.finding import Finding, Goal
-from bench.honest import Seen, send_for
+from bench.honest import Aggregator, send_for
 from bench.server import Server, fresh_folder, serving_on
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 
 MEMORY_MIB_MAX = 256
 
@@ -30,7 +30,7 @@ def measure(*, seconds: float, root: Path, only: list[str]) -> list[Finding]:
     findings: list[Finding] = []
     for name in only or ["nobody", *ATTACKS]:
         with fresh_folder(root) as folder, serving_on(folder) as server:
-            _, attacker_key = KeyFile(folder.keys).create(KeyKind.INGEST, now=0.0)
+            _, attacker_key = KeyStore(folder.keys).create(KeyKind.INGEST, now=0.0)
             findings += _beside(name, server, attacker_key, seconds)
     return findings
 
@@ -45,7 +45,7 @@ def _beside(name: str, server: Server, attacker_key: str, seconds: float) -> lis
     return [*_findings(name, seen), Finding(f"beside {name}: memory with its worker", memory, "MiB", goal=goal)]
 
 
-def _findings(name: str, seen: Seen) -> list[Finding]:
+def _findings(name: str, seen: Aggregator) -> list[Finding]:
     return [
         Finding(f"beside {name}: p50 of single events", seen.percentile_ms(50), "ms", goal=Goal(at_most=50)),
         Finding(f"beside {name}: p99 of single events", seen.percentile_ms(99), "ms", goal=Goal(at_most=500)),

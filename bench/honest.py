@@ -16,7 +16,7 @@ _TIMEOUT_S = 10.0
 
 
 @dataclass(slots=True)
-class Seen:
+class Aggregator:
     """What honest senders saw: seconds until each 202, how many requests were due, and how many got another answer."""
 
     durations_s: list[float] = field(default_factory=list)
@@ -34,9 +34,9 @@ class Seen:
         return 1e3 * ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] if ordered else float("inf")
 
 
-def send_for(url: str, key: str, *, seconds: float, connections: int = CONNECTIONS, per_s: float = PER_S) -> Seen:
+def send_for(url: str, key: str, *, seconds: float, connections: int = CONNECTIONS, per_s: float = PER_S) -> Aggregator:
     """Send at a steady pace. A connection that waits for an answer sends none meanwhile, and misses what is due."""
-    seen = Seen(due_count=int(seconds * per_s))
+    seen = Aggregator(due_count=int(seconds * per_s))
     ends_at = time.monotonic() + seconds
     sender = (url, key, connections / per_s, ends_at, seen)
     threads = [threading.Thread(target=_send, args=sender) for _ in range(connections)]
@@ -47,7 +47,7 @@ def send_for(url: str, key: str, *, seconds: float, connections: int = CONNECTIO
     return seen
 
 
-def _send(url: str, key: str, every_s: float, ends_at: float, seen: Seen) -> None:
+def _send(url: str, key: str, every_s: float, ends_at: float, seen: Aggregator) -> None:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.child import BenchError, Child, running
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
 from embedsink.store.session import open_snapshot
 
@@ -24,7 +24,7 @@ CATCH_UP_TIMEOUT_S = 180
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What the server counted: envelopes answered with 202 by fate, and envelopes loaded by fate."""
+    """What the server counted: envelopes answered with 202 by outcome, and envelopes loaded by outcome."""
 
     accepted: int
     quarantined: int
@@ -51,7 +51,7 @@ class Server:
         with self.child.client() as client:
             text = client.get("/metrics").raise_for_status().text
         samples = {
-            (sample.name, sample.labels.get("fate")): int(sample.value)
+            (sample.name, sample.labels.get("outcome")): int(sample.value)
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         }
@@ -107,7 +107,7 @@ def fresh_folder(root: Path) -> Iterator[DataFolder]:
 @contextmanager
 def serving_on(folder: DataFolder) -> Iterator[Server]:
     """A server on a folder that outlives it."""
-    keys = KeyFile(folder.keys)
+    keys = KeyStore(folder.keys)
     _, ingest_key = keys.create(KeyKind.INGEST, now=time.time())
     _, read_key = keys.create(KeyKind.READ, now=time.time())
     with running(["embedsink", "serve", "--data", str(folder.path)], ready_path="/readyz") as child:

@@ -34,10 +34,10 @@ def make_data(path: Path) -> DataFolder:
     folder = make_folder(path)
     load(folder, 1, 2, 3)
     (folder.path / OPEN).write_bytes(GROUP + GROUP[:-9])
-    (folder.aside / "000000000002-0badcafe.ndjson.1").write_bytes(b"damaged")
-    (folder.aside / "lost-1.txt").write_text("a note")
+    (folder.damaged / "000000000002-0badcafe.ndjson.1").write_bytes(b"damaged")
+    (folder.damaged / "lost-1.txt").write_text("a note")
     for name in ("store.duckdb", "analytics.duckdb.1"):
-        (folder.aside / name).write_bytes(b"a whole database")
+        (folder.damaged / name).write_bytes(b"a whole database")
     folder.dashboards.mkdir()
     (folder.dashboards / "own.json").write_text('{"title": "Own"}')
     (folder.dashboards / "kept").mkdir()
@@ -61,7 +61,7 @@ def expected(folder: DataFolder) -> dict[str, bytes]:
     found = {
         name: content
         for name, content in contents(folder.path).items()
-        if not name.startswith(("store.", "analytics.previous", "aside/store", "aside/analytics"))
+        if not name.startswith(("store.", "analytics.previous", "damaged/store", "damaged/analytics"))
     }
     return found | {OPEN: GROUP}
 

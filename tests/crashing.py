@@ -23,7 +23,7 @@ from typing import Any
 import duckdb
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.store.sql_files import read_sql
 from tests.servers import free_port, wait_until
 
@@ -157,7 +157,7 @@ class Crashing:
         self.notes = Notes()
         self._planted = planted
         self._chance = random.Random(seed)
-        _, self.token = KeyFile(data / "keys.json").create(KeyKind.INGEST, now=time.time())
+        _, self.token = KeyStore(data / "keys.json").create(KeyKind.INGEST, now=time.time())
 
     def live_and_die(self) -> None:
         """Start a server, load it, and kill it at a random moment, now and then already while it recovers."""
@@ -195,6 +195,6 @@ def broken_promises(data: Path, notes: Notes) -> list[str]:
         "stored, but never sent or refused": len(set(stored) - notes.answered - notes.unknown),
         "stored more than once": len(stored) - len(set(stored)),
         **{f"check {name}": count for name, count in offending.items()},
-        "set aside": sum(path.suffix in (".ndjson", ".open") for path in (data / "aside").iterdir()),
+        "set aside": sum(path.suffix in (".ndjson", ".open") for path in (data / "damaged").iterdir()),
     }
     return [f"{what}: {count}" for what, count in broken.items() if count]

@@ -22,7 +22,7 @@ from typing import Any
 from bench.ports import free_ports
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.store.session import EVERYTHING, open_snapshot
 from embedsink.store.sql_files import read_sql
 from tests.stores import make_folder
@@ -66,8 +66,8 @@ class RunningServer:
         return self.process.pid
 
     def key(self, kind: str = "ingest", **options: Any) -> str:
-        """Create a key and wait until the server knows it. The options are those of `KeyFile.create`."""
-        _, token = KeyFile(self.data / "keys.json").create(KeyKind(kind), now=time.time(), **options)
+        """Create a key and wait until the server knows it. The options are those of `KeyStore.create`."""
+        _, token = KeyStore(self.data / "keys.json").create(KeyKind(kind), now=time.time(), **options)
         https = {"X-Forwarded-Proto": "https"}  # for a server behind a proxy
         wait_until(
             lambda: self.get("/api/v1/reports", key=token, **https).status != 401, what=f"the {kind} key is known"

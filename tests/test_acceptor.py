@@ -114,7 +114,7 @@ def test_a_system_without_descriptors_delays_connections_and_loses_none() -> Non
         accepted.close()
 
     async def accept(full: socket.socket) -> None:
-        accepting = listener.Acceptor(full, backlog=CLIENTS, connect=connect)
+        accepting = listener.Listener(full, backlog=CLIENTS, connect=connect)
         await asyncio.to_thread(connected.wait, 5)
         accepting.close()
         await accepting.wait_closed()

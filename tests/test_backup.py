@@ -78,7 +78,7 @@ def test_nobody_else_can_read_keys_and_others_can_not_read_events(
     finally:
         os.umask(old)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "new", *(tmp_path / "new").iterdir()]}
-    assert modes == dict.fromkeys(["new", "journal", "aside", "dashboards"], 0o750) | {
+    assert modes == dict.fromkeys(["new", "journal", "damaged", "dashboards"], 0o750) | {
         "keys.json": 0o600,
         "analytics.duckdb": 0o640,
     }
@@ -243,7 +243,7 @@ def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, 
     segment(folder.journal, [{"type": "view"}], number=5)
     create_backup(folder, target)
     name = "000000000005-00000000.ndjson"
-    (folder.journal / name).rename(folder.aside / name)
+    (folder.journal / name).rename(folder.damaged / name)
     create_backup(folder, target)
 
 
@@ -322,7 +322,7 @@ def delete_piece(target: Path) -> str:
 
 def damage_manifest(target: Path) -> str:
     path = sorted((target / "generations").iterdir())[-1]
-    path.write_text(path.read_text().replace('"keys.json"', '"aside/keys"'))
+    path.write_text(path.read_text().replace('"keys.json"', '"damaged/keys"'))
     return f"generations/{path.name}: its checksum does not match"
 
 
@@ -348,7 +348,7 @@ def test_a_damaged_backup_restores_nothing_and_names_the_generation_that_is_whol
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
-@pytest.mark.parametrize("name", ["../escaped", "journal/../../escaped", "/etc/cron.d/x", "store.duckdb", "aside/.."])
+@pytest.mark.parametrize("name", ["../escaped", "journal/../../escaped", "/etc/cron.d/x", "store.duckdb", "damaged/.."])
 def test_a_manifest_can_not_name_a_file_elsewhere(folder: DataFolder, target: Path, tmp_path: Path, name: str) -> None:
     manifest = create_backup(folder, target).manifest
     found = json.loads(manifest.read_text())

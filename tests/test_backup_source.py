@@ -25,7 +25,7 @@ class Model:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self.journal: dict[str, bytes] = {}
-        self.aside: dict[str, bytes] = {}
+        self.damaged: dict[str, bytes] = {}
         self.snapshot: set[int] = set()
         self.acknowledged: set[int] = set()
         self._number = 0
@@ -62,9 +62,9 @@ class Model:
         """Everything that a backup has that begins now."""
         journal = dict(source.read_journal(FOLDER))
         self.look()
-        aside = list(self.aside.values())
+        damaged = list(self.damaged.values())
         self.look()
-        return ids_in([*journal.values(), *aside]) | self.snapshot
+        return ids_in([*journal.values(), *damaged]) | self.snapshot
 
     def _open(self) -> str | None:
         return next((name for name in self.journal if name.endswith(OPEN)), None)
@@ -102,7 +102,7 @@ class Model:
     def _set_aside(self) -> None:
         sealed = [name for name in self._sealed() if name not in self._loaded]
         if sealed and self._chance.random() < 0.1:
-            self.aside[sealed[0]] = self.journal.pop(sealed[0])
+            self.damaged[sealed[0]] = self.journal.pop(sealed[0])
 
     def _sealed(self) -> list[str]:
         return sorted(name for name in self.journal if name.endswith(SEALED))
@@ -182,7 +182,7 @@ def test_of_an_open_segment_the_whole_groups_are_read_also_behind_damage(tmp_pat
 def test_a_pipe_or_a_folder_beside_the_files_stops_no_backup(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     data.make()
-    os.mkfifo(data.aside / "pipe")
-    (data.aside / "folder").mkdir()
-    (data.aside / "lost-1.txt").write_text("a note")
-    assert [name for name, _ in source.open_others(data)] == ["aside/lost-1.txt"]
+    os.mkfifo(data.damaged / "pipe")
+    (data.damaged / "folder").mkdir()
+    (data.damaged / "lost-1.txt").write_text("a note")
+    assert [name for name, _ in source.open_others(data)] == ["damaged/lost-1.txt"]

@@ -16,10 +16,10 @@ from embedsink.backup.generation import Generation
 from embedsink.backup.repository import Repository
 from embedsink.backup.restore import restore_backup
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.journal.segment import identity_of
 from embedsink.settings import Settings
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.session import EVERYTHING, open_snapshot
 from tests.crashing import Crashing, Server, senders
 from tests.servers import wait_until
@@ -92,13 +92,13 @@ def started(folder: DataFolder) -> list[str]:
     """Start on a folder as a server does, and end it in peace; the ids of all events that it then reports."""
 
     async def run() -> list[str]:
-        async with Sink(folder, Settings()) as sink:
-            return sink.loader.status.damaged
+        async with Engine(folder, Settings()) as engine:
+            return engine.loader.status.damaged
 
     assert asyncio.run(run()) == []
     with open_snapshot(folder.snapshot, EVERYTHING) as reader:
         [totals] = reader.dicts("totals")
-        ids = [str(row[0]) for rows in reader.rows(Selection("event", ("event_id",))) for row in rows]
+        ids = [str(row[0]) for rows in reader.rows(SelectQuery("event", ("event_id",))) for row in rows]
     assert totals["view_count"] == len(ids)
     return ids
 

@@ -1,4 +1,4 @@
-"""Busyness: a thread is busy while it computes, and while it waits for a processor."""
+"""CpuMeter: a thread is busy while it computes, and while it waits for a processor."""
 
 import threading
 import time
@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 import embedsink.concurrency.cpu_meter
-from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.concurrency.cpu_meter import CpuMeter
 
 NO_STATISTICS = "/proc/self/task/{}/no such file"
 COMPUTED_S = 0.1
 
 
 @contextmanager
-def computing() -> Iterator[Busyness]:
+def computing() -> Iterator[CpuMeter]:
     """Of another thread, which computes as long as the block lasts."""
     made, ended = threading.Event(), threading.Event()
-    found: list[Busyness] = []
+    found: list[CpuMeter] = []
 
     def compute() -> None:
-        found.append(Busyness())
+        found.append(CpuMeter())
         made.set()
         while not ended.is_set():
             pass
@@ -57,7 +57,7 @@ def test_another_thread_is_seen_to_compute() -> None:
 @pytest.mark.parametrize("schedstat", [embedsink.concurrency.cpu_meter.SCHEDSTAT, NO_STATISTICS])
 def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
     monkeypatch.setattr(embedsink.concurrency.cpu_meter, "SCHEDSTAT", schedstat)
-    busyness = Busyness()
+    busyness = CpuMeter()
     before = busyness._wanted_s()
     compute_here()
     assert busyness._wanted_s() - before >= COMPUTED_S * 0.9  # The system counts a running thread's time in ticks.
@@ -74,8 +74,8 @@ def test_where_the_system_does_not_tell_another_thread_is_idle(monkeypatch: pyte
 def test_a_share_is_of_a_while_and_not_of_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, wanted_s = [0.0], [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: wanted_s[0])
-    busyness = Busyness()
+    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: wanted_s[0])
+    busyness = CpuMeter()
     now_s[0], wanted_s[0] = 1.0, 0.75
     assert busyness.share() == 0.75
     now_s[0], wanted_s[0] = 1.01, 0.76

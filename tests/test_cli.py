@@ -19,7 +19,7 @@ import pytest
 
 from embedsink import __version__
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.auth.token import looks_like_key
 from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
@@ -240,7 +240,7 @@ def test_keys_need_nothing_heavy(tmp_path: Path) -> None:
         ["report", "views", "--url", "http://127.0.0.1:1"],
         ["import", __file__, "--url", "http://127.0.0.1:1"],
         ["quarantine", "list", "--url", "http://127.0.0.1:1", "--key", "es_read_short"],
-        ["quarantine", "replay", "--url", "http://sink.example.com"],
+        ["quarantine", "replay", "--url", "http://engine.example.com"],
         ["keys", "create", "--kind", "ingest", "--deployment", "99999999999999999999"],
         ["keys", "create", "--kind", "ingest", "--label", "two\nlines"],
         ["backup"],
@@ -288,7 +288,7 @@ def test_a_key_is_alone_on_stdout_and_known_to_the_file(tmp_path: Path) -> None:
     token = done.stdout.removesuffix("\n")
     assert looks_like_key(token)
     assert token not in done.stderr
-    [key] = KeyFile(DataFolder(tmp_path / "new").keys).keys()
+    [key] = KeyStore(DataFolder(tmp_path / "new").keys).keys()
     assert (key.deployments, key.origins, key.label) == (
         frozenset({3, 4}),
         frozenset({"https://app.example.com"}),
@@ -318,7 +318,7 @@ def test_a_key_found_in_public_is_revoked_from_stdin(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    [key] = KeyFile(DataFolder(tmp_path).keys).keys()
+    [key] = KeyStore(DataFolder(tmp_path).keys).keys()
     assert key.revoked_at is not None
     assert (done.stdout, done.stderr) == ("", f"{key.key_id}: is revoked.\n")
 
@@ -330,7 +330,7 @@ def test_a_key_on_the_command_line_is_refused_and_not_repeated(tmp_path: Path, c
         done = called("keys", "revoke", written, "--data", tmp_path)
         assert_failed(done, "shows in `ps` and in the shell's history", code=2)
         assert token[9:-1] not in done.stderr
-    [key] = KeyFile(DataFolder(tmp_path).keys).keys()
+    [key] = KeyStore(DataFolder(tmp_path).keys).keys()
     assert key.revoked_at is None
 
 
@@ -731,7 +731,7 @@ def test_a_folder_is_rebuilt_and_found_healthy(data: Path, tmp_path: Path) -> No
     done = embedsink("rebuild", "--data", data)
     assert (done.returncode, done.stdout) == (0, "")
     assert "is kept as" in done.stderr
-    assert (data / "aside" / "store.duckdb").exists()
+    assert (data / "damaged" / "store.duckdb").exists()
     assert embedsink("report", "views", "--format", "csv", "--data", data).stdout == before
     healthy = embedsink("doctor", "--data", data)
     assert healthy.returncode == 0
@@ -750,7 +750,7 @@ def test_without_a_snapshot_nothing_is_rebuilt_and_then_there_is_one(data: Path)
 
 
 def test_doctor_tells_sizes_and_names_a_damaged_snapshot_and_what_was_lost(data: Path) -> None:
-    previous, note = data / "analytics.previous.duckdb", data / "aside" / "lost-1.txt"
+    previous, note = data / "analytics.previous.duckdb", data / "damaged" / "lost-1.txt"
     sound = (data / "analytics.duckdb").read_bytes()
     previous.write_bytes(sound)
     assert "every checksum holds" in embedsink("doctor", "--data", data).stdout
@@ -973,7 +973,7 @@ def test_a_sync_result_that_is_refused_says_why(
     ("words", "sentence"),
     [
         (["--deployment", "x"], "deployment:"),
-        (["--url", "http://sink.example.com"], "unencrypted"),
+        (["--url", "http://engine.example.com"], "unencrypted"),
         (["--key", "nonsense"], "key: is not an embedsink key"),
         (["--job", ""], "--job: is empty"),
     ],
@@ -982,7 +982,7 @@ def test_a_sync_result_that_is_refused_says_why(
 def test_a_sync_result_that_is_typed_wrongly_is_wrong_use(
     words: list[str], sentence: str, result_file: Path, called: Call
 ) -> None:
-    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
+    _, key = KeyStore(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
     good = {"--deployment": "12", "--url": "http://127.0.0.1:1", "--key": key}
     options = [part for pair in (good | dict([words])).items() for part in pair]
     assert_failed(called("sync-result", result_file, *options), sentence, code=2)
@@ -996,7 +996,7 @@ def test_a_sync_result_needs_its_file_deployment_and_server(result_file: Path, c
 def test_a_sync_result_waits_for_a_server_that_is_away(
     result_file: Path, called: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, key = KeyFile(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
+    _, key = KeyStore(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
     monkeypatch.setattr("embedsink.cli.sync_result.PATIENCE_S", 1.0)
     words = ("--deployment", "1", "--url", f"http://127.0.0.1:{free_port()}", "--key", key)
     assert_failed(called("sync-result", result_file, *words), "does not answer")

@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import embedsink
-from embedsink.client.http_client import Remote
+from embedsink.client.http_client import HttpClient
 from embedsink.errors import Misconfigured, Refused
 from tests.servers import RunningServer, running_server, wait_until
 
@@ -116,17 +116,17 @@ def test_own_sql_gets_the_same_types(server: RunningServer) -> None:
 
 @pytest.mark.server
 def test_events_and_their_columns_can_be_chosen(server: RunningServer) -> None:
-    for sink in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
-        frame = sink.events(columns=["type", "deployment"], deployment=1, limit=3)
+    for client in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
+        frame = client.events(columns=["type", "deployment"], deployment=1, limit=3)
         assert frame.columns.tolist() == ["type", "deployment"]
         assert frame["type"].tolist() == ["view", "view", "download"]
-        assert sink.report("views", columns="surface", limit=1).shape == (1, 1)
+        assert client.report("views", columns="surface", limit=1).shape == (1, 1)
         with pytest.raises(Refused, match=r'column "titel" does not exist\. Did you mean "title"'):
-            sink.events(columns=["titel"])
+            client.events(columns=["titel"])
         with pytest.raises(Refused, match='column "key_id" does not exist'):
-            sink.events(columns=["key_id"])
+            client.events(columns=["key_id"])
         with pytest.raises(Refused, match='timezone: "Europe/Berlim"'):
-            sink.report("views", timezone="Europe/Berlim")
+            client.report("views", timezone="Europe/Berlim")
 
 
 @pytest.mark.server
@@ -168,9 +168,9 @@ def test_own_sql_sees_the_views_and_each_new_snapshot(server: RunningServer) -> 
 
 @pytest.mark.server
 def test_a_name_that_is_almost_right_is_told(server: RunningServer) -> None:
-    for sink in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
+    for client in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
         with pytest.raises(Refused, match=r'report "view" does not exist\. Did you mean "views"\?'):
-            sink.report("view")
+            client.report("view")
 
 
 def test_what_is_no_parameter_is_told(tmp_path: Path) -> None:
@@ -201,17 +201,17 @@ def test_what_is_no_parameter_is_told(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_is_of_another_type_is_one_sentence_from_both(tmp_path: Path, asked: Any, told: str) -> None:
-    for sink in (embedsink.open(tmp_path), embedsink.connect("http://localhost:1", key=KEY)):
+    for client in (embedsink.open(tmp_path), embedsink.connect("http://localhost:1", key=KEY)):
         with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
-            sink.report(**({"name": "views"} | asked))
+            client.report(**({"name": "views"} | asked))
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("asked", [{"tenant": "\ud800"}, {"since": "\ud800"}, {"name": "\ud800"}], ids=ascii)
 def test_text_that_is_none_is_blamed_and_not_the_snapshot(server: RunningServer, asked: Any) -> None:
-    for sink in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
+    for client in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
         with pytest.raises(Refused, match=r'"\\ud800'):
-            sink.report(**({"name": "views"} | asked))
+            client.report(**({"name": "views"} | asked))
 
 
 @pytest.mark.server
@@ -313,11 +313,11 @@ def test_sql_is_text(tmp_path: Path) -> None:
 
 
 def test_own_sql_for_a_server_says_where_it_runs() -> None:
-    connected = embedsink.connect("https://sink.example.com/", key=KEY)
+    connected = embedsink.connect("https://events.example.com/", key=KEY)
     with pytest.raises(Refused, match=r"^sql: runs on this machine alone") as refused:
         connected.sql("select 1")
     assert "embedsink.open" in str(refused.value)
-    assert "GET https://sink.example.com/api/v1/analytics.duckdb, with a read key" in str(refused.value)
+    assert "GET https://events.example.com/api/v1/analytics.duckdb, with a read key" in str(refused.value)
 
 
 @pytest.mark.server
@@ -340,10 +340,10 @@ def test_a_missing_folder_and_a_missing_snapshot_are_told(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("url", "key", "told"),
     [
-        ("sink.example.com", KEY, "no address"),
-        ("ftp://sink.example.com", KEY, "no address"),
-        ("http://sink.example.com", KEY, "unencrypted"),
-        ("https://u:p@sink.example.com", KEY, "user or a password"),
+        ("events.example.com", KEY, "no address"),
+        ("ftp://events.example.com", KEY, "no address"),
+        ("http://events.example.com", KEY, "unencrypted"),
+        ("https://u:p@events.example.com", KEY, "user or a password"),
         ("http://localhost:1", "", "key: is missing"),
         ("http://localhost:1", KEY[:-1], "lost a character"),
     ],
@@ -359,12 +359,12 @@ def test_what_can_be_no_server_is_told_before_a_key_leaves(
 
 def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_KEY", KEY)
-    embedsink.connect("https://sink.example.com")
+    embedsink.connect("https://events.example.com")
 
 
 def test_a_path_stays_below_the_api() -> None:
-    request = Remote("https://sink.example.com/", KEY)._request(("reports", "../../admin?x.json"))
-    assert request.full_url == "https://sink.example.com/api/v1/reports/..%2F..%2Fadmin%3Fx.json"
+    request = HttpClient("https://events.example.com/", KEY)._request(("reports", "../../admin?x.json"))
+    assert request.full_url == "https://events.example.com/api/v1/reports/..%2F..%2Fadmin%3Fx.json"
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -16,9 +16,9 @@ EARLY_ANSWER = """
 import asyncio, os, time
 from embedsink import journal
 submit = journal.Journal.submit
-def submit_and_answer_at_once(self, lines, settled):
+def submit_and_answer_at_once(self, lines, on_durable):
     submit(self, lines, lambda failure: None)
-    asyncio.get_running_loop().call_soon(settled, None)
+    asyncio.get_running_loop().call_soon(on_durable, None)
 journal.Journal.submit = submit_and_answer_at_once
 def slow(descriptor):
     time.sleep(0.05)

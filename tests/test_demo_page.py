@@ -27,7 +27,7 @@ from playwright.sync_api import (
 )
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
 from embedsink.demo.embed_site import EmbedServer
 from embedsink.demo.fixtures import CUSTOMER
@@ -75,7 +75,7 @@ class Demo(NamedTuple):
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     require("chromium")
     folder, port = tmp_path_factory.mktemp("data"), free_port()
-    _, read_key = KeyFile(DataFolder(folder).keys).create(KeyKind.READ, now=time.time())
+    _, read_key = KeyStore(DataFolder(folder).keys).create(KeyKind.READ, now=time.time())
     with (
         Stop() as stop,
         EmbedServer(port + 1, hosts=origins(port)) as embed,

@@ -16,7 +16,7 @@ import typer
 
 from embedsink.cli.app import app
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink, now_ms
+from embedsink.engine import Engine, now_ms
 from embedsink.http.metrics import exposition
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -117,8 +117,8 @@ def test_no_page_speaks_of_a_command_that_does_not_exist(name: str) -> None:
 
 def test_operations_explains_every_metric(tmp_path: Path) -> None:
     async def show() -> bytes:
-        async with Sink(DataFolder(tmp_path), Settings()) as sink:
-            return exposition(sink)
+        async with Engine(DataFolder(tmp_path), Settings()) as engine:
+            return exposition(engine)
 
     names = re.findall(r"^# HELP (\S+)", asyncio.run(show()).decode(), re.MULTILINE)
     missing = [name for name in names if f"`{name}" not in page("docs/operations.md")]

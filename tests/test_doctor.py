@@ -103,14 +103,14 @@ def test_a_damaged_group_of_an_open_segment_is_named_and_a_torn_one_is_not(folde
 
 @pytest.mark.parametrize("name", ["000000000003-00000000.open", "000000000003-00000000.group-88.ndjson", "lost-1.txt"])
 def test_what_lies_aside_is_named(folder: DataFolder, name: str) -> None:
-    (folder.aside / name).touch()
-    found = finding(folder, "aside")
+    (folder.damaged / name).touch()
+    found = finding(folder, "damaged")
     assert (found.state, name in found.found) == ("wrong", True)
 
 
 def test_a_torn_tail_aside_is_no_trouble(folder: DataFolder) -> None:
-    (folder.aside / "000000000003-00000000.tail-88").touch()
-    assert finding(folder, "aside").state == "good"
+    (folder.damaged / "000000000003-00000000.tail-88").touch()
+    assert finding(folder, "damaged").state == "good"
 
 
 def test_a_data_folder_inside_the_data_folder_is_named(folder: DataFolder) -> None:

@@ -19,7 +19,7 @@ from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import EVENTS, all_reports, report_names, visible_columns
 from embedsink.reports.format import Format
 from embedsink.store.database import Store
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.session import Reader
 from tests.given import REQUIRED, segment
 from tests.stores import open_store
@@ -69,7 +69,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
 def test_each_report_is_told_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
     with reader_of(store, zone) as reader:
-        selection = Selection(name, visible_columns(reader, name))
+        selection = SelectQuery(name, visible_columns(reader, name))
         types = {column.name: column.type for column in reader.selected(selection)}
         listed = json.loads(written(reader, selection, Format.JSON))
         assert listed
@@ -90,7 +90,7 @@ def test_each_report_is_told_in_each_format(name: str, zone: str, store: Store, 
 def test_each_period_begins_in_a_year_that_there_is_and_with_its_events(zone: str | None, store: Store) -> None:
     for interval in INTERVALS:
         with reader_of(store, zone, interval) as reader:
-            rows = [row for rows in reader.rows(Selection("views", ("period_start", "view_count"))) for row in rows]
+            rows = [row for rows in reader.rows(SelectQuery("views", ("period_start", "view_count"))) for row in rows]
         assert sum(count for _, count in rows) == len(ENDS)
         starts = sorted(start for start, _ in rows)
         assert all(isinstance(start, datetime) for start in starts)
@@ -117,5 +117,5 @@ def test_every_section_of_a_dashboard_reaches_there(zone: str, store: Store) -> 
 def test_days_beyond_the_first_and_the_last_count_to_them(store: Store) -> None:
     for zone in ZONES:
         with reader_of(store, zone) as reader:
-            days = [day for rows in reader.rows(Selection("activity", ("day",))) for (day,) in rows]
+            days = [day for rows in reader.rows(SelectQuery("activity", ("day",))) for (day,) in rows]
         assert (min(days), max(days)) == (date(1, 1, 1), date(9999, 12, 31))

@@ -12,7 +12,7 @@ from tests.envelope.cases import Case, read_cases
 from tests.envelope.sending import RECEIVED_AT
 
 
-def fate(case: Case) -> Parsed | Refused:
+def outcome(case: Case) -> Parsed | Refused:
     try:
         return parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
     except Refused as refusal:
@@ -38,12 +38,12 @@ def load(folder: Path, lines: bytes) -> Ledger:
 
 
 def test_every_case_loads_and_the_ledger_adds_up(tmp_path: Path) -> None:
-    fates = [(case, fate(case)) for case in read_cases("valid") + read_cases("invalid")]
+    outcomes = [(case, outcome(case)) for case in read_cases("valid") + read_cases("invalid")]
 
-    ledger = load(tmp_path, b"".join(line_or_lines(case, found) for case, found in fates))
+    ledger = load(tmp_path, b"".join(line_or_lines(case, found) for case, found in outcomes))
 
-    parsed = [found for _, found in fates if isinstance(found, Parsed)]
-    rejected = sum(len(one.rejected) for one in parsed) + len(fates) - len(parsed)
+    parsed = [found for _, found in outcomes if isinstance(found, Parsed)]
+    rejected = sum(len(one.rejected) for one in parsed) + len(outcomes) - len(parsed)
     assert ledger.received_count == sum(len(one.accepted) for one in parsed) + rejected
     assert ledger.received_count == ledger.accepted_count + ledger.duplicate_count + ledger.quarantined_count
     # Some cases share an id and differ otherwise.

@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> DataFolder:
     return folder
 
 
-@pytest.mark.parametrize("name", ["journal", "aside"])
+@pytest.mark.parametrize("name", ["journal", "damaged"])
 def test_a_file_where_a_folder_belongs_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with pytest.raises(Misconfigured, match=rf"/{name}: is a file, and has to be a folder\. Move it elsewhere, or"):

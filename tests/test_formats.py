@@ -20,7 +20,7 @@ from embedsink.reports.catalog import EVENTS, report_names, type_of, visible_col
 from embedsink.reports.format import Format
 from embedsink.reports.formats import Style, write_rows
 from embedsink.store.database import Store
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.session import EVERYTHING, ROWS_OF_BATCH, Reader
 from tests.given import segment
 from tests.stores import open_store
@@ -64,7 +64,7 @@ def reader(store: Store) -> Iterator[Reader]:
         yield reader
 
 
-def written(reader: Reader, selection: Selection, format: Format, style: Style | None = None) -> bytes:
+def written(reader: Reader, selection: SelectQuery, format: Format, style: Style | None = None) -> bytes:
     with TemporaryFile() as file:
         write_rows(reader, selection, file, format, style=style or Style())
         file.seek(0)
@@ -76,8 +76,8 @@ def naive(moment: datetime) -> datetime:
     return moment.replace(tzinfo=None)
 
 
-def selection_of(reader: Reader, view: str) -> Selection:
-    return Selection(view, visible_columns(reader, view))
+def selection_of(reader: Reader, view: str) -> SelectQuery:
+    return SelectQuery(view, visible_columns(reader, view))
 
 
 def arrow_rows(content: bytes) -> tuple[Any, list[tuple[Any, ...]]]:
@@ -157,7 +157,7 @@ def test_an_empty_answer_still_has_its_columns(store: Store, tmp_path: Path) -> 
 
 
 def test_columns_come_in_the_order_asked_for(reader: Reader) -> None:
-    selection = Selection("views", ("view_count", "surface"))
+    selection = SelectQuery("views", ("view_count", "surface"))
     assert json.loads(written(reader, selection, Format.JSON)) == [
         {"view_count": 1, "surface": "app"},
         {"view_count": 1, "surface": "dashboard"},
@@ -177,15 +177,15 @@ def test_arrow_comes_in_batches_that_fit_into_memory(tmp_path: Path) -> None:
 
 
 def test_json_in_a_column_is_json_in_json(reader: Reader) -> None:
-    rows = json.loads(written(reader, Selection(EVENTS, ("type", "value", "extra")), Format.JSON))
+    rows = json.loads(written(reader, SelectQuery(EVENTS, ("type", "value", "extra")), Format.JSON))
     assert {"type": "drilldown", "value": {"a": 1}, "extra": None} in rows
     assert {"nested": [1, None]} in [(row["extra"] or {}).get("unknown") for row in rows]
 
 
 def test_losses_by_reason_are_an_object_and_no_text_of_one(reader: Reader) -> None:
-    rows = json.loads(written(reader, Selection("completeness", ("lost_by_reason",)), Format.JSON))
+    rows = json.loads(written(reader, SelectQuery("completeness", ("lost_by_reason",)), Format.JSON))
     assert [row["lost_by_reason"] for row in rows] == [{"queue_overflow": 3}]
-    assert written(reader, Selection("completeness", ("lost_by_reason",)), Format.CSV).endswith(
+    assert written(reader, SelectQuery("completeness", ("lost_by_reason",)), Format.CSV).endswith(
         b'\r\n"{""queue_overflow"":3}"\r\n'
     )
 
@@ -197,7 +197,7 @@ def test_a_byte_order_mark_comes_first_and_once(reader: Reader) -> None:
 
 
 def test_the_guard_is_for_text_alone(reader: Reader) -> None:
-    selection = Selection(EVENTS, ("member", "message", "row_count"))
+    selection = SelectQuery(EVENTS, ("member", "message", "row_count"))
     guarded = written(reader, selection, Format.CSV).decode()
     assert "'=1+1" in guarded
     assert "'-1 is no date" in guarded

@@ -14,7 +14,7 @@ import pytest
 
 from embedsink import open as open_folder
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.errors import Misconfigured
 from tests.crashing import Server
 from tests.disks import mounted
@@ -60,7 +60,7 @@ class Full:
         self.disk = disk
         self.data = disk / "data"
         self.data.mkdir()
-        keys = KeyFile(self.data / "keys.json")
+        keys = KeyStore(self.data / "keys.json")
         self.ingest, self.read = (keys.create(kind, now=time.time())[1] for kind in (KeyKind.INGEST, KeyKind.READ))
         self.sent: list[str] = []
 

@@ -16,7 +16,7 @@ from embedsink.store import heeding as views
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.heeding import Seen, choose_form, heed_ready, heeds_ready
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.schema import transaction
 from embedsink.store.session import EVERYTHING, Reader
 from embedsink.store.sql_files import read_sql
@@ -26,7 +26,7 @@ from tests.stores import make_folder, open_store
 from tests.test_event_in_scope import Event, histories, is_seen, resolved, scopes, seen
 from tests.test_loader import load_all, opened
 
-SHOWN = Selection("event_in_scope", ("type", "deployment", "tenant"))
+SHOWN = SelectQuery("event_in_scope", ("type", "deployment", "tenant"))
 READY = {"type": "ready", "deployment": None, "deploymentId": 7, "embedTenant": "acme"}
 WHOLE = {"type": "view", "deployment": 7, "tenant": "acme"}
 LACKING = {"type": "view", "deployment": None}

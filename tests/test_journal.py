@@ -55,7 +55,7 @@ def run(test: Callable[[Journal], Awaitable[None]], journal: Journal) -> None:
     asyncio.run(started())
 
 
-async def fate(journal: Journal, lines: bytes) -> Reason | None:
+async def outcome(journal: Journal, lines: bytes) -> Reason | None:
     """Why lines were refused; None when they are durable."""
     try:
         await journal.append(lines)
@@ -70,7 +70,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def open_journal(folder: Path, limits: JournalLimits = QUICK, **options: object) -> Journal:
-    return Journal(folder, aside=folder.parent / "aside", limits=limits, **options)  # type: ignore[arg-type]
+    return Journal(folder, damaged=folder.parent / "damaged", limits=limits, **options)  # type: ignore[arg-type]
 
 
 def test_what_is_answered_for_is_in_the_file_and_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_closing_commits_what_is_pending_and_seals(folder: Path) -> None:
 def test_after_closing_nothing_is_taken_in(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await journal.close()
-        assert await fate(journal, line(1)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(1)) is Reason.STORAGE_FAILED
 
     run(test, open_journal(folder))
 
@@ -202,10 +202,10 @@ def test_a_slow_disk_bounds_what_is_pending(folder: Path, monkeypatch: pytest.Mo
 
     async def test(journal: Journal) -> None:
         waiters = [journal.append(one) for _ in range(10_000 // len(one))]
-        assert await fate(journal, one) is Reason.OVERLOADED
+        assert await outcome(journal, one) is Reason.OVERLOADED
         hung.set()
         await asyncio.gather(*waiters)
-        assert await fate(journal, one) is None
+        assert await outcome(journal, one) is None
 
     run(test, open_journal(folder, JournalLimits(pending_bytes_max=10_000, free_bytes_min=0)))
 
@@ -240,10 +240,10 @@ def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkey
     failures: list[str] = []
 
     async def test(journal: Journal) -> None:
-        assert await fate(journal, line(1)) is None
-        fates = await asyncio.gather(*[fate(journal, line(number)) for number in range(2, 20)])
-        assert set(fates) == {Reason.STORAGE_FAILED}
-        assert await fate(journal, line(20)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(1)) is None
+        outcomes = await asyncio.gather(*[outcome(journal, line(number)) for number in range(2, 20)])
+        assert set(outcomes) == {Reason.STORAGE_FAILED}
+        assert await outcome(journal, line(20)) is Reason.STORAGE_FAILED
         assert journal.failed is not None
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("disk")))
@@ -264,8 +264,8 @@ def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monke
         return write(descriptor, content[:-99])
 
     async def test(journal: Journal) -> None:
-        assert await fate(journal, line(1, size=1_000)) is Reason.STORAGE_FAILED
-        assert await fate(journal, line(2)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(1, size=1_000)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(2)) is Reason.STORAGE_FAILED
 
     failures: list[str] = []
     with monkeypatch.context() as patch:
@@ -310,7 +310,7 @@ def test_a_failed_measurement_of_space_is_a_failed_disk(folder: Path, monkeypatc
 
     async def test(journal: Journal) -> None:
         monkeypatch.setattr(os, "statvfs", failing)
-        assert await eventually(lambda: fate(journal, line(1)), Reason.STORAGE_FAILED)
+        assert await eventually(lambda: outcome(journal, line(1)), Reason.STORAGE_FAILED)
         assert journal.failed is not None
 
     run(test, open_journal(folder))
@@ -333,20 +333,20 @@ def test_a_segment_deleted_while_the_journal_is_measured_does_not_end_it(
     monkeypatch.setattr(os, "scandir", lambda path: Entries([Vanished()]))
 
     async def test(journal: Journal) -> None:
-        assert await fate(journal, line(1)) is None
+        assert await outcome(journal, line(1)) is None
 
     run(test, open_journal(folder))
 
 
 def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> None:
     async def test(journal: Journal) -> None:
-        assert await eventually(lambda: fate(journal, line(1, size=2_000)), Reason.STORAGE_LOW)
+        assert await eventually(lambda: outcome(journal, line(1, size=2_000)), Reason.STORAGE_LOW)
 
         async def tidied() -> Reason | None:
             for segment in journal.segments():
                 journal.space.remove(segment.stat().st_size)
                 segment.unlink()
-            return await fate(journal, line(2))
+            return await outcome(journal, line(2))
 
         assert await eventually(tidied, None)
 
@@ -356,7 +356,7 @@ def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> 
 def test_less_free_space_than_the_reserve_is_refused_before_anything_is_written(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await asyncio.sleep(0.1)
-        assert await fate(journal, line(1)) is Reason.STORAGE_LOW
+        assert await outcome(journal, line(1)) is Reason.STORAGE_LOW
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=2**62)))
     assert list(folder.iterdir()) == []
@@ -378,15 +378,15 @@ def test_a_full_disk_refuses_keeps_nothing_and_heals_by_itself(small_disk: Path)
         await journal.append(line(0))
         with filling.open("wb") as file:
             file.write(bytes(MIB))
-        fates = []
+        outcomes = []
         for number in range(1, 8):
-            fates.append(await fate(journal, line(number, size=300_000)))
-            if fates[-1] is None:
+            outcomes.append(await outcome(journal, line(number, size=300_000)))
+            if outcomes[-1] is None:
                 kept.append(number)
-        assert set(fates) == {None, Reason.STORAGE_LOW}
+        assert set(outcomes) == {None, Reason.STORAGE_LOW}
         assert journal.failed is None
         filling.unlink()
-        assert await eventually(lambda: fate(journal, line(100)), None)
+        assert await eventually(lambda: outcome(journal, line(100)), None)
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
     assert numbers(folder) == [0, *kept, 100]
@@ -413,8 +413,8 @@ def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_live
 
             patch.setattr(os, "open", no_more)
             patch.setattr(os, "scandir", no_more)
-            assert await fate(journal, line(1)) is Reason.OVERLOADED
-        assert await fate(journal, line(2)) is None
+            assert await outcome(journal, line(1)) is Reason.OVERLOADED
+        assert await outcome(journal, line(2)) is None
         assert journal.failed is None
 
     run(test, open_journal(folder))
@@ -443,9 +443,9 @@ def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
 
     async def test(journal: Journal) -> None:
         monkeypatch.setattr(journal_module, "trailer", lambda lines: 1 // 0)
-        waiters = [asyncio.ensure_future(fate(journal, line(number))) for number in range(3)]
+        waiters = [asyncio.ensure_future(outcome(journal, line(number))) for number in range(3)]
         assert await asyncio.gather(*waiters) == [Reason.STORAGE_FAILED] * 3
-        assert await fate(journal, line(4)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(4)) is Reason.STORAGE_FAILED
         assert failed == ["failed"]
 
     run(test, open_journal(folder, on_failed=lambda: failed.append("failed")))
@@ -471,9 +471,9 @@ def test_a_folder_that_is_no_longer_there_ends_the_journal_and_takes_nothing_in(
     failures: list[str] = []
 
     async def test(journal: Journal) -> None:
-        assert await fate(journal, line(1)) is None
+        assert await outcome(journal, line(1)) is None
         await asyncio.to_thread(take_away, folder, how)
-        assert await eventually(lambda: fate(journal, line(2)), Reason.STORAGE_FAILED)
+        assert await eventually(lambda: outcome(journal, line(2)), Reason.STORAGE_FAILED)
         assert failures == ["failed"]
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("failed")))
@@ -505,10 +505,10 @@ def test_an_idle_journal_notices_that_its_folder_is_gone(folder: Path, monkeypat
 
 def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -> None:
     async def test(journal: Journal) -> None:
-        assert await fate(journal, line(1)) is None
+        assert await outcome(journal, line(1)) is None
         for path in open_segments(folder):
             await asyncio.to_thread(path.unlink)
-        assert await fate(journal, line(2)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(2)) is Reason.STORAGE_FAILED
         assert "the open segment was deleted" in str(journal.failed)
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
@@ -516,10 +516,10 @@ def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -
 
 def test_nothing_is_acknowledged_into_a_segment_that_was_truncated(folder: Path) -> None:
     async def test(journal: Journal) -> None:
-        assert await fate(journal, line(1)) is None
+        assert await outcome(journal, line(1)) is None
         [path] = open_segments(folder)
         await asyncio.to_thread(os.truncate, path, 0)
-        assert await fate(journal, line(2)) is Reason.STORAGE_FAILED
+        assert await outcome(journal, line(2)) is Reason.STORAGE_FAILED
         assert "the open segment was changed by another program" in str(journal.failed)
         assert b"\0" not in path.read_bytes()
 
@@ -541,12 +541,12 @@ def test_without_room_for_its_name_a_segment_stays_open_and_is_sealed_when_there
     monkeypatch.setattr(journal_module, "rename_new", rename)
 
     async def test(journal: Journal) -> None:
-        assert await fate(journal, line(1)) is None
-        assert await eventually(lambda: fate(journal, line(2)), Reason.STORAGE_LOW)
+        assert await outcome(journal, line(1)) is None
+        assert await eventually(lambda: outcome(journal, line(2)), Reason.STORAGE_LOW)
         assert len(open_segments(folder)) == 1
         is_full.clear()
         assert await asyncio.to_thread(sealed.wait, 10)
-        assert await eventually(lambda: fate(journal, line(3)), None)
+        assert await eventually(lambda: outcome(journal, line(3)), None)
 
     run(test, open_journal(folder, on_sealed=lambda number: sealed.set()))
     assert set(numbers(folder)) >= {1, 3}

@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.auth.key_cache import KeyRing
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_cache import KeyCache
+from embedsink.auth.key_store import KeyStore
 from embedsink.auth.parsing import DEPLOYMENT_MAX, normal_origin, parse_deployment, parse_duration
 from embedsink.auth.token import looks_like_key, new_token
 from embedsink.errors import Misconfigured
-from tests.envelope.sending import fate, view
+from tests.envelope.sending import parse_body, view
 from tests.programs import require
 
 NOW = 1_795_224_600.123456
@@ -36,15 +36,15 @@ BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 CREATE_MANY = """
 import sys
 from pathlib import Path
-from embedsink.keys import KeyFile, KeyKind
+from embedsink.keys import KeyStore, KeyKind
 for _ in range(int(sys.argv[2])):
-    print(KeyFile(Path(sys.argv[1])).create(KeyKind.READ, now=0.0)[0].key_id, flush=True)
+    print(KeyStore(Path(sys.argv[1])).create(KeyKind.READ, now=0.0)[0].key_id, flush=True)
 """
 REVOKE = """
 import sys, time
 from pathlib import Path
-from embedsink.keys import KeyFile
-KeyFile(Path(sys.argv[1])).revoke(sys.argv[2], now=time.time())
+from embedsink.keys import KeyStore
+KeyStore(Path(sys.argv[1])).revoke(sys.argv[2], now=time.time())
 """
 
 
@@ -59,8 +59,8 @@ class Clock:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> KeyFile:
-    return KeyFile(tmp_path / "keys.json")
+def file(tmp_path: Path) -> KeyStore:
+    return KeyStore(tmp_path / "keys.json")
 
 
 @pytest.fixture
@@ -80,12 +80,12 @@ def run_python(code: str, *arguments: object) -> str:
     return output
 
 
-def ids_in(file: KeyFile) -> list[str]:
+def ids_in(file: KeyStore) -> list[str]:
     keys = file.keys()
     return [key.key_id for key in keys]
 
 
-def rewrite(file: KeyFile, change: Callable[[dict[str, object]], None]) -> None:
+def rewrite(file: KeyStore, change: Callable[[dict[str, object]], None]) -> None:
     """Edit the first key by hand."""
     document = json.loads(file.path.read_text())
     change(document["keys"][0])
@@ -97,7 +97,7 @@ def rewrite(file: KeyFile, change: Callable[[dict[str, object]], None]) -> None:
 
 
 @pytest.mark.parametrize("kind", KeyKind)
-def test_a_token_names_its_kind_and_passes_its_own_check(file: KeyFile, kind: KeyKind) -> None:
+def test_a_token_names_its_kind_and_passes_its_own_check(file: KeyStore, kind: KeyKind) -> None:
     _, token = file.create(kind, now=NOW)
     assert re.fullmatch(f"es_{kind.value}_[0-9A-Za-z]{{49}}", token)
     assert looks_like_key(token)
@@ -148,7 +148,7 @@ def test_tokens_are_never_the_same_and_use_the_whole_alphabet() -> None:
 # The file
 
 
-def test_the_created_key_is_what_a_later_reader_finds(file: KeyFile) -> None:
+def test_the_created_key_is_what_a_later_reader_finds(file: KeyStore) -> None:
     key, _ = file.create(
         KeyKind.INGEST,
         deployments=[14, 12],
@@ -157,23 +157,23 @@ def test_the_created_key_is_what_a_later_reader_finds(file: KeyFile) -> None:
         label="Produktionsseite 東京",
         now=NOW,
     )
-    assert KeyFile(file.path).keys() == [key]
+    assert KeyStore(file.path).keys() == [key]
     assert key.deployments == frozenset({12, 14})
     assert key.origins == {PAGE, "http://localhost:8080"}
     assert key.created_at == pytest.approx(NOW, abs=0.001)
     assert key.expires_at == pytest.approx(NOW + DAY_S, abs=0.001)
 
 
-def test_keys_are_kept_in_the_order_of_their_making(file: KeyFile) -> None:
+def test_keys_are_kept_in_the_order_of_their_making(file: KeyStore) -> None:
     made = [file.create(kind, now=NOW)[0] for kind in KeyKind]
     assert file.keys() == made
 
 
-def test_a_missing_file_has_no_keys(file: KeyFile) -> None:
+def test_a_missing_file_has_no_keys(file: KeyStore) -> None:
     assert file.keys() == []
 
 
-def test_a_stolen_file_holds_no_token_nor_any_part_of_its_random(file: KeyFile) -> None:
+def test_a_stolen_file_holds_no_token_nor_any_part_of_its_random(file: KeyStore) -> None:
     made = [file.create(kind, label="x", now=NOW) for kind in KeyKind for _ in range(5)]
     for key, _ in made[:5]:
         file.revoke(key.key_id, now=NOW)
@@ -184,13 +184,13 @@ def test_a_stolen_file_holds_no_token_nor_any_part_of_its_random(file: KeyFile) 
         assert not [part for at in range(42) if (part := random[at : at + 8]) in stored]
 
 
-def test_neither_the_token_nor_its_digest_is_in_the_repr(file: KeyFile) -> None:
+def test_neither_the_token_nor_its_digest_is_in_the_repr(file: KeyStore) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     assert token not in repr(key)
     assert key.digest not in repr(key)
 
 
-def test_only_the_owner_can_read_the_file_whatever_the_umask(file: KeyFile) -> None:
+def test_only_the_owner_can_read_the_file_whatever_the_umask(file: KeyStore) -> None:
     umask = os.umask(0)
     try:
         file.create(KeyKind.READ, now=NOW)
@@ -201,7 +201,7 @@ def test_only_the_owner_can_read_the_file_whatever_the_umask(file: KeyFile) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for others")
-def test_what_root_writes_belongs_to_the_owner_of_the_folder(file: KeyFile) -> None:
+def test_what_root_writes_belongs_to_the_owner_of_the_folder(file: KeyStore) -> None:
     os.chown(file.path.parent, 4711, 4712)
     file.create(KeyKind.READ, now=NOW)
     owners = {(path.stat().st_uid, path.stat().st_gid) for path in file.path.parent.iterdir()}
@@ -209,7 +209,7 @@ def test_what_root_writes_belongs_to_the_owner_of_the_folder(file: KeyFile) -> N
 
 
 def test_root_gives_every_file_to_the_owner_of_the_folder_before_it_has_its_name(
-    file: KeyFile, monkeypatch: pytest.MonkeyPatch
+    file: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for those who can't be root: whom it is given to, and that nothing else is."""
     given: list[tuple[int, int]] = []
@@ -220,7 +220,7 @@ def test_root_gives_every_file_to_the_owner_of_the_folder_before_it_has_its_name
     assert given == [(folder.st_uid, folder.st_gid)] * len(list(file.path.parent.iterdir()))
 
 
-def test_the_file_is_made_to_be_read_by_people(file: KeyFile) -> None:
+def test_the_file_is_made_to_be_read_by_people(file: KeyStore) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE], label="Zürich", now=NOW)
     text = file.path.read_text(encoding="utf-8")
     assert '      "label": "Zürich",\n' in text
@@ -228,7 +228,7 @@ def test_the_file_is_made_to_be_read_by_people(file: KeyFile) -> None:
     assert text.endswith("}\n")
 
 
-def test_two_processes_that_create_at_once_lose_no_key(file: KeyFile) -> None:
+def test_two_processes_that_create_at_once_lose_no_key(file: KeyStore) -> None:
     processes = [start_python(CREATE_MANY, file.path, 15) for _ in range(3)]
     printed = [process.communicate(timeout=60)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
@@ -236,7 +236,7 @@ def test_two_processes_that_create_at_once_lose_no_key(file: KeyFile) -> None:
     assert set(ids_in(file)) == set(itertools.chain(*printed))
 
 
-def test_a_create_killed_at_any_moment_leaves_a_whole_file_with_every_announced_key(file: KeyFile) -> None:
+def test_a_create_killed_at_any_moment_leaves_a_whole_file_with_every_announced_key(file: KeyStore) -> None:
     announced: set[str] = set()
     for cycle in range(6):
         with start_python(CREATE_MANY, file.path, 10_000) as process:
@@ -251,7 +251,7 @@ def test_a_create_killed_at_any_moment_leaves_a_whole_file_with_every_announced_
     assert ids_in(file)[-1] == key.key_id
 
 
-def test_the_file_is_synced_before_its_rename_and_the_folder_after_it(file: KeyFile, tmp_path: Path) -> None:
+def test_the_file_is_synced_before_its_rename_and_the_folder_after_it(file: KeyStore, tmp_path: Path) -> None:
     require("strace")
     trace = tmp_path / "trace"
     calls = "trace=flock,write,fsync,fdatasync,rename,renameat,renameat2"
@@ -265,7 +265,7 @@ def test_the_file_is_synced_before_its_rename_and_the_folder_after_it(file: KeyF
     assert f"<{file.path.parent}>" in ours[4]
 
 
-def test_a_full_disk_changes_nothing_and_says_so(file: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_changes_nothing_and_says_so(file: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
 
     def full_disk(_: int) -> None:
@@ -281,10 +281,10 @@ def test_a_full_disk_changes_nothing_and_says_so(file: KeyFile, monkeypatch: pyt
 
 def test_create_in_a_missing_folder_says_so(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"typo/keys\.json: No such file or directory"):
-        KeyFile(tmp_path / "typo" / "keys.json").create(KeyKind.READ, now=NOW)
+        KeyStore(tmp_path / "typo" / "keys.json").create(KeyKind.READ, now=NOW)
 
 
-def test_create_refuses_to_overwrite_a_damaged_file(file: KeyFile) -> None:
+def test_create_refuses_to_overwrite_a_damaged_file(file: KeyStore) -> None:
     file.path.write_text('{"keys": [')
     with pytest.raises(Misconfigured, match=r"^keys\.json: is not JSON \(.+\)\. Correct or restore the file\.$"):
         file.create(KeyKind.READ, now=NOW)
@@ -306,26 +306,26 @@ DEPLOYMENTS = "a list of deployments up to 9,007,199,254,740,991, or null for al
         ({"label": "\ud800"}, r'label: "\ud800" is not one line of at most 100 characters.'),
     ],
 )
-def test_what_no_key_can_have_is_refused(file: KeyFile, arguments: dict[str, object], message: str) -> None:
+def test_what_no_key_can_have_is_refused(file: KeyStore, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
         file.create(KeyKind.INGEST, now=NOW, **arguments)  # type: ignore[arg-type]
     assert not file.path.exists()
 
 
-def test_no_deployment_that_the_store_can_not_hold_is_read_from_the_file(file: KeyFile) -> None:
+def test_no_deployment_that_the_store_can_not_hold_is_read_from_the_file(file: KeyStore) -> None:
     file.create(KeyKind.INGEST, deployments=[12], now=NOW)
     file.path.write_text(file.path.read_text().replace("12\n", "99999999999999999999\n"))
     with pytest.raises(Misconfigured, match=r"keys\[0\]\.deployments: \[99999999999999999999\] is not a list"):
         file.keys()
 
 
-def test_a_key_may_name_exactly_the_deployments_that_an_event_may(file: KeyFile) -> None:
+def test_a_key_may_name_exactly_the_deployments_that_an_event_may(file: KeyStore) -> None:
     for deployment in (-DEPLOYMENT_MAX, -1, 0, DEPLOYMENT_MAX):
-        assert fate({"context": {"deployment": deployment}, "events": [view()]}).accepted
+        assert parse_body({"context": {"deployment": deployment}, "events": [view()]}).accepted
         assert file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)[0].deployments == frozenset({deployment})
         assert parse_deployment(str(deployment)) == deployment
     for deployment in (-DEPLOYMENT_MAX - 1, DEPLOYMENT_MAX + 1):
-        assert not fate({"context": {"deployment": deployment}, "events": [view()]}).accepted
+        assert not parse_body({"context": {"deployment": deployment}, "events": [view()]}).accepted
         with pytest.raises(Misconfigured):
             file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)
         with pytest.raises(Misconfigured):
@@ -341,7 +341,7 @@ def test_a_deployment_is_typed_in_plain_digits(text: str) -> None:
 # Revoking
 
 
-def test_a_revoked_key_stays_in_the_file_with_the_time_of_its_end(file: KeyFile) -> None:
+def test_a_revoked_key_stays_in_the_file_with_the_time_of_its_end(file: KeyStore) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
     other, _ = file.create(KeyKind.READ, now=NOW)
     revoked = file.revoke(key.key_id, now=NOW + 5)
@@ -349,18 +349,18 @@ def test_a_revoked_key_stays_in_the_file_with_the_time_of_its_end(file: KeyFile)
     assert revoked.revoked_at == pytest.approx(NOW + 5, abs=0.001)
 
 
-def test_revoking_again_keeps_the_first_time(file: KeyFile) -> None:
+def test_revoking_again_keeps_the_first_time(file: KeyStore) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
     first = file.revoke(key.key_id, now=NOW)
     assert file.revoke(key.key_id, now=NOW + DAY_S) == first
 
 
-def test_a_token_found_in_public_can_be_revoked_without_its_id(file: KeyFile) -> None:
+def test_a_token_found_in_public_can_be_revoked_without_its_id(file: KeyStore) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     assert file.revoke(token, now=NOW).key_id == key.key_id
 
 
-def test_revoking_an_unknown_key_names_the_nearest(file: KeyFile) -> None:
+def test_revoking_an_unknown_key_names_the_nearest(file: KeyStore) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
     mistyped = key.key_id[:-1] + ("0" if key.key_id[-1] != "0" else "1")
     with pytest.raises(Misconfigured, match=f'^key "{mistyped}" does not exist. Did you mean "{key.key_id}"\\?$'):
@@ -369,7 +369,7 @@ def test_revoking_an_unknown_key_names_the_nearest(file: KeyFile) -> None:
         file.revoke("website", now=NOW)
 
 
-def test_revoking_an_unknown_token_does_not_repeat_it(file: KeyFile) -> None:
+def test_revoking_an_unknown_token_does_not_repeat_it(file: KeyStore) -> None:
     token = make_token(KeyKind.ADMIN)
     with pytest.raises(Misconfigured, match=r'^key "es_admin_…[0-9a-f]{8}" does not exist\.') as refusal:
         file.revoke(token, now=NOW)
@@ -379,7 +379,7 @@ def test_revoking_an_unknown_token_does_not_repeat_it(file: KeyFile) -> None:
 # What a key allows
 
 
-def test_an_unscoped_key_allows_every_deployment_and_a_scoped_one_only_its_own(file: KeyFile) -> None:
+def test_an_unscoped_key_allows_every_deployment_and_a_scoped_one_only_its_own(file: KeyStore) -> None:
     unscoped, _ = file.create(KeyKind.READ, now=NOW)
     scoped, _ = file.create(KeyKind.READ, deployments=[12], now=NOW)
     assert (unscoped.deployments, scoped.deployments) == (None, frozenset({12}))
@@ -401,7 +401,7 @@ def test_an_unscoped_key_allows_every_deployment_and_a_scoped_one_only_its_own(f
         f"{PAGE}, {PAGE}",
     ],
 )
-def test_a_key_tied_to_pages_is_no_good_elsewhere(file: KeyFile, origin: str) -> None:
+def test_a_key_tied_to_pages_is_no_good_elsewhere(file: KeyStore, origin: str) -> None:
     tied, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
     untied, _ = file.create(KeyKind.INGEST, now=NOW)
     assert tied.allows_origin(PAGE)
@@ -461,7 +461,7 @@ def test_an_origin_is_kept_as_browsers_send_it(written: str, sent: str) -> None:
         "chrome-extension://abcdefgh",
     ],
 )
-def test_what_is_no_origin_is_refused_with_advice(file: KeyFile, origin: str) -> None:
+def test_what_is_no_origin_is_refused_with_advice(file: KeyStore, origin: str) -> None:
     with pytest.raises(Misconfigured, match=r"^origin: \".*\" is not http\(s\)://host or .*\. Write it like https://"):
         file.create(KeyKind.INGEST, origins=[PAGE, origin], now=NOW)
     assert not file.path.exists()
@@ -470,9 +470,9 @@ def test_what_is_no_origin_is_refused_with_advice(file: KeyFile, origin: str) ->
 # The key ring
 
 
-def test_a_live_key_is_found_by_its_token_alone(file: KeyFile, clock: Clock) -> None:
+def test_a_live_key_is_found_by_its_token_alone(file: KeyStore, clock: Clock) -> None:
     made = [file.create(kind, now=NOW) for kind in KeyKind]
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     for key, token in made:
         assert ring.find(token) == key
         assert ring.find(key.key_id) is None
@@ -484,12 +484,12 @@ def test_a_live_key_is_found_by_its_token_alone(file: KeyFile, clock: Clock) -> 
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_no_text_makes_find_fail(text: str) -> None:
-    assert KeyRing(Path("missing-keys.json"), Clock()).find(text) is None
+    assert KeyCache(Path("missing-keys.json"), Clock()).find(text) is None
 
 
-def test_a_key_ends_at_the_instant_of_its_expiry(file: KeyFile, clock: Clock) -> None:
+def test_a_key_ends_at_the_instant_of_its_expiry(file: KeyStore, clock: Clock) -> None:
     key, token = file.create(KeyKind.READ, expires_at=NOW + 60, now=NOW)
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     assert key.expires_at is not None
     clock.now = key.expires_at - 0.001
     assert ring.find(token) == key
@@ -497,16 +497,16 @@ def test_a_key_ends_at_the_instant_of_its_expiry(file: KeyFile, clock: Clock) ->
     assert ring.find(token) is None
 
 
-def test_a_clock_that_is_set_back_does_not_revive_a_revoked_key(file: KeyFile, clock: Clock) -> None:
+def test_a_clock_that_is_set_back_does_not_revive_a_revoked_key(file: KeyStore, clock: Clock) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     file.revoke(key.key_id, now=NOW)
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     clock.now = NOW - 365 * DAY_S
     assert ring.find(token) is None
 
 
-def test_a_new_key_is_found_after_a_refresh(file: KeyFile, clock: Clock) -> None:
-    ring = KeyRing(file.path, clock)
+def test_a_new_key_is_found_after_a_refresh(file: KeyStore, clock: Clock) -> None:
+    ring = KeyCache(file.path, clock)
     key, token = file.create(KeyKind.READ, now=NOW)
     assert ring.find(token) is None
     assert ring.refresh()
@@ -514,10 +514,10 @@ def test_a_new_key_is_found_after_a_refresh(file: KeyFile, clock: Clock) -> None
     assert not ring.refresh()
 
 
-def test_a_revocation_by_another_process_is_seen_within_a_second(file: KeyFile) -> None:
+def test_a_revocation_by_another_process_is_seen_within_a_second(file: KeyStore) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     other, other_token = file.create(KeyKind.READ, now=NOW)
-    ring = KeyRing(file, time.time)
+    ring = KeyCache(file, time.time)
     assert ring.find(token) == key
     run_python(REVOKE, file.path, key.key_id)
     revoked_at = time.monotonic()
@@ -528,8 +528,8 @@ def test_a_revocation_by_another_process_is_seen_within_a_second(file: KeyFile) 
     assert ring.find(other_token) == other
 
 
-def test_every_rewrite_is_noticed_even_within_one_clock_tick(file: KeyFile, clock: Clock) -> None:
-    ring = KeyRing(file, clock)
+def test_every_rewrite_is_noticed_even_within_one_clock_tick(file: KeyStore, clock: Clock) -> None:
+    ring = KeyCache(file, clock)
     for _ in range(30):
         key, token = file.create(KeyKind.READ, now=NOW)
         assert ring.refresh()
@@ -539,9 +539,9 @@ def test_every_rewrite_is_noticed_even_within_one_clock_tick(file: KeyFile, cloc
         assert ring.find(token) is None
 
 
-def test_a_deleted_file_means_no_keys(file: KeyFile, clock: Clock) -> None:
+def test_a_deleted_file_means_no_keys(file: KeyStore, clock: Clock) -> None:
     _, token = file.create(KeyKind.READ, now=NOW)
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     file.path.unlink()
     assert ring.refresh()
     assert ring.find(token) is None
@@ -569,13 +569,13 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_file_keeps_the_last_good_keys_and_is_told_once(
-    file: KeyFile, clock: Clock, damage: Callable[[str], str]
+    file: KeyStore, clock: Clock, damage: Callable[[str], str]
 ) -> None:
     key, token = file.create(
         KeyKind.READ, deployments=[12], origins=[PAGE], expires_at=NOW + DAY_S, label="seite", now=NOW
     )
     good = file.path.read_text()
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     file.path.write_bytes(damage(good).encode(errors="surrogateescape"))
     assert file.path.read_bytes() != good.encode()
 
@@ -593,7 +593,7 @@ def test_a_damaged_file_keeps_the_last_good_keys_and_is_told_once(
     assert ring.find(token) == key
 
 
-def test_a_sync_key_is_never_tied_to_pages(file: KeyFile) -> None:
+def test_a_sync_key_is_never_tied_to_pages(file: KeyStore) -> None:
     message = "origins: a sync key belongs to a pipeline, not to pages. Leave them out."
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
         file.create(KeyKind.SYNC, origins=[PAGE], now=NOW)
@@ -603,7 +603,7 @@ def test_a_sync_key_is_never_tied_to_pages(file: KeyFile) -> None:
         file.keys()
 
 
-def test_a_file_of_the_time_before_sync_keys_still_opens(file: KeyFile, clock: Clock) -> None:
+def test_a_file_of_the_time_before_sync_keys_still_opens(file: KeyStore, clock: Clock) -> None:
     token = "es_ingest_M6o1n8rDLiSLQNSvJ3UqZbVC8f4Jr5vHkDJKV3ywyHp2f9aBc"
     file.path.write_text(
         """{
@@ -625,10 +625,10 @@ def test_a_file_of_the_time_before_sync_keys_still_opens(file: KeyFile, clock: C
 }
 """.replace("DIGEST", sha256(token.encode()).hexdigest())
     )
-    assert KeyRing(file, clock).find(token) == file.keys()[0]
+    assert KeyCache(file, clock).find(token) == file.keys()[0]
 
 
-def test_a_damaged_file_says_where_and_what_is_allowed(file: KeyFile) -> None:
+def test_a_damaged_file_says_where_and_what_is_allowed(file: KeyStore) -> None:
     file.create(KeyKind.READ, now=NOW)
     rewrite(file, lambda entry: entry.update(kind="reader"))
     message = 'keys.json: keys[0].kind: "reader" is not one of ingest, read, sync, admin. Correct or restore the file.'
@@ -649,7 +649,7 @@ INSTANTS = st.datetimes(timezones=st.timezones() | st.none()).map(lambda moment:
 @given(name=st.sampled_from([field.name for field in fields(Key)]), value=JSON_VALUES | INSTANTS)
 def test_whatever_a_hand_writes_into_a_field_is_read_or_refused(name: str, value: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        file = KeyFile(Path(folder) / "keys.json")
+        file = KeyStore(Path(folder) / "keys.json")
         file.create(KeyKind.READ, now=NOW)
         rewrite(file, lambda entry: entry.update({name: value}))
         try:
@@ -662,15 +662,15 @@ def test_whatever_a_hand_writes_into_a_field_is_read_or_refused(name: str, value
         assert known in ([*(key.key_id for key in keys), created.key_id], [created.key_id])
 
 
-def test_a_server_does_not_start_on_a_damaged_file(file: KeyFile, clock: Clock) -> None:
+def test_a_server_does_not_start_on_a_damaged_file(file: KeyStore, clock: Clock) -> None:
     file.path.write_text("{}")
     with pytest.raises(Misconfigured, match=r'^keys\.json: is not \{"keys": \[…\]\}\.'):
-        KeyRing(file, clock)
+        KeyCache(file, clock)
 
 
-def test_a_file_out_of_reach_keeps_the_keys_and_heals_by_itself(file: KeyFile, clock: Clock) -> None:
+def test_a_file_out_of_reach_keeps_the_keys_and_heals_by_itself(file: KeyStore, clock: Clock) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     # A folder in its place: out of reach for root too, who may read everything.
     good = file.path.rename(file.path.with_name("good"))
     file.path.mkdir()
@@ -685,8 +685,8 @@ def test_a_file_out_of_reach_keeps_the_keys_and_heals_by_itself(file: KeyFile, c
     assert ring.problem is None
 
 
-def test_a_problem_that_changes_is_told_again(file: KeyFile, clock: Clock) -> None:
-    ring = KeyRing(file, clock)
+def test_a_problem_that_changes_is_told_again(file: KeyStore, clock: Clock) -> None:
+    ring = KeyCache(file, clock)
     for text in ("{", "[]"):
         file.path.write_text(text)
         with pytest.raises(Misconfigured):
@@ -694,9 +694,9 @@ def test_a_problem_that_changes_is_told_again(file: KeyFile, clock: Clock) -> No
         assert not ring.refresh()
 
 
-def test_hand_written_origins_and_zones_are_understood(file: KeyFile, clock: Clock) -> None:
+def test_hand_written_origins_and_zones_are_understood(file: KeyStore, clock: Clock) -> None:
     _, token = file.create(KeyKind.INGEST, now=NOW)
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     rewrite(file, lambda entry: entry.update(origins=["HTTPS://APP.example.com:443/"]))
     rewrite(file, lambda entry: entry.update(expires_at="2026-11-21T02:30:01+01:00"))
     ring.refresh()
@@ -710,7 +710,7 @@ def test_hand_written_origins_and_zones_are_understood(file: KeyFile, clock: Clo
 # The checksum of the file
 
 
-def test_every_flipped_bit_is_refused_or_changes_no_key(file: KeyFile) -> None:
+def test_every_flipped_bit_is_refused_or_changes_no_key(file: KeyStore) -> None:
     for kind in KeyKind:
         origins = [PAGE] if kind is KeyKind.INGEST else []
         file.create(kind, label="a label", deployments=[12], origins=origins, expires_at=NOW + 60, now=NOW)
@@ -723,7 +723,7 @@ def test_every_flipped_bit_is_refused_or_changes_no_key(file: KeyFile) -> None:
             assert file.keys() == keys, f"byte {place}"
 
 
-def test_keys_that_do_not_match_their_checksum_are_refused_with_what_to_do(file: KeyFile) -> None:
+def test_keys_that_do_not_match_their_checksum_are_refused_with_what_to_do(file: KeyStore) -> None:
     file.create(KeyKind.READ, deployments=[12], now=NOW)
     file.path.write_text(file.path.read_text().replace("12\n", "13\n"))
     with pytest.raises(Misconfigured, match=r'does not match its keys: .* delete the member "checksum"'):
@@ -733,40 +733,40 @@ def test_keys_that_do_not_match_their_checksum_are_refused_with_what_to_do(file:
     assert key.deployments == frozenset({13})
 
 
-def test_a_file_without_a_checksum_holds_and_gets_one_at_the_next_change(file: KeyFile) -> None:
+def test_a_file_without_a_checksum_holds_and_gets_one_at_the_next_change(file: KeyStore) -> None:
     old, token = file.create(KeyKind.READ, now=NOW)
     rewrite(file, lambda entry: None)
     assert file.keys() == [old]
     file.create(KeyKind.READ, now=NOW)
     assert len(json.loads(file.path.read_text())["checksum"]) == 64
     assert file.keys()[0] == old
-    assert KeyRing(file, lambda: NOW).find(token) == old
+    assert KeyCache(file, lambda: NOW).find(token) == old
 
 
 # Which pages may send, for preflights
 
 
-def test_without_ingest_keys_no_page_may_send(file: KeyFile, clock: Clock) -> None:
+def test_without_ingest_keys_no_page_may_send(file: KeyStore, clock: Clock) -> None:
     file.create(KeyKind.READ, origins=[PAGE], now=NOW)
     file.create(KeyKind.ADMIN, now=NOW)
-    assert KeyRing(file, clock).origins() == frozenset()
+    assert KeyCache(file, clock).origins() == frozenset()
 
 
-def test_pages_of_all_live_ingest_keys_may_send(file: KeyFile, clock: Clock) -> None:
+def test_pages_of_all_live_ingest_keys_may_send(file: KeyStore, clock: Clock) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE, "https://b.example"], now=NOW)
     file.create(KeyKind.INGEST, origins=["https://b.example", "https://soon.example"], expires_at=NOW + 60, now=NOW)
     gone, _ = file.create(KeyKind.INGEST, origins=["https://gone.example"], now=NOW)
     file.revoke(gone.key_id, now=NOW)
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     assert ring.origins() == frozenset({PAGE, "https://b.example", "https://soon.example"})
     clock.now += 60
     assert ring.origins() == frozenset({PAGE, "https://b.example"})
 
 
-def test_one_live_ingest_key_without_origins_opens_all_pages(file: KeyFile, clock: Clock) -> None:
+def test_one_live_ingest_key_without_origins_opens_all_pages(file: KeyStore, clock: Clock) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
     anywhere, _ = file.create(KeyKind.INGEST, now=NOW)
-    ring = KeyRing(file, clock)
+    ring = KeyCache(file, clock)
     assert ring.origins() is None
     file.revoke(anywhere.key_id, now=NOW)
     ring.refresh()
@@ -801,14 +801,14 @@ def test_other_durations_are_refused_with_an_example(text: str) -> None:
         parse_duration(text)
 
 
-def test_a_key_of_the_longest_duration_can_be_made(file: KeyFile) -> None:
+def test_a_key_of_the_longest_duration_can_be_made(file: KeyStore) -> None:
     key, _ = file.create(KeyKind.READ, expires_at=NOW + parse_duration("36500d"), now=NOW)
     assert isinstance(key, Key)
     assert file.keys() == [key]
 
 
 def test_an_ended_key_is_kept_for_400_days_and_a_live_one_for_ever(tmp_path: Path) -> None:
-    keys = KeyFile(tmp_path / "keys.json")
+    keys = KeyStore(tmp_path / "keys.json")
     day = 86_400
     revoked, _ = keys.create(KeyKind.READ, label="revoked", now=0)
     keys.create(KeyKind.READ, label="expired", expires_at=day, now=0)
@@ -822,7 +822,7 @@ def test_an_ended_key_is_kept_for_400_days_and_a_live_one_for_ever(tmp_path: Pat
 
 def test_of_very_many_ended_keys_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("embedsink.auth.key_store.ENDED_KEYS_MAX", 2)
-    keys = KeyFile(tmp_path / "keys.json")
+    keys = KeyStore(tmp_path / "keys.json")
     for number in range(5):
         key, _ = keys.create(KeyKind.READ, label=str(number), now=number)
         keys.revoke(key.key_id, now=number)

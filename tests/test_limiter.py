@@ -253,5 +253,5 @@ def test_nobody_asks_the_limiter_without_a_key() -> None:
     found = [
         line.strip() for path in source.rglob("*.py") for line in path.read_text().splitlines() if "_slots" in line
     ]
-    held = ("= ConcurrencyLimiter(", "slots = sink.")  # where they are made, and where one of two is chosen
+    held = ("= ConcurrencyLimiter(", "slots = engine.")  # where they are made, and where one of two is chosen
     assert all(".place(" in line or any(one in line for one in held) for line in found), found

@@ -20,7 +20,7 @@ import pytest
 
 from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.doctor import examine
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.ingest.records import body_rejection_line, journal_lines
 from embedsink.journal.segment import Segment, identity_of, sealed_name, trailer
@@ -284,7 +284,7 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
         assert loader.status.damaged == []
 
     assert events_in(folder.store) == expected(1, 2, 3, 4)
-    assert len(list(folder.aside.iterdir())) == (how != "missing")
+    assert len(list(folder.damaged.iterdir())) == (how != "missing")
 
 
 def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_the_snapshot(folder: DataFolder) -> None:
@@ -295,9 +295,9 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
     sound = folder.store.read_bytes()
     ids = sorted([*expected(1, count=900), *expected(2, count=900)])
 
-    set_aside = 0
+    move_to_damaged = 0
     for offset in range(12_288 + 100, len(sound), len(sound) // 10):
-        for path in folder.aside.iterdir():
+        for path in folder.damaged.iterdir():
             path.unlink()
         folder.snapshot.write_bytes(sound)
         folder.store.write_bytes(flipped(sound, offset))
@@ -306,8 +306,8 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
                 loader.work_once(is_last=True)
             assert (loader.status.trouble, loader.status.damaged) == (None, [])
         assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
-        set_aside += bool(list(folder.aside.iterdir()))
-    assert set_aside > 1, "most blocks are free, or of columns without values"
+        move_to_damaged += bool(list(folder.damaged.iterdir()))
+    assert move_to_damaged > 1, "most blocks are free, or of columns without values"
 
 
 def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_can(folder: DataFolder) -> None:
@@ -330,7 +330,7 @@ def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_ca
     wait_until(lambda: loader.status.trouble is None and loader.last_number == 3, what="loading goes on", timeout_s=60)
     loader.close()
     assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
-    assert [path.name for path in folder.aside.iterdir()] == ["store.duckdb"]
+    assert [path.name for path in folder.damaged.iterdir()] == ["store.duckdb"]
 
 
 def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
@@ -435,7 +435,7 @@ def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(
         assert loader.status.trouble is None
 
     assert events_in(folder.store) == expected(1, 2, 3)
-    assert list(folder.aside.iterdir()) == []
+    assert list(folder.damaged.iterdir()) == []
 
 
 @pytest.mark.parametrize("how", [*DAMAGES, "missing"])
@@ -484,28 +484,28 @@ def test_a_sealed_segment_that_is_shortened_is_named_and_the_rest_is_loaded(
     assert f"journal {paths[1].name}: bytes are missing" in told
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_set_aside"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
-    [found] = [finding for finding in examine(folder, Settings()) if finding.check == "aside"]
+    [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
     assert (found.state, paths[1].name in found.found) == ("wrong", True)
 
 
 def test_a_segment_that_is_deleted_before_it_is_loaded_is_told_as_lost(folder: DataFolder) -> None:
     async def test() -> None:
-        async with Sink(folder, Settings(segment_seal_s=0.02)) as sink:
-            sink.loader.close()  # It is as if it could not load just now.
+        async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
+            engine.loader.close()  # It is as if it could not load just now.
             for _ in range(2):
-                await sink.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
-                await asyncio.to_thread(wait_until, lambda: bool(sink.journal.segments()), what="it is sealed")
-                [path] = sink.journal.segments()
+                await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
+                await asyncio.to_thread(wait_until, lambda: bool(engine.journal.segments()), what="it is sealed")
+                [path] = engine.journal.segments()
                 await asyncio.to_thread(path.unlink)
-        sink.loader.open_store()
-        sink.loader.work_once(is_last=True)
-        [told] = sink.loader.status.damaged
+        engine.loader.open_store()
+        engine.loader.work_once(is_last=True)
+        [told] = engine.loader.status.damaged
         assert "the segments 1 to 2 are in neither the store nor the journal" in told
-        assert sink.loader.last_number == sink.journal.last_number, "nobody waits for them"
-        sink.loader.close()
+        assert engine.loader.last_number == engine.journal.last_number, "nobody waits for them"
+        engine.loader.close()
 
     asyncio.run(test())
-    assert len(list(folder.aside.glob("lost-*.txt"))) == 1
+    assert len(list(folder.damaged.glob("lost-*.txt"))) == 1
 
 
 def test_a_loss_is_told_once_however_often_the_store_is_opened(folder: DataFolder) -> None:
@@ -517,7 +517,7 @@ def test_a_loss_is_told_once_however_often_the_store_is_opened(folder: DataFolde
             loader._look_what_is_loaded()
             load_all(loader)
             assert len(loader.status.damaged) == 1
-    assert len(list(folder.aside.iterdir())) == 1
+    assert len(list(folder.damaged.iterdir())) == 1
 
 
 def test_a_segment_is_loaded_once_under_whatever_name_it_comes_again(folder: DataFolder) -> None:
@@ -551,7 +551,7 @@ def test_a_segment_with_more_than_was_loaded_of_it_is_kept_and_named(folder: Dat
         for _ in range(2):
             loader.publish()
         assert "has more bytes than the store loaded of it" in str(loader.status.damaged)
-    assert (folder.aside / longer.name).read_bytes() == 2 * content
+    assert (folder.damaged / longer.name).read_bytes() == 2 * content
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
@@ -567,7 +567,7 @@ def test_a_segment_of_another_history_is_kept_and_named_and_not_loaded(folder: D
         [told] = loader.status.damaged
         assert f"{other.name}: has the number of {own.stem}" in told
         assert "Restore a backup into a new folder" in told
-    assert (folder.aside / other.name).exists()
+    assert (folder.damaged / other.name).exists()
     assert events_in(folder.store) == expected(1)
 
 
@@ -603,7 +603,7 @@ def test_a_segment_that_the_disk_can_not_read_is_set_aside_and_the_rest_is_loade
         patch.setattr(Path, "read_bytes", failing)
         load_all(loader)
         assert "can't be read (Input/output error)" in str(loader.status.damaged)
-    assert (folder.aside / paths[1].name).exists()
+    assert (folder.damaged / paths[1].name).exists()
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
 
 
@@ -634,10 +634,10 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolde
         load_all(loader)
         assert loader.status.damaged == [
             f"journal {paths[1].name}: its checksum does not hold after offset 0. "
-            "It is kept in aside/; everything else is loaded."
+            "It is kept in damaged/; everything else is loaded."
         ]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
-    assert (folder.aside / paths[1].name).read_bytes() == content
+    assert (folder.damaged / paths[1].name).read_bytes() == content
 
     with opened(folder) as loader:
         assert len(loader.status.damaged) == 1, "a person has not looked at it yet"
@@ -788,7 +788,7 @@ def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_loa
         assert unfit.name in damage
 
     assert events_in(folder.store, lacks_segments=True) == expected(1, 2, 3, 5, 6, 7)
-    assert [path.name for path in folder.aside.iterdir()] == [unfit.name]
+    assert [path.name for path in folder.damaged.iterdir()] == [unfit.name]
 
 
 def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
@@ -812,7 +812,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
         loader.work_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1, 2)
-    assert list(folder.aside.iterdir()) == []
+    assert list(folder.damaged.iterdir()) == []
 
 
 def test_a_bug_in_loading_is_told_and_tried_again(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -915,7 +915,7 @@ def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFold
         with pytest.raises(StoreRefused, match=f"PID {notebook.pid}"):
             loader.open_store()
         notebook.communicate(b"\n")
-    assert list(folder.aside.iterdir()) == []
+    assert list(folder.damaged.iterdir()) == []
     assert events_in(folder.store) == expected(1)
 
 
@@ -939,7 +939,7 @@ def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
         assert loader.status.trouble is None
         loader.close()
 
-        assert list(folder.aside.iterdir()) == []
+        assert list(folder.damaged.iterdir()) == []
         assert events_in(folder.snapshot) == expected(1, 2)
 
 
@@ -973,8 +973,8 @@ def test_numbers_go_on_after_the_journal_was_emptied(folder: DataFolder) -> None
     settings = Settings(segment_seal_s=0.02)
 
     async def write_one() -> None:
-        async with Sink(folder, settings) as sink:
-            await sink.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
+        async with Engine(folder, settings) as engine:
+            await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
 
     for _ in range(3):
         asyncio.run(write_one())
@@ -991,10 +991,10 @@ def test_a_server_starts_without_its_store_and_takes_in_events(
     async def test() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(Store, "open", refusing("no room"))
-            async with Sink(folder, Settings(segment_seal_s=0.02)) as sink:
-                await sink.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
-                assert "no room" in str(sink.loader.status.trouble)
-        async with Sink(folder, Settings()):
+            async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
+                await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
+                assert "no room" in str(engine.loader.status.trouble)
+        async with Engine(folder, Settings()):
             pass
 
     asyncio.run(test())
@@ -1108,4 +1108,4 @@ def send_thirty(port: int, token: str, answered_at: list[float]) -> None:
 
 def loaded_count(port: int) -> int:
     metrics = fetch(f"http://127.0.0.1:{port}/metrics").body.decode()
-    return int(float(re.findall(r'embedsink_loaded_envelopes_total{fate="accepted"} (\S+)', metrics)[0]))
+    return int(float(re.findall(r'embedsink_loaded_envelopes_total{outcome="accepted"} (\S+)', metrics)[0]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedsink.client.http_client import Remote
+from embedsink.client.http_client import HttpClient
 from embedsink.errors import Misconfigured
 from embedsink.http.server import Listening
 from embedsink.net import is_loopback
@@ -19,7 +19,7 @@ from embedsink.net import is_loopback
         ("0.0.0.0", False),
         ("::", False),
         ("192.168.0.1", False),
-        ("sink.localhost", False),
+        ("engine.localhost", False),
         ("localhost.example", False),
         ("127.0.0.1.example", False),
         ("127.1", False),
@@ -30,7 +30,7 @@ def test_a_host_is_this_machine_for_all_or_for_none(host: str, is_here: bool) ->
     told: list[str] = []
     for ask in (
         lambda: Listening(host=host).check(),
-        lambda: Remote(f"http://[{host}]" if ":" in host else f"http://{host}", None),
+        lambda: HttpClient(f"http://[{host}]" if ":" in host else f"http://{host}", None),
     ):
         try:
             ask()

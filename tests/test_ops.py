@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.http.metrics import exposition
 from embedsink.settings import Settings
 from tests.programs import require
@@ -49,8 +49,8 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names of all that a server shows on /metrics."""
 
     async def show() -> bytes:
-        async with Sink(DataFolder(tmp_path_factory.mktemp("metrics")), Settings()) as sink:
-            return exposition(sink)
+        async with Engine(DataFolder(tmp_path_factory.mktemp("metrics")), Settings()) as engine:
+            return exposition(engine)
 
     return set(re.findall(r"^([a-z_]+)[{ ]", asyncio.run(show()).decode(), re.MULTILINE))
 

@@ -11,7 +11,7 @@ import nanoarrow
 import pytest
 from nanoarrow.ipc import InputStream
 
-from embedsink.client.http_client import Remote
+from embedsink.client.http_client import HttpClient
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.reports.catalog import is_timed, report_names
 from embedsink.reports.format import REPORT_FORMATS
@@ -66,7 +66,7 @@ class House:
             assert self.server.post(delivery, key=self.ingest).status == 202
         if deployment is not None:
             body = json.dumps(sync_result(deployment, "job") | {"completedAt": "2026-11-20T00:00:00Z"}).encode()
-            Remote(self.server.url, self.everything).put(*sync_of(deployment, "job"), body=body)
+            HttpClient(self.server.url, self.everything).put(*sync_of(deployment, "job"), body=body)
         self.server.post({"garbage": [1]}, key=self.ingest)
         assert self.get(INSPECT, key=self.everything).json()["isComplete"]
 
@@ -74,7 +74,7 @@ class House:
         """What others do: another deployment, nobody's events, and a replay of the quarantine."""
         for deployment in (OTHER, None):
             self.send(deployment)
-        Remote(self.server.url, self.everything).post("quarantine", "replay", members=("replayed",))
+        HttpClient(self.server.url, self.everything).post("quarantine", "replay", members=("replayed",))
 
     def get(self, path: str, *, key: str | None = None, **headers: str) -> Answer:
         return self.server.get(path, key=key or self.reader, **headers)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import embedsink.concurrency.throttle
-from embedsink.concurrency.cpu_meter import Busyness
-from embedsink.concurrency.throttle import RESTS, Pace
+from embedsink.concurrency.cpu_meter import CpuMeter
+from embedsink.concurrency.throttle import RESTS, Throttle
 from embedsink.errors import Unavailable
 
 # What they are about is time.
@@ -40,11 +40,11 @@ async def make_busy() -> None:
         await asyncio.sleep(0.001)
 
 
-def run_busy(ask: Callable[[Pace], Awaitable[None]], *, waiting_max: int = 64) -> None:
+def run_busy(ask: Callable[[Throttle], Awaitable[None]], *, waiting_max: int = 64) -> None:
     """Ask a pace whose loop is kept busy, and has been for long enough to be seen."""
 
     async def run() -> None:
-        pace, sending = Pace(waiting_max=waiting_max), asyncio.create_task(make_busy())
+        pace, sending = Throttle(waiting_max=waiting_max), asyncio.create_task(make_busy())
         await asyncio.sleep(0.3)
         try:
             await ask(pace)
@@ -59,10 +59,10 @@ def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, waiting_max: int
 ) -> None:
     # Whatever else this machine does: a loop that waits for a processor is busy.
-    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: 0.0)
+    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: 0.0)
 
     async def ask() -> None:
-        pace, begun, all_begun = Pace(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
+        pace, begun, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
 
         async def make() -> int:
             if (number := next(begun)) == 5:
@@ -78,7 +78,7 @@ def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
 def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests() -> None:
     making = Making()
 
-    async def ask(pace: Pace) -> None:
+    async def ask(pace: Throttle) -> None:
         assert await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4))) == [1, 2, 3, 4]
 
     run_busy(ask)
@@ -93,7 +93,7 @@ def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) 
     async def make_long() -> None:
         await ended.wait()
 
-    async def ask(pace: Pace) -> None:
+    async def ask(pace: Throttle) -> None:
         long = asyncio.create_task(pace.answer(make_long, key_id="k"))
         await asyncio.sleep(0)
         asked_at = time.monotonic()
@@ -115,7 +115,7 @@ def test_who_leaves_ends_what_is_made_for_it() -> None:
         finally:
             told.append("ended")
 
-    async def ask(pace: Pace) -> None:
+    async def ask(pace: Throttle) -> None:
         leaving = asyncio.create_task(pace.answer(make, key_id="k"))
         await asyncio.sleep(TOOK_S)
         leaving.cancel()
@@ -129,10 +129,10 @@ def test_who_leaves_ends_what_is_made_for_it() -> None:
 def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) -> None:
     making = Making()
     # Of each second the loop wants a processor for a third, and has none.
-    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: time.monotonic() / 3)
+    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: time.monotonic() / 3)
 
     async def ask() -> None:
-        pace = Pace(waiting_max=64)
+        pace = Throttle(waiting_max=64)
         await asyncio.sleep(0.3)
         await asyncio.gather(pace.answer(making, key_id="k"), pace.answer(making, key_id="k"))
 
@@ -147,7 +147,7 @@ def test_who_leaves_or_fails_keeps_no_turn() -> None:
     async def fail() -> int:
         raise ValueError("no")
 
-    async def ask(pace: Pace) -> None:
+    async def ask(pace: Throttle) -> None:
         leaving = [asyncio.create_task(pace.answer(making, key_id="k")) for _ in range(3)]
         await asyncio.sleep(TOOK_S / 2)
         for one in leaving:
@@ -163,7 +163,7 @@ def test_who_leaves_or_fails_keeps_no_turn() -> None:
 def test_only_so_many_wait() -> None:
     making = Making()
 
-    async def ask(pace: Pace) -> None:
+    async def ask(pace: Throttle) -> None:
         told = await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4)), return_exceptions=True)
         assert [isinstance(one, Unavailable) for one in told] == [False, False, False, True]
 

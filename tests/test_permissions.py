@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.permissions import restrict, restricted_umask
 from embedsink.settings import Settings
 from tests.envelope.sending import view
@@ -79,9 +79,9 @@ def test_a_server_creates_files_with_0640_and_folders_with_0750_whatever_the_uma
             assert exposed(data) == {}
     assert exposed(data) == {}
     found = modes(data)
-    made = ("analytics.duckdb", "store.duckdb", *(name for name in found if name.startswith(("pages/", "aside/"))))
+    made = ("analytics.duckdb", "store.duckdb", *(name for name in found if name.startswith(("pages/", "damaged/"))))
     assert {found[name] for name in made} == {0o640}
-    assert {found[name] for name in ("aside", "pages")} == {0o750}
+    assert {found[name] for name in ("damaged", "pages")} == {0o750}
     assert {found[name] for name in SECRET_FILES} == {0o600}
     # A folder that was made stricter stays so.
     assert {found[name] for name in (".", "journal", "dashboards")} == {0o750 & ~mask}
@@ -175,7 +175,7 @@ def test_a_start_names_what_stays_open_to_other_users(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
 
     async def start() -> None:
-        async with Sink(folder, Settings()):
+        async with Engine(folder, Settings()):
             pass
 
     asyncio.run(start())

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.loader import copy_file, publisher, snapshot
 from embedsink.loader.copy_file import verify
-from embedsink.loader.disk_space import StoreRoom
+from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.loader import Loader
 from embedsink.settings import Settings
 from embedsink.store.database import Store
@@ -97,7 +97,7 @@ def test_a_snapshot_that_rots_after_its_verification_does_not_become_the_previou
         [path] = publish_each(loader, 3)
         assert folder.previous.read_bytes() == before
         assert path.exists(), "the previous snapshot lacks it"
-        assert (folder.aside / folder.snapshot.name).read_bytes() == rotten
+        assert (folder.damaged / folder.snapshot.name).read_bytes() == rotten
         assert loader.status.trouble is None
         assert verify(folder.snapshot) is None
         publish_each(loader, 4)
@@ -217,7 +217,7 @@ def test_a_purge_needs_room(folder: DataFolder, monkeypatch: pytest.MonkeyPatch)
     with opened(folder) as loader:
         segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
         load_all(loader)
-        monkeypatch.setattr(StoreRoom, "_free_bytes", lambda self: 0)
+        monkeypatch.setattr(StoreDiskSpace, "_free_bytes", lambda self: 0)
         with pytest.raises(StoreRefused, match="are free on its disk"):
             loader.quarantine.purge(PurgeFilter())
 
@@ -271,7 +271,7 @@ def test_where_there_is_no_room_for_a_copy_old_copies_give_way(
             add_segment(folder, number)
             load_all(loader)
             loader.publish()
-        evidence = folder.aside / "store.duckdb"
+        evidence = folder.damaged / "store.duckdb"
         shutil.copy(folder.store, evidence)
         # Enough after both were deleted, and not before.
         monkeypatch.setattr(
@@ -306,7 +306,7 @@ def test_without_room_for_a_checkpoint_no_snapshot_is_begun(
         add_segment(folder, 1)
         load_all(loader)
         with monkeypatch.context() as patch:
-            patch.setattr(StoreRoom, "_free_bytes", lambda _: 0)
+            patch.setattr(StoreDiskSpace, "_free_bytes", lambda _: 0)
             patch.setattr(Store, "checkpoint", lambda _: pytest.fail("it may meet the end of the disk"))
             with pytest.raises(StoreRefused, match="bytes are free on its disk"):
                 loader.publish()
@@ -377,7 +377,7 @@ def test_with_a_hung_copy_a_server_loads_says_so_and_ends_in_time(tmp_path: Path
         wait_until(lambda: b"has made no progress" in fetch(f"{address}/readyz").body, what="/readyz says so")
         assert fetch(f"{address}/readyz").status == 503
         segment(tmp_path / "data" / "journal", [{"type": "view"}], number=900)
-        loaded = b'embedsink_loaded_envelopes_total{fate="accepted"} 1'
+        loaded = b'embedsink_loaded_envelopes_total{outcome="accepted"} 1'
         wait_until(lambda: loaded in fetch(f"{address}/metrics").body, what="loading goes on", timeout_s=PATIENCE_S)
         started_at = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
@@ -392,8 +392,8 @@ def test_a_copy_that_hangs_is_given_up_by_a_command_too(folder: DataFolder, monk
     monkeypatch.setattr(snapshot, "STALLED_S", 0.0)
 
     async def run() -> str | None:
-        async with Sink(folder, Settings()) as sink:
+        async with Engine(folder, Settings()) as engine:
             pass
-        return sink.loader.status.trouble
+        return engine.loader.status.trouble
 
     assert "has made no progress" in str(asyncio.run(run()))

@@ -24,7 +24,7 @@ from embedsink.ingest.records import journal_lines
 from embedsink.journal.segment import Segment, number_of
 from embedsink.journal.writer import wait_for
 from embedsink.loader import tasks
-from embedsink.loader.disk_space import StoreRoom
+from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.tasks import QuarantinePurge
 from embedsink.protocol.messages import catalog_for
@@ -43,7 +43,7 @@ from tests.servers import wait_until
 
 def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
     """Quarantine an envelope as if an older program had not known it."""
-    known = server.sink.keys.find(key)
+    known = server.engine.keys.find(key)
     assert known
     parsed = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
 
@@ -51,7 +51,7 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
         delivery = Parsed(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
         delivery.sent_at = sent_at
         lines = journal_lines(delivery, key_id=known.key_id, new_id=uuid7)
-        await wait_for(partial(server.sink.submit, lines, accepted=0, quarantined=1))
+        await wait_for(partial(server.engine.submit, lines, accepted=0, quarantined=1))
 
     server._runner.run(keep())
 
@@ -82,8 +82,8 @@ def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Serve
     ):
         reject(quick, envelope, key=key)
     # As if its entry had been taken out of keys.json.
-    digest = next(digest for digest, key in quick.sink.keys._keys.items() if key.deployments == frozenset({7}))
-    del quick.sink.keys._keys[digest]
+    digest = next(digest for digest, key in quick.engine.keys._keys.items() if key.deployments == frozenset({7}))
+    del quick.engine.keys._keys[digest]
 
     assert len(quick.rows("/api/v1/quarantine", key=admin, count=45)) == 45
     assert replayed(quick, admin) == Replay(replayed=41, rejected=4)
@@ -109,7 +109,7 @@ def test_a_replay_keeps_fractions_of_a_millisecond_of_when_it_was_sent(quick: Se
     quick.rows("/api/v1/quarantine", key=admin)
     assert replayed(quick, admin) == Replay(replayed=1)
     quick.rows("/api/v1/reports/views", key=admin)
-    with quick.sink.store.reader(EVERYTHING) as reader:
+    with quick.engine.store.reader(EVERYTHING) as reader:
         times, _ = reader.first_row(
             "select epoch_us(event.sent_at) as now, epoch_us(quarantine.sent_at) as before from event, quarantine"
         )
@@ -225,10 +225,10 @@ def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
         reject(quick, view({"path": f"/{number}"}), key=key)
     reject(quick, [view(), view(), view()], key=key)
     quick.rows("/api/v1/quarantine", key=admin, count=100)
-    before, groups = quick.sink.counters["accepted"], quick.sink.journal.counters.group_count
+    before, groups = quick.engine.counters["accepted"], quick.engine.journal.counters.group_count
     assert replayed(quick, admin) == Replay(replayed=101, rejected=0)
-    assert quick.sink.counters["accepted"] - before == 103
-    assert quick.sink.journal.counters.group_count - groups < 10
+    assert quick.engine.counters["accepted"] - before == 103
+    assert quick.engine.journal.counters.group_count - groups < 10
 
 
 def test_one_rejection_is_shown_whole_by_its_id(quick: Server) -> None:
@@ -278,11 +278,11 @@ def test_beyond_what_a_key_may_fill_a_day_rejections_are_counted_and_told(
         kept = server.get("/api/v1/quarantine", key=admin).json()
         assert 3 <= len(kept) <= 9
         assert "2" in [row["raw"] for row in kept], "another key has room of its own"
-        assert server.sink.counters["quarantined"] == 13
-        assert server.sink.counters["unkept"] == 13 - len(kept)
-        status = server.sink.loader.status
+        assert server.engine.counters["quarantined"] == 13
+        assert server.engine.counters["unkept"] == 13 - len(kept)
+        status = server.engine.loader.status
         assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
-        with server.sink.store.reader(EVERYTHING) as reader:
+        with server.engine.store.reader(EVERYTHING) as reader:
             assert reader.first_row(read_sql("checks")["ledger_adds_up"])[1] == 0
 
 
@@ -304,7 +304,7 @@ def test_the_quarantine_takes_neither_the_last_of_the_disk_nor_half_of_the_journ
     tmp_path: Path, limits: dict[str, Any]
 ) -> None:
     with open_server(tmp_path, **limits) as server:
-        space = server.sink.journal.space
+        space = server.engine.journal.space
         if "journal_bytes_max" in limits:
             space.add(600_000)
         wait_until(lambda: not has_room(server), what="the journal has measured")
@@ -316,7 +316,9 @@ def test_the_quarantine_takes_neither_the_last_of_the_disk_nor_half_of_the_journ
 
 def has_room(server: Server) -> bool:
     server.get("/readyz")  # its write makes the journal look at the disk
-    return server.sink.journal.space.has_room_to_spare(free_bytes_min=server.sink.settings.quarantine_free_bytes_min)
+    return server.engine.journal.space.has_room_to_spare(
+        free_bytes_min=server.engine.settings.quarantine_free_bytes_min
+    )
 
 
 def test_what_is_counted_belongs_to_a_deployment_where_the_key_does(tmp_path: Path) -> None:
@@ -339,7 +341,7 @@ def test_a_purge_takes_what_it_names_also_what_is_not_loaded_yet(quick: Server) 
     key, other, admin = quick.key(), quick.key(), quick.key("admin")
     quick.post([1, {}, view()], key=key)
     quick.post([2], key=other)
-    known = quick.sink.keys.find(other)
+    known = quick.engine.keys.find(other)
     assert known is not None
     assert purged(quick, admin, "?before=1d") == 0
     assert purged(quick, admin, "?reason=wrong_source") == 1
@@ -391,7 +393,7 @@ def test_rejections_are_kept_for_some_days_and_then_only_counted(
         server.post([1], key=key)
         server.rows("/api/v1/quarantine", key=admin)
         age = "update loaded_segment set loaded_at = loaded_at - interval 31 days"
-        server.sink.loader.tasks.submit(lambda: server.sink.store._loading().execute(age)).result()
+        server.engine.loader.tasks.submit(lambda: server.engine.store._loading().execute(age)).result()
         server.post([2], key=key)
         server.rows("/api/v1/quarantine", key=admin, count=2)
     with open_server(tmp_path, segment_seal_s=0.05) as server:
@@ -402,7 +404,7 @@ def test_rejections_are_kept_for_some_days_and_then_only_counted(
 
 def test_a_clock_that_jumps_does_not_empty_the_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
     store = cast(Store, SimpleNamespace(purge=lambda which: pytest.fail("it was purged")))
-    purge = QuarantinePurge(store, cast(Publisher, None), cast(StoreRoom, None), days=30)
+    purge = QuarantinePurge(store, cast(Publisher, None), cast(StoreDiskSpace, None), days=30)
     assert not purge.purge_when_due(), "a clock that is wrong at the start has an hour to be set right"
     started_at, monotonic = time.time(), time.monotonic
     monkeypatch.setattr(time, "time", lambda: started_at + 40 * 86_400)
@@ -418,7 +420,7 @@ def test_refused_rejections_are_not_charged(tmp_path: Path, monkeypatch: pytest.
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=2) as server:
         key, admin = server.key(), server.key("admin")
         with monkeypatch.context() as patch:
-            patch.setattr(server.sink.journal, "submit", refuse)
+            patch.setattr(server.engine.journal, "submit", refuse)
             for _ in range(5):
                 assert server.post([1], key=key).status_code == 503
         server.post([1, 2], key=key)
@@ -431,7 +433,7 @@ def rejected_count(server: Server) -> int:
 
 def test_a_purge_while_the_server_stops_is_told_to_come_again(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
-        server.sink.loader.tasks.end()
+        server.engine.loader.tasks.end()
         answer = server.ask("DELETE", "/api/v1/quarantine", key=server.key("admin"))
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
 
@@ -457,19 +459,19 @@ def test_a_long_list_is_written_in_a_thread_where_it_holds_nobody_up(
 
 def test_one_replay_at_a_time(quick: Server) -> None:
     admin = quick.key("admin")
-    quick._runner.run(quick.sink.replaying.acquire())
+    quick._runner.run(quick.engine.replaying.acquire())
     try:
         answer = quick.ask("POST", "/api/v1/quarantine/replay", key=admin)
         assert (answer.status_code, problem(answer)) == (503, "overloaded")
     finally:
-        quick.sink.replaying.release()
+        quick.engine.replaying.release()
 
 
 def test_reports_beyond_those_that_may_wait_are_refused(tmp_path: Path) -> None:
     with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
         key = server.key("read")
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
-        place = server.sink.report_slots.place("k_other")
+        place = server.engine.report_slots.place("k_other")
         server._runner.run(place.__aenter__())
         try:
             for path in ("/api/v1/reports/views", "/api/v1/quarantine"):

@@ -13,7 +13,7 @@ import pytest
 
 from embedsink.data_folder import DataFolder
 from embedsink.doctor import examine
-from embedsink.loader.damage import Aside
+from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.loader import Loader
 from embedsink.loader.rebuild import rebuild
 from embedsink.settings import Settings
@@ -64,7 +64,7 @@ def test_with_store_and_snapshot_damaged_the_previous_snapshot_and_the_journal_h
     loader = settle(folder)
     assert loader.status.damaged == []
     assert events_in(folder.store) == events_in(folder.snapshot) == expected(1, 2, 3, 4)
-    assert sorted(path.name for path in folder.aside.iterdir()) == ["analytics.duckdb", "store.duckdb"]
+    assert sorted(path.name for path in folder.damaged.iterdir()) == ["analytics.duckdb", "store.duckdb"]
 
 
 def test_with_a_snapshot_that_the_disk_can_not_read_the_previous_one_is_used(folder: DataFolder) -> None:
@@ -90,12 +90,12 @@ def test_what_no_file_can_supply_is_said_to_be_lost_at_every_start(folder: DataF
         path.write_bytes(b"\0" * 20_000)
     loader = settle(folder)
     [told] = loader.status.damaged
-    loader._aside.look_for_a_gap(folder.journal, after=0, before=4)
+    loader._damaged.look_for_a_gap(folder.journal, after=0, before=4)
     assert loader.status.damaged == [told], "once"
     assert "the segments 1 to 3 are in neither the store nor the journal" in told
     with opened(folder) as loader:
         assert loader.status.damaged == [told]
-    next(folder.aside.glob("lost-*")).unlink()
+    next(folder.damaged.glob("lost-*")).unlink()
     with opened(folder) as loader:
         assert loader.status.damaged == []
     assert events_in(folder.store) == expected(4)
@@ -138,7 +138,7 @@ def test_no_event_that_lies_in_a_readable_place_is_missing_and_none_is_there_twi
     sound = folder.store.read_bytes()
     for seed in range(2):
         chance = random.Random(seed)
-        for path in (*folder.journal.iterdir(), *folder.aside.iterdir()):
+        for path in (*folder.journal.iterdir(), *folder.damaged.iterdir()):
             path.unlink()
         for path in files:
             path.unlink(missing_ok=True)
@@ -282,15 +282,15 @@ def test_a_loss_that_could_not_be_noted_is_noted_by_the_next_look(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    aside = Aside(folder.aside, told=told)
+    damaged = DamagedFiles(folder.damaged, told=told)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", unwritable)
         with pytest.raises(OSError, match="No space left"):
-            aside.declare_lost("journal: segment 3 is lost.")
+            damaged.declare_lost("journal: segment 3 is lost.")
     assert told == []
-    aside.declare_lost("journal: segment 3 is lost.")
+    damaged.declare_lost("journal: segment 3 is lost.")
     after_a_start: list[str] = []
-    Aside(folder.aside, told=after_a_start).look()
+    DamagedFiles(folder.damaged, told=after_a_start).look()
     assert after_a_start == told != []
 
 
@@ -312,7 +312,7 @@ def test_a_rebuild_that_is_interrupted_begins_again_and_loses_nothing(
         loader.work_once(is_last=True)
         assert "as a kill would" in str(loader.status.trouble)
     assert (folder.path / "rebuilt.duckdb").exists()
-    assert list(folder.aside.iterdir()) == []
+    assert list(folder.damaged.iterdir()) == []
     assert settle(folder).status.damaged == []
     assert not (folder.path / "rebuilt.duckdb").exists()
     assert stored(folder.snapshot) == ids
@@ -324,8 +324,8 @@ def test_a_rebuild_with_damaged_snapshots_leaves_a_good_one_at_once(folder: Data
     for path in (folder.snapshot, folder.previous, folder.store):
         path.write_bytes(b"\0" * 20_000)
     folder.previous.write_bytes(sound)
-    aside = Aside(folder.aside, told=[])
-    rebuilt = rebuild(folder, StoreLimits(), aside=aside, why="is damaged")
+    damaged = DamagedFiles(folder.damaged, told=[])
+    rebuilt = rebuild(folder, StoreLimits(), damaged_files=damaged, why="is damaged")
     assert (rebuilt.complete_to, rebuilt.salvaged.row_count) == (3, 0)
     assert events_in(folder.store) == events_in(folder.snapshot) == events_in(folder.previous)
 
@@ -334,7 +334,7 @@ def test_a_rebuild_with_damaged_snapshots_leaves_a_good_one_at_once(folder: Data
         path.write_bytes(b"\0" * 20_000)
     for path in folder.journal.iterdir():
         path.unlink()
-    rebuilt = rebuild(folder, StoreLimits(), aside=aside, why="is damaged")
+    rebuilt = rebuild(folder, StoreLimits(), damaged_files=damaged, why="is damaged")
     assert rebuilt.salvaged == Salvaged(3_000, 0)
     assert events_in(folder.store) == events_in(folder.snapshot) == expected(1, 2, 3, count=1_000)
     assert not folder.previous.exists()
@@ -378,7 +378,7 @@ def test_a_restored_segment_that_the_ledger_does_not_name_is_set_aside_and_not_l
         load_all(loader)
         [told] = loader.status.damaged
         assert "loaded long ago" in told
-    assert (folder.aside / restored.name).exists()
+    assert (folder.damaged / restored.name).exists()
     assert events_in(folder.store) == expected(*range(1, 9))
 
 
@@ -398,7 +398,7 @@ def test_a_segment_that_is_restored_beside_a_running_server_is_not_loaded_twice(
         assert found.found.count("has the number of a segment that was loaded long ago") == 2
         load_all(loader)
         assert all("loaded long ago" in told for told in loader.status.damaged)
-    assert all((folder.aside / path.name).exists() for path in restored)
+    assert all((folder.damaged / path.name).exists() for path in restored)
     assert events_in(folder.store) == expected(*range(1, 9))
 
 
@@ -444,8 +444,8 @@ def test_a_truncated_file_is_damaged(folder: DataFolder) -> None:
 def test_copies_aside_have_a_limit_and_segments_and_notes_have_none(folder: DataFolder, age_days: int) -> None:
     kept = ("000000000001-00000000.ndjson", "lost-1.txt")
     for name in kept:
-        (folder.aside / name).write_text("kept")
-    keeper = Aside(folder.aside, told=[])
+        (folder.damaged / name).write_text("kept")
+    keeper = DamagedFiles(folder.damaged, told=[])
     for number in range(5):
         for path in (folder.snapshot, folder.store):
             path.unlink(missing_ok=True)
@@ -455,4 +455,4 @@ def test_copies_aside_have_a_limit_and_segments_and_notes_have_none(folder: Data
     if age_days:
         keeper.delete_old_copies(now=time.time() + age_days * 86_400)
         assert keeper.copies() == []
-    assert {path.name for path in folder.aside.iterdir()} >= set(kept)
+    assert {path.name for path in folder.damaged.iterdir()} >= set(kept)

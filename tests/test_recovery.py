@@ -22,7 +22,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.journal = path / "journal"
-        self.aside = path / "aside"
+        self.damaged = path / "damaged"
         self.journal.mkdir(parents=True)
 
     def add(self, name: str, content: bytes) -> Path:
@@ -31,7 +31,7 @@ class Folder:
         return path
 
     def recover(self, after_number: int = 0) -> Recovery:
-        return recover(self.journal, aside=self.aside, after_number=after_number)
+        return recover(self.journal, damaged=self.damaged, after_number=after_number)
 
     def groups(self) -> set[bytes]:
         """The groups of all sealed segments, which are whole and have an identity of their own."""
@@ -60,7 +60,7 @@ def test_an_open_copy_of_a_sealed_segment_does_not_replace_it(folder: Folder, na
     assert sealed.read_bytes() == b"".join(WHOLE)
     assert recovery.damaged == []
     assert recovery.notes == [f"journal {IDENTITY}.open: is a copy of the beginning of {name}. The copy was deleted."]
-    assert list(folder.aside.iterdir()) == []
+    assert list(folder.damaged.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", [f"{IDENTITY}.ndjson", sealed_name(IDENTITY, len(b"".join(WHOLE[:3])))])
@@ -151,9 +151,9 @@ def test_a_whole_open_segment_takes_the_place_of_a_damaged_sealed_one(folder: Fo
     folder.add(f"{IDENTITY}.open", content)
     sealed = folder.add(sealed_name(IDENTITY, len(content)), there)
     [told] = folder.recover().damaged
-    assert f"{sealed.name}: is damaged, and kept in aside/. {IDENTITY}.open is whole and takes its place." in told
+    assert f"{sealed.name}: is damaged, and kept in damaged/. {IDENTITY}.open is whole and takes its place." in told
     assert sealed.read_bytes() == content
-    assert [path.read_bytes() for path in folder.aside.iterdir()] == [there]
+    assert [path.read_bytes() for path in folder.damaged.iterdir()] == [there]
 
 
 def test_a_tail_in_aside_is_never_overwritten(folder: Folder) -> None:
@@ -161,7 +161,7 @@ def test_a_tail_in_aside_is_never_overwritten(folder: Folder) -> None:
         folder.add(f"{IDENTITY}.open", WHOLE[0] + tail)
         folder.recover()
         folder.add(f"{IDENTITY}.open", b"").unlink()
-    assert {path.read_bytes() for path in folder.aside.iterdir()} == {b"AAAA", b"BBBB"}
+    assert {path.read_bytes() for path in folder.damaged.iterdir()} == {b"AAAA", b"BBBB"}
 
 
 def test_without_room_for_a_torn_tail_the_segment_waits_and_nothing_of_it_is_lost(
@@ -178,9 +178,9 @@ def test_without_room_for_a_torn_tail_the_segment_waits_and_nothing_of_it_is_los
         recovery = folder.recover()
         assert (recovery.left, recovery.last_number) == ([path], 7)
         assert path.read_bytes() == content
-        assert recover_left(recovery, aside=folder.aside) == []
+        assert recover_left(recovery, damaged=folder.damaged) == []
         assert (recovery.left, len(recovery.notes)) == ([path], 1)
 
-    [sealed] = recover_left(recovery, aside=folder.aside)
+    [sealed] = recover_left(recovery, damaged=folder.damaged)
     assert (sealed.read_bytes(), recovery.left) == (WHOLE[0], [])
-    assert [path.read_bytes() for path in folder.aside.iterdir()] == [WHOLE[1][:-2]]
+    assert [path.read_bytes() for path in folder.damaged.iterdir()] == [WHOLE[1][:-2]]

@@ -87,7 +87,7 @@ def test_a_newer_store_is_refused_in_one_sentence_by_all_that_write_and_not_touc
         assert told.startswith("store.duckdb: ")
         assert "newer" in told
     assert folder.store.read_bytes() == before
-    assert list(folder.aside.iterdir()) == []
+    assert list(folder.damaged.iterdir()) == []
 
 
 @pytest.mark.parametrize("how", ["schema", "format"])

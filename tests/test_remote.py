@@ -13,8 +13,8 @@ import pytest
 import embedsink
 from embedsink.auth.key import KeyKind
 from embedsink.auth.token import new_token
-from embedsink.client.http_client import NotEmbedsink, Remote, Unreachable
-from embedsink.client.notebook import ConnectedSink
+from embedsink.client.http_client import HttpClient, NotEmbedsink, Unreachable
+from embedsink.client.notebook import RemoteClient
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.protocol.validation import Rules
 from embedsink.transfer.bulk_import import Sums, import_there
@@ -101,12 +101,14 @@ def test_an_import_that_something_else_answered_counts_nothing_and_names_the_lin
     with answering(*answer) as (url, asked):
         sending = read_deliveries(lines, Rules(), is_remote=True)
         with pytest.raises(EmbedsinkError, match=r"line 1: .* not as embedsink does"):
-            import_there(Remote(url, KEY), sending, sums)
+            import_there(HttpClient(url, KEY), sending, sums)
     assert (sums, asked) == (Sums(), ["POST"])
 
 
-@pytest.mark.parametrize("ask", [lambda sink: sink.reports(), lambda sink: sink.report("views")], ids=["list", "rows"])
-def test_a_notebook_is_told_the_same(ask: Callable[[ConnectedSink], object]) -> None:
+@pytest.mark.parametrize(
+    "ask", [lambda client: client.reports(), lambda client: client.report("views")], ids=["list", "rows"]
+)
+def test_a_notebook_is_told_the_same(ask: Callable[[RemoteClient], object]) -> None:
     with answering(*PORTAL) as (url, _), pytest.raises(NotEmbedsink, match="See whether a server of it is there"):
         ask(embedsink.connect(url, key=KEY))
 
@@ -141,14 +143,14 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 def test_a_key_for_loopback_never_meets_a_proxy(proxy: list[bytes], host: str) -> None:
     with answering(b"[]", "application/json") as (url, asked):
         port = url.rpartition(":")[2]
-        Remote(f"http://{host}:{port}", KEY).get_rows("reports")
+        HttpClient(f"http://{host}:{port}", KEY).get_rows("reports")
     assert (asked, proxy) == (["GET"], [])
 
 
 @pytest.mark.parametrize("url", ["http://[::1]:1", "http://127.8.9.1:1", "https://localhost:1"])
 def test_nor_where_nobody_answers(proxy: list[bytes], url: str) -> None:
     with pytest.raises(Unreachable, match="does not answer"):
-        Remote(url, KEY).get("reports")
+        HttpClient(url, KEY).get("reports")
     assert proxy == []
 
 
@@ -186,9 +188,9 @@ def test_a_notebook_sends_no_key_for_loopback_to_a_proxy(proxy: list[bytes]) -> 
 
 def test_through_a_proxy_a_key_goes_encrypted_alone(proxy: list[bytes]) -> None:
     with pytest.raises(Unreachable):
-        Remote("https://sink.example", KEY).get("reports")
+        HttpClient("https://events.example", KEY).get("reports")
     [head] = proxy
-    assert head.startswith(b"CONNECT sink.example:443 ")
+    assert head.startswith(b"CONNECT events.example:443 ")
     assert KEY.encode() not in head
 
 
@@ -208,7 +210,7 @@ def test_a_redirect_takes_the_key_nowhere() -> None:
     ):
         threading.Thread(target=server.handle_request).start()
         with pytest.raises(EmbedsinkError, match="answered 307"):
-            Remote(f"http://127.0.0.1:{server.server_port}", KEY).get("reports")
+            HttpClient(f"http://127.0.0.1:{server.server_port}", KEY).get("reports")
     assert asked == []
 
 
@@ -227,4 +229,4 @@ def test_a_redirect_takes_the_key_nowhere() -> None:
 )
 def test_what_can_be_no_address_is_told_before_anything_is_sent(url: str) -> None:
     with pytest.raises(Misconfigured, match=r"is no address of a server\. Write it like"):
-        Remote(url, KEY)
+        HttpClient(url, KEY)

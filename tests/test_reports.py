@@ -11,7 +11,7 @@ import pytest
 
 from embedsink.journal.segment import inspect
 from embedsink.reports.formats import csv_chunks
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.session import EVERYTHING
 from tests.given import segment
 from tests.stores import open_store
@@ -95,7 +95,7 @@ def test_a_row_of_nothing_is_a_row(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
     store.load(inspect(segment(tmp_path, [{"type": "download"}])))
     with store.reader(EVERYTHING) as reader:
-        assert b"".join(csv_chunks(reader, Selection("download_audit", ("title",)))) == b'title\r\n""\r\n'
+        assert b"".join(csv_chunks(reader, SelectQuery("download_audit", ("title",)))) == b'title\r\n""\r\n'
     store.close()
 
 
@@ -116,7 +116,7 @@ def test_of_a_report_only_rows_with_the_wanted_texts_are_read(tmp_path: Path) ->
 
     def titles(*where: tuple[str, str], limit: int | None = None) -> list[str]:
         with store.reader(EVERYTHING) as reader:
-            selection = Selection("download_audit", ("title",), limit, where=where)
+            selection = SelectQuery("download_audit", ("title",), limit, where=where)
             return [title for rows in reader.rows(selection) for (title,) in rows]
 
     assert titles(("title", "app")) == ["app", "app"]

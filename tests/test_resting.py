@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.concurrency.cpu_meter import CpuMeter
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.http.app import create_app
-from embedsink.journal.capacity import Space
+from embedsink.journal.capacity import Capacity
 from embedsink.loader import backoff, pending
 from embedsink.loader.backoff import BUSY_SHARE, REST_S_MAX, Rests
 from embedsink.loader.loader import Loader
@@ -90,46 +90,47 @@ def test_the_loader_rests_after_each_load(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("share", "is_ample", "are_due"), [(BUSY_SHARE, True, True), (BUSY_SHARE - 0.01, True, False), (1, False, False)]
+    ("share", "has_headroom", "are_due"),
+    [(BUSY_SHARE, True, True), (BUSY_SHARE - 0.01, True, False), (1, False, False)],
 )
 def test_a_server_rests_while_its_loop_is_busy_and_its_journal_has_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rested: Rested, *, share: float, is_ample: bool, are_due: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rested: Rested, *, share: float, has_headroom: bool, are_due: bool
 ) -> None:
-    monkeypatch.setattr(Busyness, "share", lambda _: share)
-    monkeypatch.setattr(Space, "is_ample", is_ample)
+    monkeypatch.setattr(CpuMeter, "share", lambda _: share)
+    monkeypatch.setattr(Capacity, "has_headroom", has_headroom)
 
-    async def open_and_close(sink: Sink) -> None:
-        async with sink:
-            sink.loader._rests.rest_after(0.5)
+    async def open_and_close(engine: Engine) -> None:
+        async with engine:
+            engine.loader._rests.rest_after(0.5)
 
     folder = make_folder(tmp_path / "data")
-    asyncio.run(open_and_close(Sink(folder, Settings(), has_senders=True)))
+    asyncio.run(open_and_close(Engine(folder, Settings(), has_senders=True)))
     assert (0.5 in rested.seconds) is are_due
 
 
-def opened_by_server(folder: DataFolder) -> Sink:
-    """The sink of an application, as its lifespan would open it."""
+def opened_by_server(folder: DataFolder) -> Engine:
+    """The engine of an application, as its lifespan would open it."""
     app: Any = create_app(folder, Settings())
-    found: list[Sink] = []
+    found: list[Engine] = []
 
     async def run() -> None:
         async with app.router.lifespan_context(app) as state:
-            found.append(state["sink"])
+            found.append(state["engine"])
 
     asyncio.run(run())
     return found[0]
 
 
-def opened_by_command(folder: DataFolder) -> Sink:
+def opened_by_command(folder: DataFolder) -> Engine:
     """As `embedsink import`, `rebuild` and `quarantine replay` do."""
-    sink = Sink(folder, Settings())
+    engine = Engine(folder, Settings())
 
     async def run() -> None:
-        async with sink:
+        async with engine:
             pass
 
     asyncio.run(run())
-    return sink
+    return engine
 
 
 @pytest.mark.parametrize(("open_", "are_due"), [(opened_by_server, True), (opened_by_command, False)])
@@ -137,26 +138,26 @@ def test_only_a_server_rests(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     rested: Rested,
-    open_: Callable[[DataFolder], Sink],
+    open_: Callable[[DataFolder], Engine],
     *,
     are_due: bool,
 ) -> None:
-    monkeypatch.setattr(Busyness, "share", lambda _: 1.0)
-    monkeypatch.setattr(Space, "is_ample", True)
-    sink = open_(make_folder(tmp_path / "data"))
-    sink.loader._rests.rest_after(0.5)
+    monkeypatch.setattr(CpuMeter, "share", lambda _: 1.0)
+    monkeypatch.setattr(Capacity, "has_headroom", True)
+    engine = open_(make_folder(tmp_path / "data"))
+    engine.loader._rests.rest_after(0.5)
     assert (0.5 in rested.seconds) is are_due
 
 
 def test_room_is_ample_while_half_of_the_budget_is_left(tmp_path: Path) -> None:
-    for open_bytes, is_ample in ((500, True), (501, False)):
-        space = Space(tmp_path, free_bytes_min=0, journal_bytes_max=1_000)
-        assert not space.is_ample  # Nobody has looked yet.
+    for open_bytes, has_headroom in ((500, True), (501, False)):
+        space = Capacity(tmp_path, free_bytes_min=0, journal_bytes_max=1_000)
+        assert not space.has_headroom  # Nobody has looked yet.
         space.measure_when_due(open_bytes=open_bytes)
-        assert space.is_ample is is_ample
+        assert space.has_headroom is has_headroom
 
 
 def test_room_is_not_ample_where_the_disk_has_less(tmp_path: Path) -> None:
-    space = Space(tmp_path, free_bytes_min=0, journal_bytes_max=2**62)
+    space = Capacity(tmp_path, free_bytes_min=0, journal_bytes_max=2**62)
     space.measure_when_due(open_bytes=0)
-    assert (space.is_ample, space.refusal) == (False, None)
+    assert (space.has_headroom, space.refusal) == (False, None)

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import embedsink
-from embedsink.client.http_client import Remote
-from embedsink.client.notebook import ConnectedSink, OpenedSink
+from embedsink.client.http_client import HttpClient
+from embedsink.client.notebook import LocalClient, RemoteClient
 from embedsink.errors import Refused
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.protocol.messages import ACTIONS, EVENTS, Kind
@@ -129,7 +129,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             for delivery in deliveries(deployment):
                 sent += server.post(delivery, key=ingest).json()["accepted"]
         assert sent == 2 * 4 * (len(EVENTS) + len(ACTIONS) + 1)
-        remote = Remote(server.url, server.key("sync"))
+        remote = HttpClient(server.url, server.key("sync"))
         for deployment in DEPLOYMENTS:
             job = f"{canary(deployment)}-job"
             remote.put(*sync_of(deployment, job), body=json.dumps(sync_result(deployment, job)).encode())
@@ -227,10 +227,10 @@ def test_neither_a_cursor_nor_a_tag_carries_over_what_its_key_saw(server: Runnin
     assert same.status == 200
 
 
-def frames(sink: OpenedSink | ConnectedSink, asked: Any) -> Iterator[str]:
+def frames(client: LocalClient | RemoteClient, asked: Any) -> Iterator[str]:
     for name in report_names():
-        yield sink.report(name, **asked).to_csv()
-    yield sink.events(**asked).to_csv()
+        yield client.report(name, **asked).to_csv()
+    yield client.events(**asked).to_csv()
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=str)

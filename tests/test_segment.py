@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.durable_files import set_aside
+from embedsink.durable_files import move_to_damaged
 from embedsink.journal.recovery import Recovery, recover
 from embedsink.journal.segment import (
     Damage,
@@ -32,13 +32,13 @@ class Folder:
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.journal = path / "journal"
-        self.aside = path / "aside"
+        self.damaged = path / "damaged"
         self.open = self.journal / f"{NAME}.open"
         self.journal.mkdir(parents=True)
         self.open.write_bytes(content)
 
     def recover(self) -> Recovery:
-        return recover(self.journal, aside=self.aside)
+        return recover(self.journal, damaged=self.damaged)
 
     def recovered(self) -> bytes:
         """What is in the journal: the one sealed segment, named with its size, or nothing."""
@@ -50,7 +50,7 @@ class Folder:
 
     def files(self) -> dict[str, bytes]:
         """Everything there is."""
-        return {path.name: path.read_bytes() for folder in (self.journal, self.aside) for path in folder.iterdir()}
+        return {path.name: path.read_bytes() for folder in (self.journal, self.damaged) for path in folder.iterdir()}
 
 
 def end_before(offset: int) -> int:
@@ -85,7 +85,7 @@ def test_a_tail_cut_at_any_offset_leaves_the_whole_groups_before_it(tmp_path: Pa
         end = end_before(offset)
         assert folder.recovered() == CONTENT[:end]
         assert recovery.damaged == []
-        kept = [path.read_bytes() for path in folder.aside.iterdir()]
+        kept = [path.read_bytes() for path in folder.damaged.iterdir()]
         assert kept == ([CONTENT[end:offset]] if offset > end else [])
         assert len(recovery.notes) == len(kept)
 
@@ -168,11 +168,11 @@ def test_damage_before_a_whole_group_sets_the_segment_aside_and_says_so(tmp_path
     recovery = folder.recover()
 
     assert folder.recovered() == b""
-    assert (folder.aside / folder.open.name).read_bytes() == flipped
+    assert (folder.damaged / folder.open.name).read_bytes() == flipped
     assert recovery.notes == []
     assert recovery.damaged == [
         f"journal {NAME}: the group at offset 0 is damaged ({len(CONTENT)} bytes; its checksum does not hold). "
-        "The segment is set aside and kept in aside/."
+        "The segment is set aside and kept in damaged/."
     ]
 
 
@@ -202,17 +202,17 @@ def test_sealed_segments_are_left_as_they_are(tmp_path: Path) -> None:
 
 def test_numbers_go_on_after_what_lies_in_the_journal_or_aside(tmp_path: Path) -> None:
     folder = Folder(tmp_path, CONTENT)
-    folder.aside.mkdir()
-    (folder.aside / "000000000012-00000000.ndjson").touch()
-    (folder.aside / "notes.txt").touch()
+    folder.damaged.mkdir()
+    (folder.damaged / "000000000012-00000000.ndjson").touch()
+    (folder.damaged / "notes.txt").touch()
     assert folder.recover().last_number == 12
 
 
 def test_nothing_set_aside_is_ever_overwritten(tmp_path: Path) -> None:
     for content in (b"1", b"2", b"3"):
         (tmp_path / "store.duckdb").write_bytes(content)
-        set_aside(tmp_path / "store.duckdb", aside=tmp_path / "aside")
-    assert sorted(path.read_bytes() for path in (tmp_path / "aside").iterdir()) == [b"1", b"2", b"3"]
+        move_to_damaged(tmp_path / "store.duckdb", damaged=tmp_path / "damaged")
+    assert sorted(path.read_bytes() for path in (tmp_path / "damaged").iterdir()) == [b"1", b"2", b"3"]
 
 
 def test_a_second_of_one_name_keeps_its_number_aside(tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ def test_a_second_of_one_name_keeps_its_number_aside(tmp_path: Path) -> None:
     for _ in range(2):
         segment = tmp_path / "000000000012-00000000.ndjson"
         segment.touch()
-        kept = set_aside(segment, aside=folder.aside)
-    (folder.aside / segment.name).unlink()
+        kept = move_to_damaged(segment, damaged=folder.damaged)
+    (folder.damaged / segment.name).unlink()
     assert number_of(kept) == 12
     assert folder.recover().last_number == 12, "it is given to no other"
 
@@ -296,7 +296,7 @@ def test_a_flipped_bit_in_the_last_group_of_an_open_segment_is_no_torn_tail(tmp_
         [damage] = recovery.damaged
         assert f"the group at offset {start} is damaged" in damage
         assert "It may have been acknowledged" in damage
-        [kept] = folder.aside.iterdir()
+        [kept] = folder.damaged.iterdir()
         assert kept.name == f"{NAME}.group-{start}.ndjson"
         assert kept.read_bytes() == bytes(flipped[start:])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from embedsink.concurrency.single_flight import Shared
+from embedsink.concurrency.single_flight import SingleFlight
 
 
 class Making:
@@ -29,7 +29,7 @@ class Making:
         return number
 
 
-async def asked(shared: Shared, making: Making, *questions: str) -> list[asyncio.Task[int]]:
+async def asked(shared: SingleFlight, making: Making, *questions: str) -> list[asyncio.Task[int]]:
     """Those who ask, and wait."""
     asking = [asyncio.create_task(shared.answer(question, making)) for question in questions]
     for _ in range(3):
@@ -39,7 +39,7 @@ async def asked(shared: Shared, making: Making, *questions: str) -> list[asyncio
 
 def test_what_is_asked_at_once_is_made_once_for_each_question() -> None:
     async def ask() -> None:
-        shared, making = Shared(), Making()
+        shared, making = SingleFlight(), Making()
         asking = await asked(shared, making, "a", "a", "a", "b")
         making.may_end.set()
         assert await asyncio.gather(*asking) == [1, 1, 1, 2]
@@ -49,7 +49,7 @@ def test_what_is_asked_at_once_is_made_once_for_each_question() -> None:
 
 def test_what_is_asked_later_is_made_anew() -> None:
     async def ask() -> None:
-        shared, making = Shared(), Making()
+        shared, making = SingleFlight(), Making()
         making.may_end.set()
         assert [await shared.answer("a", making) for _ in range(3)] == [1, 2, 3]
 
@@ -58,7 +58,7 @@ def test_what_is_asked_later_is_made_anew() -> None:
 
 def test_who_asks_after_it_has_begun_is_answered_anew() -> None:
     async def ask() -> None:
-        shared, making = Shared(), Making()
+        shared, making = SingleFlight(), Making()
         asking = await asked(shared, making, "a", "a")
         assert "a" in shared
         shared.begin("a")
@@ -78,7 +78,7 @@ def test_who_asks_after_it_has_begun_is_answered_anew() -> None:
 @pytest.mark.parametrize("place", [0, 1])
 def test_who_leaves_takes_it_from_nobody(place: int) -> None:
     async def ask() -> None:
-        shared, making = Shared(), Making()
+        shared, making = SingleFlight(), Making()
         asking = await asked(shared, making, "a", "a", "a")
         asking.pop(place).cancel()
         await asyncio.sleep(0)
@@ -90,7 +90,7 @@ def test_who_leaves_takes_it_from_nobody(place: int) -> None:
 
 def test_what_nobody_waits_for_any_more_ends_and_is_begun_anew_for_the_next() -> None:
     async def ask() -> None:
-        shared, making = Shared(), Making()
+        shared, making = SingleFlight(), Making()
         first, second = await asked(shared, making, "a", "a")
         for leaving in (first, second):
             leaving.cancel()
@@ -106,7 +106,7 @@ def test_what_nobody_waits_for_any_more_ends_and_is_begun_anew_for_the_next() ->
 
 def test_a_failure_is_told_to_all_who_wait() -> None:
     async def ask() -> None:
-        shared, making = Shared(), Making(failure=ValueError("no"))
+        shared, making = SingleFlight(), Making(failure=ValueError("no"))
         asking = await asked(shared, making, "a", "a")
         making.may_end.set()
         told = await asyncio.gather(*asking, return_exceptions=True)
@@ -120,7 +120,7 @@ def test_a_failure_after_all_have_left_is_no_complaint() -> None:
 
     async def ask() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
-        shared, making = Shared(), Making(failure=ValueError("no"))
+        shared, making = SingleFlight(), Making(failure=ValueError("no"))
         [asking] = await asked(shared, making, "a")
         asking.cancel()
         await asyncio.sleep(0)

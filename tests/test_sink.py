@@ -12,12 +12,12 @@ import pytest
 
 from embedsink import engine as sink_module
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import ClockWatch, Jump
 from embedsink.data_folder import DataFolder, FolderLock
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Unavailable
-from embedsink.journal.capacity import Space
+from embedsink.journal.capacity import Capacity
 from embedsink.journal.writer import Journal
 from embedsink.loader import publisher
 from embedsink.loader.loader import Loader
@@ -31,16 +31,16 @@ def test_a_key_file_that_is_gone_is_told_once_with_what_holds_and_what_to_do(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = DataFolder(tmp_path)
-    _, token = KeyFile(folder.keys).create(KeyKind.READ, now=time.time())
+    _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
 
     async def run() -> None:
-        async with Sink(folder, Settings(keys_reload_s=0.01)) as sink:
-            assert sink.keys.find(token)
+        async with Engine(folder, Settings(keys_reload_s=0.01)) as engine:
+            assert engine.keys.find(token)
             kept = folder.keys.rename(tmp_path / "kept")
-            await asyncio.to_thread(wait_until, lambda: not sink.keys.find(token), what="the key is refused")
+            await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), what="the key is refused")
             await asyncio.sleep(0.1)
             kept.rename(folder.keys)
-            await asyncio.to_thread(wait_until, lambda: bool(sink.keys.find(token)), what="the key holds again")
+            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key holds again")
 
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "keys_gone"]
@@ -61,15 +61,15 @@ def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
         raise OSError(errno.EMFILE, "Too many open files")
 
     async def run() -> None:
-        sink = Sink(folder, Settings())
+        engine = Engine(folder, Settings())
         with monkeypatch.context() as patch:
             patch.setattr(broken, "start", fail)
             with pytest.raises(Misconfigured, match="Too many open files"):
-                await sink.__aenter__()
+                await engine.__aenter__()
         with FolderLock(folder):
-            assert not sink.store.is_open
+            assert not engine.store.is_open
             assert {thread.name for thread in threading.enumerate()}.isdisjoint({"loader", "journal"})
-        async with Sink(folder, Settings()) as again:
+        async with Engine(folder, Settings()) as again:
             assert again.store.is_open
 
     asyncio.run(run())
@@ -84,16 +84,16 @@ def test_a_start_does_not_wait_for_a_store_that_can_not_be_read(
     async def run() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(Store, "reader", damaged)
-            async with Sink(DataFolder(tmp_path), Settings()) as sink:
-                assert sink.journal.last_number is not None
+            async with Engine(DataFolder(tmp_path), Settings()) as engine:
+                assert engine.journal.last_number is not None
 
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "quarantine_not_counted"]
     assert line.__dict__["detail"] == "store: Corrupt database file. Ask again."
 
 
-def has_published(sink: Sink, count: int) -> bool:
-    return sink.loader.status.snapshot_count > count and not sink.loader._publisher.has_work
+def has_published(engine: Engine, count: int) -> bool:
+    return engine.loader.status.snapshot_count > count and not engine.loader._publisher.has_work
 
 
 def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_them(
@@ -102,31 +102,31 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
     folder = DataFolder(tmp_path)
     line = b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n'
 
-    def assert_counted(space: Space) -> None:
+    def assert_counted(space: Capacity) -> None:
         sizes = [path.stat().st_size for path in folder.journal.glob("*.ndjson")]
         assert (space.segment_count, space.byte_count) == (len(sizes), sum(sizes))
 
     async def run(*, is_published: bool) -> int:
-        async with Sink(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as sink:
-            space = sink.journal.space
+        async with Engine(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as engine:
+            space = engine.journal.space
             for _ in range(4):
-                await sink.journal.append(line)
+                await engine.journal.append(line)
                 await asyncio.sleep(0.05)
             await asyncio.to_thread(
-                wait_until, lambda: sink.loader.last_number == sink.journal.last_number, what="all is loaded"
+                wait_until, lambda: engine.loader.last_number == engine.journal.last_number, what="all is loaded"
             )
             if is_published:
                 # A segment goes when two snapshots cover it, and there is no snapshot without something new.
                 for _ in range(3):
-                    count = sink.loader.status.snapshot_count
-                    await sink.journal.append(line)
-                    is_published_again = partial(has_published, sink, count)
+                    count = engine.loader.status.snapshot_count
+                    await engine.journal.append(line)
+                    is_published_again = partial(has_published, engine, count)
                     await asyncio.to_thread(wait_until, is_published_again, what="a snapshot is there", timeout_s=60)
                 assert space.segment_count <= 3
             else:
                 assert space.segment_count >= 4
             assert_counted(space)
-            return sink.journal.last_number
+            return engine.journal.last_number
 
     def no_room(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -138,7 +138,7 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
     # One that will be set aside.
     (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
     asyncio.run(run(is_published=True))
-    assert len(list(folder.aside.iterdir())) == 1
+    assert len(list(folder.damaged.iterdir())) == 1
 
 
 def test_a_clock_that_jumps_and_a_backup_inside_the_folder_are_logged(
@@ -151,7 +151,7 @@ def test_a_clock_that_jumps_and_a_backup_inside_the_folder_are_logged(
     monkeypatch.setattr(ClockWatch, "jump", lambda watch: jumps.pop(0) if jumps else None)
 
     async def run() -> None:
-        async with Sink(folder, Settings()):
+        async with Engine(folder, Settings()):
             await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was looked at")
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""The store: a segment's rows are in it once, each envelope meets one fate, and nothing that was accepted jams it."""
+"""The store: a segment's rows are in it once, each envelope has one outcome, and no accepted event blocks loading."""
 
 import base64
 import contextlib
@@ -29,7 +29,7 @@ from embedsink.store.database import Ledger, Store
 from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, StoreTooSmall
 from embedsink.store.limits import StoreLimits
 from embedsink.store.purge import PurgeFilter
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.schema import transaction
 from embedsink.store.session import EVERYTHING, SUMMED, VARIABLES, Reader, away_is_unavailable
 from embedsink.store.sql_files import read_sql
@@ -655,7 +655,7 @@ def test_rows_are_in_the_order_of_arrival_also_where_readers_do_not_see_it(
         "'view' as type, 'dashboard' as surface from range(300_000, 0, -1) t(i)"
     )
     with loading.store.reader({"deployments": [12], "hides_arrival": True}) as reader:
-        selection = Selection("event_in_scope", columns=("arrival", "seq"), **page)
+        selection = SelectQuery("event_in_scope", columns=("arrival", "seq"), **page)
         if selection.is_page:
             reader.page(selection)
         found = [row[1] for rows in reader.rows(selection) for row in rows]
@@ -852,7 +852,7 @@ def test_a_store_that_was_moved_away_is_never_begun_empty(
 ) -> None:
     loading.bodies(view(id=None))
     loading.store.checkpoint()
-    aside = loading.store.path.rename(loading.store.path.with_suffix(".moved"))
+    damaged = loading.store.path.rename(loading.store.path.with_suffix(".moved"))
     if instead:
         loading.store.path.write_bytes(instead)
     monkeypatch.setattr(database, "_RENEW_BYTES", 1)
@@ -860,7 +860,7 @@ def test_a_store_that_was_moved_away_is_never_begun_empty(
         loading.store.checkpoint()
     assert (loading.store.path.read_bytes() if instead else loading.store.path.exists()) == (instead or False)
     loading.store.close()
-    aside.replace(loading.store.path)
+    damaged.replace(loading.store.path)
     loading.store.open()
     assert loading.ask("select count(*) from event") == [(1,)]
 
@@ -870,7 +870,7 @@ def test_what_was_asked_of_some_columns_leaves_nothing_out_of_the_next_question(
     failed = event_or_action("event:error", id=None, surface="dashboard", timestamp=RECEIVED_AT + 1)
     loading.bodies({"context": {"deployment": 1, "session": "s1"}, "events": [seen, failed]})
     with loading.store.reader({**EVERYTHING, "since": datetime(2020, 1, 1)}) as reader:
-        assert len([row for rows in reader.rows(Selection("dashboards", ("public_id",))) for row in rows]) == 1
+        assert len([row for rows in reader.rows(SelectQuery("dashboards", ("public_id",))) for row in rows]) == 1
         assert reader.first_row("select error_count from dashboards") == ({"error_count": 1}, 1)
 
 

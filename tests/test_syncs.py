@@ -13,8 +13,8 @@ import duckdb
 import pytest
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
-from embedsink.client.http_client import Remote
+from embedsink.auth.key_store import KeyStore
+from embedsink.client.http_client import HttpClient
 from embedsink.errors import EmbedsinkError, Refused
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import trailer
@@ -48,15 +48,15 @@ class Asking:
     def __init__(self, data: Path) -> None:
         data.mkdir(exist_ok=True)
         self.data = data
-        _, self.key = KeyFile(data / "keys.json").create(KeyKind.ADMIN, now=time.time())
+        _, self.key = KeyStore(data / "keys.json").create(KeyKind.ADMIN, now=time.time())
 
     def put(self, server: Process, body: dict[str, Any]) -> dict[str, Any]:
-        there = Remote(f"http://127.0.0.1:{server.port}", self.key)
+        there = HttpClient(f"http://127.0.0.1:{server.port}", self.key)
         answer: dict[str, Any] = json.loads(there.put(*_path(body["syncJobId"]), body=json.dumps(body).encode()))
         return answer
 
     def get(self, server: Process, job: str) -> dict[str, Any]:
-        there = Remote(f"http://127.0.0.1:{server.port}", self.key)
+        there = HttpClient(f"http://127.0.0.1:{server.port}", self.key)
         answer: dict[str, Any] = json.loads(there.get(*_path(job)))
         return answer
 
@@ -154,7 +154,7 @@ def test_kills_at_random_moments_lose_no_result_and_change_none(tmp_path: Path) 
 @pytest.mark.server
 def test_a_result_is_in_the_report_and_in_the_snapshot(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
-        Remote(server.url, server.key("sync")).put(*_path("job1"), body=json.dumps(result()).encode())
+        HttpClient(server.url, server.key("sync")).put(*_path("job1"), body=json.dumps(result()).encode())
         reader = server.key("read")
         path = "/api/v1/reports/sync_impact"
         wait_until(lambda: bool(server.get(path, key=reader).json()), what="it is in the report")
@@ -176,12 +176,12 @@ def test_a_store_that_began_anew_is_no_reason_to_forget(tmp_path: Path) -> None:
 
         def is_loaded() -> bool:
             server.get("/healthz")
-            return not server.sink.syncs._held
+            return not server.engine.syncs._held
 
         wait_until(is_loaded, what="it is loaded")
-        with server.sink.store.reader(EVERYTHING) as beside:  # The loader's own connection may be at work.
+        with server.engine.store.reader(EVERYTHING) as beside:  # The loader's own connection may be at work.
             beside.run("delete from sync; delete from sync_file")
-        server.sink.store.opened_count += 1
+        server.engine.store.opened_count += 1
         for job in ("job1", "job2"):
             read = server.get("/api/v1/" + "/".join(_path(job)), key=server.key("read"))
             assert read.json() == result(job)

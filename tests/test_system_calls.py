@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import view
 from tests.programs import require
@@ -100,7 +100,7 @@ def trace_of(folder: Path, planted: str = "") -> Path:
     """The system calls of a server that is sent one event after the other, over some segments."""
     data, trace = folder / "data", folder / "trace"
     data.mkdir()
-    _, token = KeyFile(data / "keys.json").create(KeyKind.INGEST, now=time.time())
+    _, token = KeyStore(data / "keys.json").create(KeyKind.INGEST, now=time.time())
     # -D: the server, and not strace, is the process that is signalled.
     tracing = ("strace", "-D", "-f", "-y", "-s", "32", "-e", f"trace={TRACED}", "-e", "signal=none", "-o", str(trace))
     server = Server(data, planted=planted, tracing=tracing, EMBEDSINK_SEGMENT_SEAL_S="0.2")

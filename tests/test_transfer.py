@@ -1,4 +1,4 @@
-"""Export and import: the same rows on the other side, each once, and every line meets one fate."""
+"""Export and import: the same rows on the other side, each once, and every line meets one outcome."""
 
 import asyncio
 import gzip
@@ -13,11 +13,11 @@ import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
-from embedsink.client.http_client import Remote, Unreachable
+from embedsink.client.http_client import HttpClient, Unreachable
 from embedsink.client.notebook import open as open_folder
-from embedsink.engine import Sink, now_ms
+from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Unavailable
-from embedsink.journal.writer import Journal, Settled
+from embedsink.journal.writer import Journal, OnDurable
 from embedsink.protocol.validation import Rules
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
@@ -58,8 +58,8 @@ def deliveries(values: Iterable[object], *, is_remote: bool = False) -> list[Del
 def import_into(data: Path, values: Iterable[object], **settings: Any) -> Sums:
     async def run() -> Sums:
         sums = Sums()
-        async with Sink(make_folder(data), Settings(**settings)) as sink:
-            await import_here(sink, deliveries(values), sums)
+        async with Engine(make_folder(data), Settings(**settings)) as engine:
+            await import_here(engine, deliveries(values), sums)
         return sums
 
     return asyncio.run(run())
@@ -235,10 +235,10 @@ def test_a_line_beyond_the_limit_is_named_and_not_stored(tmp_path: Path) -> None
 
     async def run() -> Sums:
         sums = Sums()
-        async with Sink(make_folder(tmp_path / "data"), Settings(body_bytes_max=2_000)) as sink:
+        async with Engine(make_folder(tmp_path / "data"), Settings(body_bytes_max=2_000)) as engine:
             with file.open("rb") as opened:
                 lines = read_lines(opened, bytes_max=2_000, on_read=lambda count: None)
-                await import_here(sink, read_deliveries(lines, sink.rules, is_remote=False), sums)
+                await import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), sums)
         return sums
 
     sums = asyncio.run(run())
@@ -290,7 +290,7 @@ def test_a_line_with_an_arrival_that_is_none_stays_in_the_file(tmp_path: Path, r
 def test_neither_is_it_sent_to_a_server() -> None:
     sums = Sums()
     wrong = deliveries([{"receivedAt": "abc", "events": [view()]}] * 2, is_remote=True)
-    import_there(Remote(f"http://127.0.0.1:{free_port()}", KEY), wrong, sums, patience_s=0)
+    import_there(HttpClient(f"http://127.0.0.1:{free_port()}", KEY), wrong, sums, patience_s=0)
     assert (sums.accepted, sums.rejected, sums.unsent) == (0, 0, 2)
 
 
@@ -334,10 +334,10 @@ def test_the_first_line_wins_also_where_it_had_to_wait_for_room(
     monkeypatch.setattr(bulk_import, "TOGETHER_BYTES_MAX", 1)
     submit, full = Journal.submit, iter([True])
 
-    def submit_later(journal: Journal, lines: bytes, settled: Settled) -> None:
+    def submit_later(journal: Journal, lines: bytes, on_durable: OnDurable) -> None:
         if next(full, False):
             raise Unavailable(Reason.STORAGE_LOW)
-        submit(journal, lines, settled)
+        submit(journal, lines, on_durable)
 
     monkeypatch.setattr(Journal, "submit", submit_later)
     named = {"id": "00000000-0000-4000-8000-000000000001"}
@@ -353,18 +353,18 @@ def test_what_becomes_durable_together_is_counted_once_it_is(tmp_path: Path, mon
     monkeypatch.setattr(bulk_import, "TOGETHER_BYTES_MAX", 1)
     submit, left = Journal.submit, iter(range(2))
 
-    def submit_two(journal: Journal, lines: bytes, settled: Settled) -> None:
+    def submit_two(journal: Journal, lines: bytes, on_durable: OnDurable) -> None:
         if next(left, None) is None:
             raise Unavailable(Reason.STORAGE_LOW)
-        submit(journal, lines, settled)
+        submit(journal, lines, on_durable)
 
     async def run() -> None:
-        async with Sink(make_folder(tmp_path / "data"), Settings()) as sink:
+        async with Engine(make_folder(tmp_path / "data"), Settings()) as engine:
             lines = [{"context": {"session": f"{place}"}, "events": [view()]} for place in range(5)]
             with monkeypatch.context() as patch:
                 patch.setattr(Journal, "submit", submit_two)
                 with pytest.raises(Unavailable):
-                    await import_here(sink, deliveries(lines), sums)
+                    await import_here(engine, deliveries(lines), sums)
 
     sums = Sums()
     asyncio.run(run())
@@ -377,7 +377,7 @@ def test_over_http_each_line_meets_its_fate_though_the_server_says_wait(tmp_path
     given = [view() for _ in range(700)] + [b"{oops", view(surface="moon")]
     given += [{"context": {"deployment": 2}, "events": [view()]}]
     with running_server(tmp_path / "data", EMBEDSINK_RATE_EVENTS_PER_S="300") as server:
-        remote = Remote(server.url, server.key("ingest", deployments=[1]))
+        remote = HttpClient(server.url, server.key("ingest", deployments=[1]))
         sums = Sums()
         started_at = time.monotonic()
         import_there(remote, deliveries(given, is_remote=True), sums)
@@ -396,14 +396,14 @@ def test_over_http_each_line_meets_its_fate_though_the_server_says_wait(tmp_path
 def test_a_delivery_that_is_too_much_for_the_server_is_split(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_EVENTS_MAX="10") as server:
         sums = Sums()
-        import_there(Remote(server.url, server.key("ingest")), deliveries([view()] * 35, is_remote=True), sums)
+        import_there(HttpClient(server.url, server.key("ingest")), deliveries([view()] * 35, is_remote=True), sums)
         assert (sums.accepted, sums.rejected, sums.unsent) == (35, 0, 0)
         key = server.key("read")
         wait_until(lambda: b"35" in server.get("/api/v1/reports/views.csv", key=key).body, what="all 35 are visible")
 
 
 def test_a_server_that_stays_away_is_named_with_the_line_to_look_at() -> None:
-    remote = Remote(f"http://127.0.0.1:{free_port()}", KEY)
+    remote = HttpClient(f"http://127.0.0.1:{free_port()}", KEY)
     with pytest.raises(
         Unreachable, match=r"line 1: http://127.0.0.1:\d+: does not answer .*Import the whole file again"
     ):

@@ -16,7 +16,7 @@ import yaml
 
 from embedsink.journal.segment import inspect
 from embedsink.store.database import Store
-from embedsink.store.query import Column, Selection
+from embedsink.store.query import Column, SelectQuery
 from embedsink.store.sql_files import read_sql, sql_folder
 from tests.given import REQUIRED, instant, segment
 
@@ -96,7 +96,7 @@ def test_a_column_is_the_same_when_it_alone_is_asked_for(
     store.load(inspect(segment(tmp_path, (defaults | event for event in case.get("given", [])))))
     with store.reader(scope_of(case)) as reader:
         for place, column in enumerate(reader.columns(report)):
-            alone = [row for rows in reader.rows(Selection(report, (column.name,))) for row in rows]
+            alone = [row for rows in reader.rows(SelectQuery(report, (column.name,))) for row in rows]
             assert alone == [(row[place],) for rows in reader.rows(report) for row in rows], column.name
 
 

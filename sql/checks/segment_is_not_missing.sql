@@ -1,5 +1,5 @@
 -- One row per gap in the numbers of the loaded segments, which follow each other: what lay there was set aside, or lost.
--- What to do: look into aside/. Mend the segment, or accept the loss: this row stays the record of it.
+-- What to do: look into damaged/. Mend the segment, or accept the loss: this row stays the record of it.
 with ledger as (
     select split_part(segment, '-', 1)::bigint as last_number, coalesce(first_number, last_number) as from_number
     from loaded_segment

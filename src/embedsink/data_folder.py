@@ -8,15 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from embedsink.durable_files import sync_folder
+from embedsink.durable_files import move_to_damaged, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FOLDER_MODE, restrict, restricted_umask
 
-# How files in aside/ begin that say what is lost.
+# How files in damaged/ begin that say what is lost.
 LOST = "lost-"
 # What the names of its own files and folders begin with, up to the first dot.
 _STEMS = frozenset(
-    ("journal", "aside", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt", "keys", "lock")
+    ("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt", "keys", "lock")
 )
 
 
@@ -27,7 +27,7 @@ class DataFolder:
         self.path = path
         self.journal = path / "journal"
         self.last_sealed = path / "journal.last"
-        self.aside = path / "aside"
+        self.damaged = path / "damaged"
         self.store = path / "store.duckdb"
         self.snapshot = path / "analytics.duckdb"
         self.previous = path / "analytics.previous.duckdb"  # the snapshot before
@@ -51,7 +51,7 @@ class DataFolder:
             raise Misconfigured(f"data folder {self.path}: DuckDB takes what follows a ? for options. Name another.")
         try:
             with restricted_umask():
-                for folder in (self.path, self.journal, self.aside):
+                for folder in (self.path, self.journal, self.damaged):
                     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             # What is durable in a folder is lost when the folder's own name is not durable.
             sync_folder(self.path)
@@ -63,6 +63,20 @@ class DataFolder:
         except OSError as error:
             raise Misconfigured(f"data folder {self.path}: {error.strerror}. {advice_on(error)}") from None
         return restrict(self.path, stems=_STEMS)
+
+    def rename_former_folders(self) -> None:
+        """Move the content of `aside/`, the former name of `damaged/`, there. Call it under the folder's lock.
+
+        Raises:
+            OSError: a file can't be moved.
+        """
+        former = self.path / "aside"
+        if not former.is_dir():
+            return
+        for path in sorted(former.iterdir()):
+            move_to_damaged(path, damaged=self.damaged)
+        former.rmdir()
+        sync_folder(self.path)
 
     def refuse_half_restored(self) -> None:
         """Refuse a folder that `embedsink restore` has not finished.
@@ -82,7 +96,7 @@ class DataFolder:
         Raises:
             OSError: the folder can't be read.
         """
-        own = {self.journal, self.aside, self.dashboards, self.pages}
+        own = {self.journal, self.damaged, self.dashboards, self.pages}
         found = [path for path in sorted(self.path.iterdir()) if path.is_dir() and path not in own]
         return [path for path in found if _is_data_folder(path)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from embedsink import __version__
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.dashboards.files import dashboards_with, files_of
 from embedsink.dashboards.lint import find_mistakes
 from embedsink.data_folder import LOST, DataFolder, nested_message
@@ -87,7 +87,7 @@ def _measure_files(folder: DataFolder) -> Finding:
         "spill files": folder.store.with_suffix(".spill"),
         "snapshot": folder.snapshot,
         "previous snapshot": folder.previous,
-        "aside": folder.aside,
+        "damaged": folder.damaged,
         "keys": folder.keys,
     }
     sizes = ", ".join(f"{name} {_byte_count(path):,}" for name, path in paths.items())
@@ -194,7 +194,7 @@ def _examine_journal(folder: DataFolder) -> Finding:
     try:
         # In this order: a sealed segment is in the journal, and it is deleted when a snapshot has it.
         last_sealed = LastSealed(folder.last_sealed).read()
-        present = present_numbers(folder.journal, folder.aside)
+        present = present_numbers(folder.journal, folder.damaged)
         paths = sorted(path for path in folder.journal.iterdir() if path.suffix in (OPEN, SEALED))
         compared = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
     except OSError as error:
@@ -219,7 +219,7 @@ def _examine_segment(path: Path) -> str | None:
         return f"{path.name}: can't be read ({error.strerror}). It is not loaded."
     if damage is None or (path.suffix == OPEN and not damage.was_whole):
         return None  # The last group of an open segment may be in the making, or torn.
-    return f"{path.name}: {damage.why} after offset {damage.end:,}. It is moved to aside/, and the rest is loaded."
+    return f"{path.name}: {damage.why} after offset {damage.end:,}. It is moved to damaged/, and the rest is loaded."
 
 
 def _compare_with_snapshot(
@@ -237,7 +237,7 @@ def _compare_with_snapshot(
             return  # Said by another check.
         found = dict.fromkeys(("newest", "stored", "folded"))
     # Again, since a segment that is renamed during the look can be missed.
-    present |= present_numbers(folder.journal, folder.aside)
+    present |= present_numbers(folder.journal, folder.damaged)
     after = number_of(Path(found["newest"] or ""))
     if gaps := missing_numbers(present, after=after, before=max([last_sealed + 1, *present])):
         yield f"{named(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
@@ -247,19 +247,19 @@ def _compare_with_snapshot(
         number = number_of(Path(f"{identity}{SEALED}"))
         other = stored.get(number, identity)
         if number not in stored and number <= folded_to:
-            yield f"{identity}: has the number of a segment that was loaded long ago. It is moved to aside/."
+            yield f"{identity}: has the number of a segment that was loaded long ago. It is moved to damaged/."
         elif other != identity:
             yield f"{identity}: has the number of {other}, so it is of another data folder, and is not loaded."
 
 
 def _examine_aside(folder: DataFolder) -> Finding:
-    names = sorted(path.name for path in folder.aside.glob("*")) if folder.aside.is_dir() else []
+    names = sorted(path.name for path in folder.damaged.glob("*")) if folder.damaged.is_dir() else []
     damaged = [name for name in names if is_damaged(name) or name.startswith(LOST)]
     if damaged:
-        notes = [read_note(folder.aside / name) for name in names if name.startswith(LOST)]
+        notes = [read_note(folder.damaged / name) for name in names if name.startswith(LOST)]
         found = f"{', '.join(damaged)}: damaged, or lost. See to it, then move it elsewhere."
-        return Finding("aside", "wrong", " ".join([found, *notes]))
-    return Finding("aside", "good", f"keeps {', '.join(names)}." if names else "is empty.")
+        return Finding("damaged", "wrong", " ".join([found, *notes]))
+    return Finding("damaged", "good", f"keeps {', '.join(names)}." if names else "is empty.")
 
 
 def _examine_folder(folder: DataFolder) -> Finding:
@@ -274,7 +274,7 @@ def _examine_folder(folder: DataFolder) -> Finding:
 
 def _examine_keys(folder: DataFolder) -> Finding:
     try:
-        keys = KeyFile(folder.keys).keys()
+        keys = KeyStore(folder.keys).keys()
     except EmbedsinkError as error:
         return Finding("keys", "wrong", str(error))
     return Finding("keys", "good", f"{sum(key.is_live(time.time()) for key in keys):,} live of {len(keys):,}.")

@@ -81,17 +81,17 @@ def free_path(path: Path) -> Path:
     return free
 
 
-def set_aside(path: Path, *, aside: Path) -> Path:
+def move_to_damaged(path: Path, *, damaged: Path) -> Path:
     """Move a damaged file out of the way, without ever overwriting what already lies there."""
-    aside.mkdir(parents=True, exist_ok=True)
-    target, count = aside / path.name, 0
+    damaged.mkdir(parents=True, exist_ok=True)
+    target, count = damaged / path.name, 0
     while True:
         try:
             rename_new(path, target)
             break
         except FileExistsError:
             count += 1
-            target = aside / f"{path.name}.{count}"
-    sync_folder(aside)
+            target = damaged / f"{path.name}.{count}"
+    sync_folder(damaged)
     sync_folder(path.parent)
     return target

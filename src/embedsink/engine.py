@@ -10,24 +10,24 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
-from embedsink.auth.key_cache import KeyRing
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_cache import KeyCache
+from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import ClockWatch
-from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.concurrency.cpu_meter import CpuMeter
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.concurrency.priority import give_way_to_ingest
-from embedsink.concurrency.throttle import Pace
+from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
-from embedsink.ingest.dbt_syncs import Syncs
+from embedsink.ingest.dbt_syncs import DbtSyncs
 from embedsink.ingest.pipeline import Outcome
 from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import counted_lines
 from embedsink.journal.last_sealed import LastSealed
-from embedsink.journal.writer import Journal, JournalLimits, Settled
+from embedsink.journal.writer import Journal, JournalLimits, OnDurable
 from embedsink.loader.backoff import BUSY_SHARE, Rests
 from embedsink.loader.loader import Loader
-from embedsink.loader.notifier import Live
+from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
 from embedsink.reports.opaque_numbers import OpaqueNumbers
 from embedsink.settings import Settings
@@ -58,7 +58,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Sink:
+class Engine:
     """An open data folder. Use it as an asynchronous context manager.
 
     Args:
@@ -87,7 +87,7 @@ class Sink:
         # Each holds the interpreter for a while.
         self.sync_parsing = ConcurrencyLimiter(1, waiting_max=settings.report_waiting_max, what="syncs")
         self.report_slots = ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
-        self.pace = Pace(waiting_max=settings.report_waiting_max)
+        self.pace = Throttle(waiting_max=settings.report_waiting_max)
         self.snapshot_slots = ConcurrencyLimiter(
             SNAPSHOT_DOWNLOADS_MAX,
             waiting_max=0,
@@ -123,6 +123,7 @@ class Sink:
             opened.enter_context(restricted_umask())
             opened.enter_context(self._lock)
             try:
+                self.folder.rename_former_folders()
                 self._open(opened)
             except OSError as error:
                 where = error.filename or self.folder.path
@@ -160,14 +161,14 @@ class Sink:
         self.journal = self._recovered_journal()
         for nested in self.folder.nested():
             log.warning("nested_folder", extra={"detail": nested_message(nested)})
-        self.keys = KeyRing(KeyFile(self.folder.keys), time.time)
-        self.syncs = Syncs(
+        self.keys = KeyCache(KeyStore(self.folder.keys), time.time)
+        self.syncs = DbtSyncs(
             self.journal,
             self.store,
             bytes_max=settings.sync_bytes_max,
             lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
         )
-        self.live = Live(self.loader, self.journal, listeners_max=settings.live_max)
+        self.live = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
         self.journal.start()
         opened.push_async_callback(self.journal.close)
         opened.callback(self.live.close)
@@ -181,7 +182,7 @@ class Sink:
         """The journal, and what was found in it told."""
         journal = Journal(
             self.folder.journal,
-            aside=self.folder.aside,
+            damaged=self.folder.damaged,
             limits=_journal_limits(self.settings),
             after_number=max(self.loader.last_number, self._last_sealed.read()),
             on_sealed=self._note_sealed,
@@ -208,8 +209,8 @@ class Sink:
 
     def _rests(self) -> Rests:
         """Of the loader: where senders want all of the event loop, and the journal has room for what then waits."""
-        loop = Busyness()
-        return Rests(lambda: loop.share() >= BUSY_SHARE and self.journal.space.is_ample)
+        loop = CpuMeter()
+        return Rests(lambda: loop.share() >= BUSY_SHARE and self.journal.space.has_headroom)
 
     def _tell_of_load(self) -> None:
         self.syncs.forget_loaded()
@@ -232,12 +233,12 @@ class Sink:
                 shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
                 log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
 
-    def submit_rejections(self, outcome: Outcome, settled: Settled, *, key_id: str, is_scoped: bool) -> None:
+    def submit_rejections(self, outcome: Outcome, on_durable: OnDurable, *, key_id: str, is_scoped: bool) -> None:
         """Journal a body with rejections: what was accepted, and those or only their counts if there is no room.
 
         Args:
             outcome: what became of it.
-            settled: called once it is durable, or with the reason why nothing of it is kept.
+            on_durable: called once it is durable, or with the reason why nothing of it is kept.
             key_id: of its key.
             is_scoped: whether that key is good for some deployments only. Without it counts don't name the deployment:
                 senders could invent any number of them.
@@ -258,19 +259,19 @@ class Sink:
                 self._quarantine_budget.charge(key_id, byte_count=size, count=count)
             elif failure is None:
                 self.counters["unkept"] += count
-            settled(failure)
+            on_durable(failure)
 
         lines = outcome.lines + lines
         self.submit(lines, charge, accepted=outcome.accepted_count, quarantined=count, deployment=outcome.deployment)
 
     def submit(
-        self, lines: bytes, settled: Settled, *, accepted: int, quarantined: int, deployment: int | None = None
+        self, lines: bytes, on_durable: OnDurable, *, accepted: int, quarantined: int, deployment: int | None = None
     ) -> None:
         """Journal lines of so many envelopes, and count them when they are durable.
 
         Args:
             lines: of the journal.
-            settled: told once they are durable, or why nothing of them is kept.
+            on_durable: told once they are durable, or why nothing of them is kept.
             accepted, quarantined: how many envelopes they hold.
             deployment: the one that all of them name; None where that is not known.
 
@@ -283,7 +284,7 @@ class Sink:
                 self.counters["accepted"] += accepted
                 self.counters["quarantined"] += quarantined
                 self.live.note(deployment)
-            settled(failure)
+            on_durable(failure)
 
         self.journal.submit(lines, count)
 

@@ -28,7 +28,7 @@ class Documented(NamedTuple):
 
     def at(self, text: str) -> str:
         """A text with the address of the server, and with ports that are free."""
-        for address in ("https://events.example.com", "https://sink.example.com", "http://127.0.0.1:8321"):
+        for address in ("https://events.example.com", "https://engine.example.com", "http://127.0.0.1:8321"):
             text = text.replace(address, self.server.url)
         return text.replace("--port 8331", f"--port {free_port()}")
 

@@ -72,7 +72,7 @@ def prepare(folder: Path, documented: Documented) -> None:
     (folder / "ops").symlink_to(ROOT / "ops")
     (folder / "elsewhere").mkdir()
     [segment, *_] = sorted((folder / "data" / "journal").glob("*.ndjson"))
-    shutil.copy(segment, folder / "data" / "aside" / "000000000001-0f3a9c21.ndjson")
+    shutil.copy(segment, folder / "data" / "damaged" / "000000000001-0f3a9c21.ndjson")
 
 
 def run(script: str, folder: Path, documented: Documented) -> "subprocess.CompletedProcess[str]":

@@ -60,7 +60,7 @@ def envelope_in(line: dict[str, Any]) -> dict[str, Any]:
     return envelope | {"payload": envelope["payload"] | line.get("extra", {})}
 
 
-def fate(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> Parsed:
+def parse_body(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> Parsed:
     """What becomes of a body: bytes as they are, anything else as JSON."""
     written = body if isinstance(body, bytes) else json.dumps(body).encode()
     return parse(written, RECEIVED_AT, rules, ndjson=ndjson)

@@ -15,7 +15,7 @@ from embedsink.errors import Refused
 from embedsink.ingest.records import body_rejection_line, journal_lines
 from embedsink.protocol.validation import Parsed, Rejection, Rules
 from embedsink.reasons import Reason
-from tests.envelope.sending import ID, PAYLOADS, RECEIVED_AT, event_or_action, fate, view
+from tests.envelope.sending import ID, PAYLOADS, RECEIVED_AT, event_or_action, parse_body, view
 
 Way = tuple[int | str, ...]
 
@@ -133,10 +133,10 @@ def spelled_out(value: Any) -> str:
     return json.dumps(value)
 
 
-def outcome(body: bytes, *, ndjson: bool = False) -> Refused | Parsed:
+def found_outcome(body: bytes, *, ndjson: bool = False) -> Refused | Parsed:
     """What became of a body, after a check that nothing is missing and that it can be journaled."""
     try:
-        parsed = fate(body, RULES, ndjson=ndjson)
+        parsed = parse_body(body, RULES, ndjson=ndjson)
     except Refused as refused:
         refusal = refused
     else:
@@ -217,7 +217,7 @@ def depth(value: Any) -> int:
 
 
 def assert_judged_as_by_the_oracle(body: bytes) -> None:
-    found = outcome(body)
+    found = found_outcome(body)
     refused = isinstance(found, Refused) and found.reason not in {Reason.EMPTY, Reason.TOO_MANY_EVENTS}
     try:
         strict(body, RULES.depth_max)
@@ -234,7 +234,7 @@ def assert_judged_as_by_the_oracle(body: bytes) -> None:
 @example(b'{"a":' * 100_000)
 def test_any_bytes_meet_a_fate(body: bytes) -> None:
     assert_judged_as_by_the_oracle(body)
-    outcome(body, ndjson=True)
+    found_outcome(body, ndjson=True)
 
 
 @given(json_texts() | st.text('{}[]",:01eE-+. \\u', max_size=20))
@@ -242,14 +242,14 @@ def test_any_bytes_meet_a_fate(body: bytes) -> None:
 @example('[{"events": 1, "events": []}]')
 def test_any_text_that_looks_like_json_is_read_as_strictly_as_by_the_standard_library(text: str) -> None:
     assert_judged_as_by_the_oracle(text.encode())
-    outcome(text.encode(), ndjson=True)
+    found_outcome(text.encode(), ndjson=True)
 
 
 @given(JSON)
 def test_any_json_value_meets_a_fate(value: Any) -> None:
-    found = outcome(json.dumps(value).encode())
+    found = found_outcome(json.dumps(value).encode())
 
-    assert comparable(outcome(spelled_out(value).encode())) == comparable(found)
+    assert comparable(found_outcome(spelled_out(value).encode())) == comparable(found)
 
 
 @given(changed_deliveries())
@@ -259,9 +259,9 @@ def test_any_json_value_meets_a_fate(value: Any) -> None:
 def test_any_change_to_a_delivery_meets_the_same_fate_read_fast_or_carefully(
     delivery: dict[str, Any],
 ) -> None:
-    found = outcome(json.dumps(delivery).encode())
+    found = found_outcome(json.dumps(delivery).encode())
 
-    assert comparable(outcome(spelled_out(delivery).encode())) == comparable(found)
+    assert comparable(found_outcome(spelled_out(delivery).encode())) == comparable(found)
 
 
 @given(changed_deliveries())
@@ -269,8 +269,8 @@ def test_each_envelope_meets_the_same_fate_in_every_kind_of_body(delivery: dict[
     events = delivery.get("events")
     if not isinstance(events, list) or not events:
         return
-    in_array = outcome(json.dumps(events).encode())
-    in_lines = outcome("\n".join(map(json.dumps, events)).encode(), ndjson=True)
+    in_array = found_outcome(json.dumps(events).encode())
+    in_lines = found_outcome("\n".join(map(json.dumps, events)).encode(), ndjson=True)
 
     if isinstance(in_array, Parsed) and isinstance(in_lines, Parsed):
         assert in_array == in_lines

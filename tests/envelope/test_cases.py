@@ -1,4 +1,4 @@
-"""Every case file meets the fate that it names (tests/envelope/cases.py says how to read them)."""
+"""Every case file meets the outcome that it names (tests/envelope/cases.py says how to read them)."""
 
 import json
 

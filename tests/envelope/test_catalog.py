@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from embedsink.protocol.messages import catalog_for
-from tests.envelope.sending import event_or_action, fate
+from tests.envelope.sending import event_or_action, parse_body
 
 # Type, field, whether it is required, and what it takes: JSON types, or else the words it is one of.
 SPEC = """
@@ -85,7 +85,9 @@ def test_a_field_takes_what_the_spec_says_and_nothing_else(field: Field) -> None
     words = field.takes - SAMPLES.keys()
     values = SAMPLES | {word: word for word in words}
 
-    taken = {name for name, value in values.items() if fate(event_or_action(field.type, {field.name: value})).accepted}
+    taken = {
+        name for name, value in values.items() if parse_body(event_or_action(field.type, {field.name: value})).accepted
+    }
     assert taken == field.takes
 
 
@@ -94,7 +96,7 @@ def test_a_field_may_be_absent_only_where_it_is_optional(field: Field) -> None:
     envelope = event_or_action(field.type)
     envelope["payload"].pop(field.name, None)
 
-    assert bool(fate(envelope).accepted) == (field.presence == "optional")
+    assert bool(parse_body(envelope).accepted) == (field.presence == "optional")
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -103,7 +105,7 @@ def test_a_type_happens_only_where_the_spec_says(type_: str) -> None:
     surfaces = {"dashboard", "app", "chat", None}
     allowed = {None} if type_.startswith("action:") else {"dashboard"} if type_ in DASHBOARD_ONLY else surfaces - {None}
 
-    assert {surface for surface in surfaces if fate(envelope | {"surface": surface}).accepted} == allowed
+    assert {surface for surface in surfaces if parse_body(envelope | {"surface": surface}).accepted} == allowed
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -111,7 +113,7 @@ def test_a_surface_is_absent_from_actions_and_never_from_events(type_: str) -> N
     envelope = event_or_action(type_)
     envelope.pop("surface", None)
 
-    assert bool(fate(envelope).accepted) == type_.startswith("action:")
+    assert bool(parse_body(envelope).accepted) == type_.startswith("action:")
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -120,8 +122,8 @@ def test_every_other_field_of_the_envelope_is_required_and_not_null(type_: str, 
     envelope = event_or_action(type_)
     absent = {name: value for name, value in envelope.items() if name != field}
 
-    assert not fate(absent).accepted
-    assert not fate(absent | {field: None}).accepted
+    assert not parse_body(absent).accepted
+    assert not parse_body(absent | {field: None}).accepted
 
 
 def test_the_catalog_has_the_types_of_the_spec_and_no_others() -> None:

@@ -13,7 +13,7 @@ import pytest
 from embedsink.ingest.records import body_rejection_line, journal_lines, replayed_line
 from embedsink.protocol.validation import Parsed, Rejection
 from embedsink.reasons import Reason
-from tests.envelope.sending import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, fate, view
+from tests.envelope.sending import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, parse_body, view
 
 CONTEXT = {
     "deployment": 12,
@@ -40,7 +40,7 @@ def written(parsed: Parsed) -> bytes:
 
 
 def lines_of(body: Any, **how: Any) -> list[dict[str, Any]]:
-    text = written(fate(body, **how))
+    text = written(parse_body(body, **how))
     assert text.endswith(b"\n")
     return [json.loads(line) for line in text[:-1].split(b"\n")]
 
@@ -214,7 +214,7 @@ def test_a_replay_is_one_line_that_names_what_was_accepted() -> None:
     ],
 )
 def test_no_key_is_ever_written_down(body: Any) -> None:
-    text = written(fate(body))
+    text = written(parse_body(body))
 
     assert b"0123456789abcdef" not in text
     assert text.count(b"\n") == len(body["events"]) + len(body.get("lost", {}))
@@ -245,7 +245,7 @@ def test_what_only_looks_like_a_key_is_kept(text: str) -> None:
 
 
 def test_the_deployment_that_a_key_supplies_is_written_as_context() -> None:
-    parsed = fate(view(id=ID)).within_scope(frozenset({12}))
+    parsed = parse_body(view(id=ID)).within_scope(frozenset({12}))
     (line,) = [json.loads(line) for line in written(parsed).split(b"\n")[:-1]]
 
     assert line["context"] == {"deployment": 12}
@@ -264,4 +264,4 @@ def test_a_number_beyond_64_bits_is_written_as_the_nearest_double() -> None:
 
 
 def test_no_line_is_written_for_what_is_empty() -> None:
-    assert written(replace(fate(view()), accepted=[])) == b""
+    assert written(replace(parse_body(view()), accepted=[])) == b""

@@ -1,4 +1,4 @@
-"""Each envelope of a body meets one fate, and together they are as many as came in."""
+"""Each envelope of a body meets one outcome, and together they are as many as came in."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from embedsink.protocol import validation
 from embedsink.protocol.error_messages import sentence
 from embedsink.protocol.validation import Parsed, Rules
 from embedsink.reasons import Reason
-from tests.envelope.sending import DEFAULTS, ID, KEY, KEY_CUT, RECEIVED_AT, event_or_action, fate, view
+from tests.envelope.sending import DEFAULTS, ID, KEY, KEY_CUT, RECEIVED_AT, event_or_action, parse_body, view
 
 GOOD = view()
 BAD = view(source="other")
@@ -21,7 +21,7 @@ UNREADABLE = b'{"source": '
 
 def refusal_of(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> Refused:
     with pytest.raises(Refused) as refusal:
-        fate(body, rules, ndjson=ndjson)
+        parse_body(body, rules, ndjson=ndjson)
     return refusal.value
 
 
@@ -29,7 +29,7 @@ def in_lines(*lines: Any) -> bytes:
     return b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
 
 
-def fates(parsed: Parsed) -> list[tuple[int, str]]:
+def outcomes(parsed: Parsed) -> list[tuple[int, str]]:
     """Where each envelope stood and what became of it, in the order of the body."""
     rejected = {one.index: str(one.reason) for one in parsed.rejected}
     return [(index, rejected.get(index, "accepted")) for index in range(parsed.received_count)]
@@ -39,36 +39,36 @@ def fates(parsed: Parsed) -> list[tuple[int, str]]:
 
 
 def test_a_bare_envelope_is_a_body() -> None:
-    parsed = fate(GOOD)
+    parsed = parse_body(GOOD)
 
     assert parsed.accepted == [GOOD]
     assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == ({}, None, {}, None)
 
 
 def test_an_array_of_envelopes_is_a_body() -> None:
-    assert fates(fate([GOOD, BAD, GOOD])) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
+    assert outcomes(parse_body([GOOD, BAD, GOOD])) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
 
 
 def test_ndjson_is_a_body() -> None:
-    parsed = fate(in_lines(GOOD, BAD, GOOD), ndjson=True)
+    parsed = parse_body(in_lines(GOOD, BAD, GOOD), ndjson=True)
 
-    assert fates(parsed) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
+    assert outcomes(parsed) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
 
 
 def test_a_delivery_is_a_body_with_a_context() -> None:
     context = {"deployment": 12, "session": "s_9f3c"}
-    parsed = fate(
+    parsed = parse_body(
         {"sentAt": 1.5, "context": context, "events": [GOOD, BAD], "lost": {"quota": 3, "age": 0}, "key": "k"}
     )
 
-    assert fates(parsed) == [(0, "accepted"), (1, "wrong_source")]
+    assert outcomes(parsed) == [(0, "accepted"), (1, "wrong_source")]
     assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == (context, 1.5, {"quota": 3}, "k")
     assert parsed.received_at == RECEIVED_AT
 
 
 def test_an_envelope_is_journaled_as_it_was_sent() -> None:
     sent = view({"b": 1, "a": [1.0, 1e300, "é"]}, z=None, a={})
-    (accepted,) = fate(sent).accepted
+    (accepted,) = parse_body(sent).accepted
 
     assert accepted == sent
     assert list(accepted) == list(sent)
@@ -83,7 +83,7 @@ def test_one_line_of_ndjson_may_not_span_several() -> None:
 
 
 def test_an_object_with_events_and_a_source_is_an_envelope() -> None:
-    assert len(fate(view(events=[BAD, BAD])).accepted) == 1
+    assert len(parse_body(view(events=[BAD, BAD])).accepted) == 1
 
 
 # Counts.
@@ -95,43 +95,47 @@ def test_accepted_and_rejected_add_up_to_what_came_in(good: int, bad: int) -> No
     envelopes = [GOOD] * good + [BAD] * bad
     if not envelopes:
         return
-    for parsed in (fate(envelopes), fate({"events": envelopes}), fate(in_lines(*envelopes), ndjson=True)):
+    for parsed in (
+        parse_body(envelopes),
+        parse_body({"events": envelopes}),
+        parse_body(in_lines(*envelopes), ndjson=True),
+    ):
         assert (len(parsed.accepted), len(parsed.rejected)) == (good, bad)
         assert parsed.received_count == good + bad
-        assert [index for index, _ in fates(parsed)] == list(range(good + bad))
+        assert [index for index, _ in outcomes(parsed)] == list(range(good + bad))
 
 
 def test_a_wrong_delivery_rejects_each_of_its_events() -> None:
-    parsed = fate({"context": {"tennant": "acme"}, "events": [GOOD, BAD, 7]})
+    parsed = parse_body({"context": {"tennant": "acme"}, "events": [GOOD, BAD, 7]})
 
-    assert fates(parsed) == [(0, "bad_field"), (1, "bad_field"), (2, "bad_field")]
+    assert outcomes(parsed) == [(0, "bad_field"), (1, "bad_field"), (2, "bad_field")]
     assert {one.detail.split(":")[0] for one in parsed.rejected} == {"context.tennant"}
 
 
 def test_what_a_wrong_delivery_said_beside_its_events_is_kept_with_each() -> None:
     beside = {"sentAt": 1, "context": {"session": "s_1", "deployment": "12"}}
-    parsed = fate({**beside, "events": [GOOD, GOOD], "lost": {"quota": 3}, "key": "k"})
+    parsed = parse_body({**beside, "events": [GOOD, GOOD], "lost": {"quota": 3}, "key": "k"})
 
     assert [json.loads(one.raw) for one in parsed.rejected] == [{**beside, "events": [GOOD]}] * 2
-    again = fate(json.loads(parsed.rejected[0].raw))
-    assert fates(again) == [(0, "bad_field")], "replayed, it is as wrong as it was"
+    again = parse_body(json.loads(parsed.rejected[0].raw))
+    assert outcomes(again) == [(0, "bad_field")], "replayed, it is as wrong as it was"
 
 
 def test_where_a_wrong_delivery_belongs_is_known_all_the_same() -> None:
-    assert fate({"context": {"deployment": 12, "zone": 3}, "events": [GOOD]}).context == {"deployment": 12}
-    assert fate({"context": {"deployment": True}, "events": [GOOD]}).context == {}
+    assert parse_body({"context": {"deployment": 12, "zone": 3}, "events": [GOOD]}).context == {"deployment": 12}
+    assert parse_body({"context": {"deployment": True}, "events": [GOOD]}).context == {}
 
 
 def test_a_long_wrong_context_is_kept_whole_once() -> None:
     context = {"session": "x" * 100_000, "deployment": "12"}
-    few = fate({"context": context, "events": [GOOD] * 3})
+    few = parse_body({"context": context, "events": [GOOD] * 3})
     assert [json.loads(one.raw)["context"] for one in few.rejected] == [context] * 3
 
-    parsed = fate({"context": context, "events": [GOOD] * 1_000})
+    parsed = parse_body({"context": context, "events": [GOOD] * 1_000})
 
     assert json.loads(parsed.rejected[0].raw) == {"context": context, "events": [GOOD]}
     assert sum(len(one.raw) for one in parsed.rejected) < 16 * 1_048_576
-    assert fates(fate(json.loads(parsed.rejected[999].raw))) == [(0, "bad_field")]
+    assert outcomes(parse_body(json.loads(parsed.rejected[999].raw))) == [(0, "bad_field")]
 
 
 @pytest.mark.parametrize("part", [None, "context", "lost"])
@@ -144,25 +148,27 @@ def test_of_many_strange_members_few_are_put_into_words(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(validation, "sentence", count_and_say)
     many = {f"{number:x}": "x" for number in range(60_000)}
-    assert fates(fate({**({part: many} if part else many), "events": [GOOD]})) == [(0, "bad_field")]
+    assert outcomes(parse_body({**({part: many} if part else many), "events": [GOOD]})) == [(0, "bad_field")]
     assert 1 <= len(said) < 50
 
 
 def test_a_detail_tells_the_first_thing_that_is_wrong_in_a_delivery() -> None:
     context = {"page": 1, "tenant": 2, "deployment": "12", "zone": 3}
-    (rejection,) = fate({"key": 7, "context": context, "events": [GOOD]}).rejected
+    (rejection,) = parse_body({"key": 7, "context": context, "events": [GOOD]}).rejected
 
     assert rejection.detail == 'context.deployment: "12" is not an integer. Types are strict: send an integer.'
 
 
 def test_a_delivery_whose_events_are_no_list_is_one_rejection() -> None:
-    assert fates(fate({"events": GOOD})) == [(0, "bad_field")]
+    assert outcomes(parse_body({"events": GOOD})) == [(0, "bad_field")]
 
 
 def test_what_is_right_in_a_wrong_delivery_is_kept() -> None:
-    parsed = fate({"sentAt": "now", "context": {"deployment": 12}, "events": [GOOD], "lost": {"quota": 3}, "key": "k"})
+    parsed = parse_body(
+        {"sentAt": "now", "context": {"deployment": 12}, "events": [GOOD], "lost": {"quota": 3}, "key": "k"}
+    )
 
-    assert fates(parsed) == [(0, "bad_field")]
+    assert outcomes(parsed) == [(0, "bad_field")]
     assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == (
         {"deployment": 12},
         None,
@@ -174,14 +180,14 @@ def test_what_is_right_in_a_wrong_delivery_is_kept() -> None:
 @pytest.mark.parametrize("wrong", ['["\\ud800"]', '{"\\u0000": "a"}', '"\\u0000"', "[]", '{"a": "b"}', "true"])
 def test_what_is_wrong_in_a_delivery_is_not_kept(wrong: str) -> None:
     body = '{"events": [1], "context": %s, "lost": %s, "key": [%s], "sentAt": %s}'
-    parsed = fate((body % ((wrong,) * 4)).encode())
+    parsed = parse_body((body % ((wrong,) * 4)).encode())
 
     assert len(parsed.rejected) == 1
     assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == ({}, None, {}, None)
 
 
 def test_a_delivery_may_hold_nothing_but_losses() -> None:
-    parsed = fate({"events": [], "lost": {"quota": 3}})
+    parsed = parse_body({"events": [], "lost": {"quota": 3}})
 
     assert parsed.received_count == 0
     assert parsed.lost == {"quota": 3}
@@ -211,12 +217,12 @@ def test_more_envelopes_than_allowed_are_refused_whatever_they_are(envelope: Any
         (in_lines(*[envelope] * 4), True),
     ):
         assert refusal_of(body, rules, ndjson=ndjson).reason == Reason.TOO_MANY_EVENTS
-    assert fate([envelope] * 3, rules).received_count == 3
+    assert parse_body([envelope] * 3, rules).received_count == 3
 
 
 def test_ndjson_is_refused_whole_only_when_no_line_can_be_read() -> None:
     assert refusal_of(in_lines(UNREADABLE, b"\xff"), ndjson=True).reason == Reason.NOT_JSON
-    assert fates(fate(in_lines(UNREADABLE, GOOD, b"\xff"), ndjson=True)) == [
+    assert outcomes(parse_body(in_lines(UNREADABLE, GOOD, b"\xff"), ndjson=True)) == [
         (0, "not_json"),
         (1, "accepted"),
         (2, "not_utf8"),
@@ -251,22 +257,22 @@ def test_depth_counts_every_bracket_of_the_body_however_it_is_read(spelled: str)
 def is_shallow(body: bytes, *, ndjson: bool) -> bool:
     """False where the body is refused as too deep."""
     try:
-        fate(body, ndjson=ndjson)
+        parse_body(body, ndjson=ndjson)
     except Refused as refusal:
         return refusal.reason != Reason.TOO_DEEP
     return True
 
 
 def test_a_deep_line_of_ndjson_breaks_no_other() -> None:
-    assert fates(fate(in_lines(nested(33), GOOD), ndjson=True)) == [(0, "too_deep"), (1, "accepted")]
+    assert outcomes(parse_body(in_lines(nested(33), GOOD), ndjson=True)) == [(0, "too_deep"), (1, "accepted")]
 
 
 def test_an_envelope_may_be_as_large_as_its_limit_in_bytes_of_compact_json() -> None:
     size = len(json.dumps(GOOD, separators=(",", ":")))
 
     for body, ndjson in ((GOOD, False), ([GOOD], False), ({"events": [GOOD]}, False), (in_lines(GOOD), True)):
-        assert len(fate(body, Rules(envelope_bytes_max=size), ndjson=ndjson).accepted) == 1
-        assert fates(fate(body, Rules(envelope_bytes_max=size - 1), ndjson=ndjson)) == [(0, "too_large")]
+        assert len(parse_body(body, Rules(envelope_bytes_max=size), ndjson=ndjson).accepted) == 1
+        assert outcomes(parse_body(body, Rules(envelope_bytes_max=size - 1), ndjson=ndjson)) == [(0, "too_large")]
 
 
 def test_numbers_that_grow_when_they_are_written_out_count_as_written() -> None:
@@ -275,25 +281,25 @@ def test_numbers_that_grow_when_they_are_written_out_count_as_written() -> None:
     )
     rules = Rules(envelope_bytes_max=len(body))
 
-    assert fates(fate(body.encode(), rules)) == [(0, "too_large")]
-    assert fates(fate([json.loads(body), BAD], rules)) == [(0, "too_large"), (1, "wrong_source")]
+    assert outcomes(parse_body(body.encode(), rules)) == [(0, "too_large")]
+    assert outcomes(parse_body([json.loads(body), BAD], rules)) == [(0, "too_large"), (1, "wrong_source")]
 
 
 def test_a_context_has_a_limit_in_bytes_because_it_is_written_with_each_envelope() -> None:
     rules = Rules(context_bytes_max=len('{"page":"0123456789"}'))
 
-    assert fates(fate({"context": {"page": "0123456789"}, "events": [GOOD]}, rules)) == [(0, "accepted")]
-    too_large = fate({"context": {"page": "0123456789a"}, "events": [GOOD, GOOD], "lost": {"quota": 3}}, rules)
-    assert fates(too_large) == [(0, "too_large"), (1, "too_large")]
+    assert outcomes(parse_body({"context": {"page": "0123456789"}, "events": [GOOD]}, rules)) == [(0, "accepted")]
+    too_large = parse_body({"context": {"page": "0123456789a"}, "events": [GOOD, GOOD], "lost": {"quota": 3}}, rules)
+    assert outcomes(too_large) == [(0, "too_large"), (1, "too_large")]
     assert (too_large.context, too_large.lost) == ({}, {"quota": 3})
 
 
 def test_reasons_of_loss_have_a_limit_because_each_is_a_line() -> None:
     few, many = ({str(reason): 1 for reason in range(count)} for count in (32, 33))
 
-    assert fates(fate({"events": [GOOD], "lost": few})) == [(0, "accepted")]
-    assert fates(fate({"events": [GOOD], "lost": many})) == [(0, "bad_field")]
-    assert fates(fate({"events": [GOOD], "lost": {"x" * 65: 1}})) == [(0, "bad_field")]
+    assert outcomes(parse_body({"events": [GOOD], "lost": few})) == [(0, "accepted")]
+    assert outcomes(parse_body({"events": [GOOD], "lost": many})) == [(0, "bad_field")]
+    assert outcomes(parse_body({"events": [GOOD], "lost": {"x" * 65: 1}})) == [(0, "bad_field")]
 
 
 # What is wrong first.
@@ -311,14 +317,14 @@ def test_an_envelope_is_judged_from_the_outside_in() -> None:
     }
     found = []
     for name in list(wrong):
-        found.append(str(fate(wrong).rejected[0].reason))
+        found.append(str(parse_body(wrong).rejected[0].reason))
         wrong[name] = right[name]
 
     assert found == [
         *("wrong_source", "wrong_direction", "unknown_type"),
         *("wrong_surface", "bad_field", "bad_timestamp"),
     ]
-    assert len(fate(wrong).accepted) == 1
+    assert len(parse_body(wrong).accepted) == 1
 
 
 @pytest.mark.parametrize("good_first", [True, False])
@@ -332,9 +338,9 @@ def test_the_company_of_an_envelope_does_not_change_its_fate(good_first: bool) -
         event_or_action("event:download", surface="app"),
     ]
     for envelope in bad:
-        alone = fate(envelope).rejected[0]
+        alone = parse_body(envelope).rejected[0]
         others = [GOOD] * 5
-        together = fate([*others, envelope] if good_first else [envelope, *others])
+        together = parse_body([*others, envelope] if good_first else [envelope, *others])
 
         assert len(together.accepted) == 5
         assert replace(together.rejected[0], index=alone.index) == alone
@@ -358,7 +364,7 @@ def test_the_company_of_an_envelope_does_not_change_its_fate(good_first: bool) -
     ],
 )
 def test_a_rejection_echoes_an_id_to_find_it_by_where_it_is_short_text(sent: Any, echoed: str | None) -> None:
-    (rejection,) = fate(view(id=sent, source="other")).rejected
+    (rejection,) = parse_body(view(id=sent, source="other")).rejected
 
     assert rejection.listed() == {
         "index": 0,
@@ -390,21 +396,21 @@ def ready(deployment: int | None) -> dict[str, Any]:
     ],
 )
 def test_deployments_are_those_of_the_context_and_of_ready_events(body: Any, named: set[int]) -> None:
-    assert fate(body).deployments == named
+    assert parse_body(body).deployments == named
 
 
 def test_a_wrong_delivery_still_names_its_deployment() -> None:
-    assert fate({"context": {"deployment": 12}, "events": [BAD], "sentAt": "now"}).deployments == {12}
+    assert parse_body({"context": {"deployment": 12}, "events": [BAD], "sentAt": "now"}).deployments == {12}
 
 
 def test_a_key_supplies_a_deployment_only_where_the_context_names_none() -> None:
     context = {"deployment": None, "viewer": "u"}
-    assert fate(GOOD).within_scope(frozenset({12})).context == {"deployment": 12}
-    assert fate({"context": context, "events": [GOOD]}).within_scope(frozenset({12})).context == {
+    assert parse_body(GOOD).within_scope(frozenset({12})).context == {"deployment": 12}
+    assert parse_body({"context": context, "events": [GOOD]}).within_scope(frozenset({12})).context == {
         "deployment": 12,
         "viewer": "u",
     }
-    named = fate({"context": context | {"deployment": 0}, "events": [GOOD]})
+    named = parse_body({"context": context | {"deployment": 0}, "events": [GOOD]})
     assert named.within_scope(frozenset({0})).context == {"deployment": 0, "viewer": "u"}
     with pytest.raises(Refused, match="deployment: 0 is outside"):
         named.within_scope(frozenset({12}))
@@ -417,19 +423,19 @@ def test_a_deployment_outside_the_scope_is_told_where_it_stands() -> None:
         ({"context": {"deployment": 8}, "events": [ready(7)]}, "deployment: 8 is outside"),
     ):
         with pytest.raises(Refused, match=f"^{told} the key's scope. Use its own key.$"):
-            fate(body).within_scope(frozenset({12, 13}))
+            parse_body(body).within_scope(frozenset({12, 13}))
 
 
 def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do() -> None:
-    parsed = fate([GOOD, ready(7), BAD, ready(None)]).within_scope(frozenset({7, 8}))
+    parsed = parse_body([GOOD, ready(7), BAD, ready(None)]).within_scope(frozenset({7, 8}))
 
-    assert fates(parsed) == [(0, "out_of_scope"), (1, "accepted"), (2, "wrong_source"), (3, "out_of_scope")]
+    assert outcomes(parsed) == [(0, "out_of_scope"), (1, "accepted"), (2, "wrong_source"), (3, "out_of_scope")]
     assert [one.index for one in parsed.rejected] == [0, 2, 3]
     assert parsed.rejected[0].detail.startswith("context.deployment: ")
     assert json.loads(parsed.rejected[0].raw) == GOOD
 
 
 def test_no_envelope_is_homeless_in_a_context_with_a_deployment() -> None:
-    parsed = fate({"context": {"deployment": 0}, "events": [GOOD]})
+    parsed = parse_body({"context": {"deployment": 0}, "events": [GOOD]})
 
     assert parsed.within_scope(frozenset({0, 8})) == parsed

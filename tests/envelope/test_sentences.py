@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from embedsink.protocol.error_messages import place
-from tests.envelope.sending import KEY, KEY_CUT, event_or_action, fate, view
+from tests.envelope.sending import KEY, KEY_CUT, event_or_action, parse_body, view
 
 
 def detail_for(body: Any) -> str:
-    rejected = fate(body).rejected
+    rejected = parse_body(body).rejected
     assert len(rejected) == 1
     return rejected[0].detail
 
@@ -133,4 +133,4 @@ def test_a_detail_never_holds_a_key(body_with: Callable[[str], Any], around: str
     body = body_with(around.format(KEY))
 
     assert KEY[:20] not in detail_for(body)
-    assert KEY[:20] not in str(fate(body).rejected[0].listed())
+    assert KEY[:20] not in str(parse_body(body).rejected[0].listed())

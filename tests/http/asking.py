@@ -17,9 +17,9 @@ from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.http.app import Demo, create_app
 from embedsink.http.transport import Transport
 from embedsink.settings import Settings
@@ -39,20 +39,20 @@ class Server:
         self.app = app
         self.folder = folder
         self.state = state
-        self.sink: Sink = state["sink"]
+        self.engine: Engine = state["engine"]
         self.admin = ""
         self._runner = runner
 
     def key(self, kind: str = "ingest", **options: Any) -> str:
-        """A new key, known at once. The options are those of `KeyFile.create`."""
-        _, token = KeyFile(self.folder.keys).create(KeyKind(kind), now=time.time(), **options)
-        self.sink.keys.refresh()
+        """A new key, known at once. The options are those of `KeyStore.create`."""
+        _, token = KeyStore(self.folder.keys).create(KeyKind(kind), now=time.time(), **options)
+        self.engine.keys.refresh()
         return token
 
     def revoke(self, token: str) -> None:
         """End a key, at once."""
-        KeyFile(self.folder.keys).revoke(token, now=time.time())
-        self.sink.keys.refresh()
+        KeyStore(self.folder.keys).revoke(token, now=time.time())
+        self.engine.keys.refresh()
 
     def ask(self, method: str, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
         """One request, from any thread; `request` as httpx takes it."""

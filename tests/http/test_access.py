@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.auth.token import new_token
 from embedsink.errors import Refused
 from embedsink.http.authentication import token_of
@@ -77,9 +77,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def credentials(house: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     now = time.time()
-    elsewhere = KeyFile(tmp_path_factory.mktemp("elsewhere") / "keys.json")
+    elsewhere = KeyStore(tmp_path_factory.mktemp("elsewhere") / "keys.json")
     _, unknown = elsewhere.create(KeyKind.ADMIN, now=now)
-    _, expired = KeyFile(house.folder.keys).create(KeyKind.ADMIN, now=now - 100, expires_at=now - 50)
+    _, expired = KeyStore(house.folder.keys).create(KeyKind.ADMIN, now=now - 100, expires_at=now - 50)
     revoked = house.key("admin")
     house.revoke(revoked)
     dead = {"none": None, "malformed": "es_admin_x", "unknown": unknown, "expired": expired, "revoked": revoked}

@@ -15,7 +15,7 @@ import pytest
 import embedsink.dashboards.files
 import embedsink.http.api.dashboards
 import embedsink.http.etag
-from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.concurrency.cpu_meter import CpuMeter
 from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.model import Measure
 from embedsink.dashboards.period import period_of
@@ -130,7 +130,7 @@ def test_whoever_has_it_gets_304_until_something_is_loaded(told: Server) -> None
 
 def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key, other = told.key("read"), told.key("read", deployments=[2])
-    reader = told.sink.store.reader
+    reader = told.engine.store.reader
     asked: list[object] = []
 
     def counted(variables: Any, **_: Any) -> Any:
@@ -138,7 +138,7 @@ def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: py
         time.sleep(0.3)  # until all have asked
         return reader(variables)
 
-    monkeypatch.setattr(told.sink.store, "reader", counted)
+    monkeypatch.setattr(told.engine.store, "reader", counted)
     path = f"{USE}?period=90d"
     answers = told.get_at_once(*[(path, key)] * 8, (path, other))
     assert [answer.status_code for answer in answers] == [200] * 9
@@ -153,7 +153,7 @@ def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: py
 
 
 def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, reader = told.key("read"), told.sink.store.reader
+    key, reader = told.key("read"), told.engine.store.reader
     reading: list[int] = [0]
 
     @contextmanager
@@ -164,15 +164,15 @@ def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monk
             yield found
         reading.append(reading[-1] - 1)
 
-    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: time.monotonic())  # as a loop that never rests
-    monkeypatch.setattr(told.sink.store, "reader", counted)
+    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: time.monotonic())  # as a loop that never rests
+    monkeypatch.setattr(told.engine.store, "reader", counted)
     answers = told.get_at_once(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
     assert [answer.status_code for answer in answers] == [200, 200]
     assert reading == [0, 1, 0, 1, 0]
 
 
 def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, reader = told.key("read"), told.sink.store.reader
+    key, reader = told.key("read"), told.engine.store.reader
     asked: list[object] = []
 
     def counted(variables: Any, **_: Any) -> Any:
@@ -182,8 +182,8 @@ def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, mon
 
     revisions = (str(number) for number in itertools.count())
     monkeypatch.setattr(Revisions, "of", lambda *_: next(revisions))  # Something is loaded all the time.
-    monkeypatch.setattr(Busyness, "_wanted_s", lambda _: time.monotonic())
-    monkeypatch.setattr(told.sink.store, "reader", counted)
+    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: time.monotonic())
+    monkeypatch.setattr(told.engine.store, "reader", counted)
     answers = told.get_at_once((QUALITY, key), *[(USE, key)] * 3)
     assert [answer.status_code for answer in answers] == [200] * 4
     assert len(asked) == 2
@@ -213,13 +213,13 @@ def test_only_the_latest_answers_are_kept(
     monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no minute turns meanwhile
     monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_MAX", kept_max)
     monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
-    key, reader, made = told.key("read"), told.sink.store.reader, []
+    key, reader, made = told.key("read"), told.engine.store.reader, []
 
     def noted(variables: Any, **_: Any) -> Any:
         made.append(variables["tenant"][0])
         return reader(variables)
 
-    monkeypatch.setattr(told.sink.store, "reader", noted)
+    monkeypatch.setattr(told.engine.store, "reader", noted)
     for tenant in ("a", "b", "a", "c", "a", "b"):
         assert told.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
     assert sorted(made) == sorted(["a", "b", "c", *made_again])
@@ -374,7 +374,7 @@ def test_a_wrong_file_that_is_found_late_is_told_and_is_no_bug(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where the store can't be opened at the start, and can some seconds later.
-    monkeypatch.setattr(Dashboards, "check", lambda boards, sink: None)
+    monkeypatch.setattr(Dashboards, "check", lambda boards, engine: None)
     with open_server(tmp_path / "data") as server:
         monkeypatch.undo()
         answer = server.get("/api/v1/dashboards/mine/sections/s", key=server.key("read"))

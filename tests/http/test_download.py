@@ -45,18 +45,18 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
-        task = asyncio.create_task(spooled(narrow.sink, EVERYTHING, write, key_id="k_reader"))
+        task = asyncio.create_task(spooled(narrow.engine, EVERYTHING, write, key_id="k_reader"))
         await asyncio.to_thread(begun.wait, 10)
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0.05)
             assert not task.done()
             with pytest.raises(Unavailable, match="as many run and wait as may"):
-                await narrow.sink.report_slots.place("k_taken").__aenter__()
+                await narrow.engine.report_slots.place("k_taken").__aenter__()
         may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with narrow.sink.report_slots.place("k_next"):
+        async with narrow.engine.report_slots.place("k_next"):
             assert [file.closed for file in files] == [True]
 
     failures: list[object] = []

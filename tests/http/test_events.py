@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from embedsink.errors import Unavailable
-from embedsink.journal.writer import Settled
+from embedsink.journal.writer import OnDurable
 from embedsink.protocol.validation import Parsed, parse
 from tests.envelope.sending import view
 from tests.http.asking import Server, problem
@@ -58,7 +58,7 @@ def test_everything_that_a_delivery_says_is_journaled(server: Server) -> None:
 
 
 def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit = server.sink.journal.submit
+    submit = server.engine.journal.submit
     parsed: list[weakref.ref[Parsed]] = []
     held: list[Parsed | None] = []
 
@@ -67,15 +67,15 @@ def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, mo
         parsed.append(weakref.ref(delivery))
         return delivery
 
-    def look_when_durable(lines: bytes, settled: Settled) -> None:
+    def look_when_durable(lines: bytes, on_durable: OnDurable) -> None:
         def look(failure: Unavailable | None) -> None:
             held.extend(reference() for reference in parsed)
-            settled(failure)
+            on_durable(failure)
 
         submit(lines, look)
 
     monkeypatch.setattr("embedsink.ingest.pipeline.parse", note_and_parse)
-    monkeypatch.setattr(server.sink.journal, "submit", look_when_durable)
+    monkeypatch.setattr(server.engine.journal, "submit", look_when_durable)
     answer = server.post({"events": [view(), "x"]}, key=server.key())
     assert (answer.json()["accepted"], len(answer.json()["rejected"])) == (1, 1)
     assert held == [None]

@@ -102,8 +102,8 @@ def storage_failed(_: Server, path: Path) -> httpx.Response:
 
 
 def not_ready(_: Server, path: Path) -> httpx.Response:
-    (path / "aside").mkdir()
-    (path / "aside" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
+    (path / "damaged").mkdir()
+    (path / "damaged" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
     with open_server(path) as server:
         return server.get("/readyz")
 

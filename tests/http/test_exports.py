@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from starlette.types import Message
 
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.engine import SNAPSHOT_DOWNLOADS_MAX
 from embedsink.http.streaming import FileDownload
 from tests.envelope.sending import view
@@ -29,7 +29,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.rows("/api/v1/reports/views", key=server.key("read"))
     # Its first snapshot has no other to wait for: copies follow each other at twenty times what one takes.
     with open_server(folder) as server:
-        wait_until(lambda: server.sink.loader.status.snapshot_count == 1, what="the snapshot is published")
+        wait_until(lambda: server.engine.loader.status.snapshot_count == 1, what="the snapshot is published")
         assert rows_in(server.folder.snapshot) == 1
         yield server
 
@@ -107,7 +107,7 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
     key = published.key("read")
     tag = published.get(PATH, key=key).headers["etag"]
 
-    places = [published.sink.snapshot_slots.place(f"k_{number}") for number in range(SNAPSHOT_DOWNLOADS_MAX)]
+    places = [published.engine.snapshot_slots.place(f"k_{number}") for number in range(SNAPSHOT_DOWNLOADS_MAX)]
     for place in places:
         published._runner.run(place.__aenter__())
     try:
@@ -128,8 +128,8 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
 
 def test_one_key_does_not_hold_all_downloads(published: Server) -> None:
     key, other = published.key("read"), published.key("read")
-    key_id, _ = (found.key_id for found in KeyFile(published.folder.keys).keys()[-2:])
-    places = [published.sink.snapshot_slots.place(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
+    key_id, _ = (found.key_id for found in KeyStore(published.folder.keys).keys()[-2:])
+    places = [published.engine.snapshot_slots.place(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
     for place in places:
         published._runner.run(place.__aenter__())
     try:

@@ -142,24 +142,24 @@ def test_beyond_as_many_as_may_wait_it_is_a_503(tmp_path: Path) -> None:
         EMBEDSINK_LIVE_MAX="2",
     ) as server:
         key, reader = server.key("ingest"), server.key("read")
-        send(server, key, VISIT, session="crowd")
+        send(server, key, VISIT, session="registry")
         told: list[dict[str, Any]] = []
         waiting = [
-            threading.Thread(target=lambda: told.append(inspect(server, reader, "session=crowd&wait=30")))
+            threading.Thread(target=lambda: told.append(inspect(server, reader, "session=registry&wait=30")))
             for _ in range(2)
         ]
         for one in waiting:
             one.start()
         wait_until(lambda: listener_count(server) == 2, what="two wait")
         for _ in range(3):
-            refused = server.get(f"{INSPECT}?session=crowd", key=reader)
+            refused = server.get(f"{INSPECT}?session=registry", key=reader)
             assert (refused.status, refused.json()["reason"]) == (503, "overloaded")
             assert int(refused.headers["retry-after"]) >= 1
         send(server, key, [view({"title": "x" * 9_000})], session="another")
         for one in waiting:
             one.join()
         assert [(one["isComplete"], one["acceptedCount"]) for one in told] == [(True, 3), (True, 3)]
-        assert inspect(server, reader, "session=crowd")["acceptedCount"] == 3
+        assert inspect(server, reader, "session=registry")["acceptedCount"] == 3
 
 
 def test_one_that_waits_takes_a_place_of_its_key(tmp_path: Path) -> None:
@@ -191,14 +191,14 @@ def test_what_was_committed_although_it_was_refused_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_server(tmp_path, segment_seal_s=0.01) as server:
-        load = server.sink.store.load
+        load = server.engine.store.load
 
         def load_and_lose_the_answer(*segments: Segment) -> Ledger:
             load(*segments)
             monkeypatch.undo()
             raise StoreRefused("the answer to the commit was lost")
 
-        monkeypatch.setattr(server.sink.store, "load", load_and_lose_the_answer)
+        monkeypatch.setattr(server.engine.store, "load", load_and_lose_the_answer)
         assert server.post(view(), key=server.key()).status_code == 202
         told = server.get(f"{INSPECT}?since=1h&wait=10", key=server.key("read")).json()
     assert (told["isComplete"], told["acceptedCount"]) == (True, 1)
@@ -233,7 +233,12 @@ def test_a_type_with_a_slip_is_told_and_one_that_was_rejected_is_found(running: 
     answer = running.get(f"{INSPECT}?session=slips&type=veiw", key=reader)
     assert (answer.status, answer.json()["reason"]) == (400, "bad_parameter")
     assert answer.json()["detail"].startswith('type: "veiw" does not exist. Did you mean "view"? ')
-    assert "fate=quarantined" in answer.json()["detail"]
-    for asked, types in (("veiw&fate=quarantined", ["veiw"]), ("scroll", ["scroll"]), ("svc:event:view", []), ("", [])):
+    assert "outcome=quarantined" in answer.json()["detail"]
+    for asked, types in (
+        ("veiw&outcome=quarantined", ["veiw"]),
+        ("scroll", ["scroll"]),
+        ("svc:event:view", []),
+        ("", []),
+    ):
         told = inspect(running, reader, f"session=slips&type={asked}")
         assert [one["type"] for one in told["rejected"]] == types

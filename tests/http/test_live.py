@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import embedsink.http.api.live
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.reports.recent_events import ENVELOPES_BYTES_MAX, ROWS_MAX
 from embedsink.store.session import Reader
 from tests.envelope.sending import event_or_action, view
@@ -96,10 +96,14 @@ def test_rows_come_with_their_envelopes_reasons_and_paths(running: RunningServer
         told = stream.message().content
     assert told["droppedCount"] == 0
     accepted, quarantined = told["rows"]
-    assert (accepted["fate"], accepted["type"], accepted["session"]) == ("accepted", "view", "s")
+    assert (accepted["outcome"], accepted["type"], accepted["session"]) == ("accepted", "view", "s")
     assert (accepted["viewer"], accepted["deployment"], accepted["reason"]) == ("u_42", 12, None)
     assert json.loads(accepted["envelope"]).items() >= good.items()
-    assert (quarantined["fate"], quarantined["type"], quarantined["reason"]) == ("quarantined", "download", "bad_field")
+    assert (quarantined["outcome"], quarantined["type"], quarantined["reason"]) == (
+        "quarantined",
+        "download",
+        "bad_field",
+    )
     assert quarantined["path"] == "payload.format"
     assert json.loads(quarantined["envelope"]) == WRONG
     assert quarantined["detail"].startswith('payload.format: "doc"')
@@ -111,8 +115,8 @@ def test_rows_come_with_their_envelopes_reasons_and_paths(running: RunningServer
         ("session=mine", ["view", "download"]),
         ("type=download", ["download"]),
         ("type=svc:event:view", ["view", "view"]),
-        ("fate=quarantined", ["download"]),
-        ("fate=accepted&session=mine", ["view"]),
+        ("outcome=quarantined", ["download"]),
+        ("outcome=accepted&session=mine", ["view"]),
         ("tenant=acme", ["view"]),
         ("deployment=7", ["view"]),
     ],
@@ -133,7 +137,7 @@ def test_a_stream_can_be_narrowed(running: RunningServer, key: str, reader: str,
 
 def test_a_stream_can_be_narrowed_to_what_one_key_sent(running: RunningServer, key: str, reader: str) -> None:
     other = running.key("ingest")
-    key_id = KeyFile(running.data / "keys.json").keys()[-1].key_id
+    key_id = KeyStore(running.data / "keys.json").keys()[-1].key_id
     with listening(running.url, reader, f"rows=on&key={key_id}") as stream:
         stream.message("connected")
         send(running, key, view({"title": "of one"}))
@@ -233,7 +237,7 @@ def test_for_a_slow_reader_nothing_is_kept_and_the_sums_are_right(
             key = server.key()
             for count in range(1, 6):
                 server.post([view()] * 100, key=key)
-                wait_until(lambda: server.sink.loader.status.accepted_count == count * 100, what="it is loaded")  # noqa: B023
+                wait_until(lambda: server.engine.loader.status.accepted_count == count * 100, what="it is loaded")  # noqa: B023
                 server.get("/healthz")
             assert len(told()) == 1
             reads_on.set()
@@ -302,7 +306,7 @@ def test_it_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None
         key, token = server.key(), server.key("read")
         with listening(server.url, token, "rows=on") as stream:
             stream.message("connected")
-            KeyFile(server.data / "keys.json").revoke(token, now=time.time())
+            KeyStore(server.data / "keys.json").revoke(token, now=time.time())
             revoked_at = time.monotonic()
             assert stream.wait_for_end() - revoked_at < 1.2
             send(server, key, view())
@@ -398,12 +402,12 @@ def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkey
 def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path, segment_seal_s=0.01, live_timeout_s=0.01) as server:
         asked: list[object] = []
-        monkeypatch.setattr(server.sink.store, "reader", asked.append)
+        monkeypatch.setattr(server.engine.store, "reader", asked.append)
         server.post(view(), key=server.key())
-        wait_until(lambda: server.sink.loader.status.accepted_count == 1, what="it is loaded")
+        wait_until(lambda: server.engine.loader.status.accepted_count == 1, what="it is loaded")
         server.get("/healthz")
         assert asked == []
-        assert server.sink.live.listener_count == 0
+        assert server.engine.live.listener_count == 0
 
 
 @pytest.mark.parametrize(
@@ -421,7 +425,7 @@ def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monk
         "type=a%00b",
         "type=vew",
         "type=svc:event:dashboard_loaded",
-        "fate=lost",
+        "outcome=lost",
         "deployment=x",
     ],
 )

@@ -34,8 +34,8 @@ def test_readyz_proves_a_write(server: Server) -> None:
 
 
 def test_readyz_names_a_damaged_segment(tmp_path: Path) -> None:
-    (tmp_path / "aside").mkdir()
-    (tmp_path / "aside" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "000000000001-00000000.ndjson").write_bytes(b"damaged")
     with open_server(tmp_path) as server:
         answer = server.get("/readyz")
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
@@ -88,8 +88,8 @@ def test_metrics_count_each_fate(tmp_path: Path) -> None:
         server.post([view(), view(), 1], key=key)
         server.post(b"{", key=key)
         server.post(view(), key="es_ingest_wrong")
-        assert metric(server, 'embedsink_envelopes_total{fate="accepted"}') == 2
-        assert metric(server, 'embedsink_envelopes_total{fate="quarantined"}') == 2
+        assert metric(server, 'embedsink_envelopes_total{outcome="accepted"}') == 2
+        assert metric(server, 'embedsink_envelopes_total{outcome="quarantined"}') == 2
         assert metric(server, 'embedsink_refused_requests_total{reason="bad_credential"}') == 1
         assert metric(server, 'embedsink_refused_requests_total{reason="not_json"}') == 1
 

@@ -88,7 +88,7 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 def test_each_refusal_is_one_line_with_reason_request_and_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     key = server.key()
-    key_id = server.sink.keys.find(key).key_id  # type: ignore[union-attr]
+    key_id = server.engine.keys.find(key).key_id  # type: ignore[union-attr]
     expected = [
         (server.post(b'{"mine": ', key=key), key_id),
         (server.post([1], key=key), key_id),
@@ -117,21 +117,21 @@ def test_a_bug_is_logged_and_tells_the_client_nothing(
         raise ValueError("internals")
 
     monkeypatch.setattr(embedsink.http.api.events, "parse_plain", fail)
-    before = server.sink.counters["refused.internal_error"]
+    before = server.engine.counters["refused.internal_error"]
     answer = server.post(view(), key=server.key())
     assert (answer.status_code, problem(answer)) == (500, "internal_error")
     assert "internals" not in answer.text
     [line] = lines_of(caplog)
     assert (line["event"], line["level"], line["request_id"]) == ("bug", "error", answer.headers["x-request-id"])
     assert "ValueError: internals" in line["traceback"]
-    assert server.sink.counters["refused.internal_error"] == before + 1
+    assert server.engine.counters["refused.internal_error"] == before + 1
 
 
 def test_each_refusal_is_counted(server: Server) -> None:
-    before = server.sink.counters["refused.no_credential"]
+    before = server.engine.counters["refused.no_credential"]
     for _ in range(3):
         server.post(view())
-    assert server.sink.counters["refused.no_credential"] == before + 3
+    assert server.engine.counters["refused.no_credential"] == before + 3
 
 
 @pytest.mark.parametrize("reason", Reason)

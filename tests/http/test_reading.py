@@ -67,7 +67,7 @@ def test_the_place_of_a_reader_that_has_left_is_free(
         async with asyncio.timeout(ENDED_S_MAX):
             while True:
                 with contextlib.suppress(Unavailable):
-                    async with narrow.sink.report_slots.place("k_other"):
+                    async with narrow.engine.report_slots.place("k_other"):
                         return
                 await asyncio.sleep(0.01)
 
@@ -82,7 +82,7 @@ def test_the_place_of_a_reader_that_has_left_is_free(
         narrow._runner.run(take_the_place())
     assert narrow.get("/api/v1/reports/views", key=key).status_code == 200
     assert told == []
-    assert narrow.sink.counters["refused.internal_error"] == 0
+    assert narrow.engine.counters["refused.internal_error"] == 0
 
 
 @every_reading

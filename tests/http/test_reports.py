@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.types import Message
 
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.http.streaming import Download
 from tests.envelope.sending import view
 from tests.servers import running_server, wait_until
@@ -81,7 +81,7 @@ def test_a_revoked_reader_gets_no_more_whatever_waits_in_buffers(tmp_path: Path)
         connection.sendall(head.encode())
         assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
 
-        keys = KeyFile(server.data / "keys.json")
+        keys = KeyStore(server.data / "keys.json")
         keys.revoke(key, now=time.time())
         time.sleep(1.5)
         with pytest.raises(ConnectionResetError):

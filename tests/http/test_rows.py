@@ -37,11 +37,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def send(server: Server, events: list[dict[str, Any]]) -> None:
     """Make them durable, and wait until they are loaded."""
-    before = server.sink.loader.status.accepted_count
+    before = server.engine.loader.status.accepted_count
     context = {"deployment": 7, "session": "s", "viewer": "v"}
     assert server.post({"context": context, "events": events}, key=server.key()).status_code == 202
     reader = server.key("read")
-    while server.sink.loader.status.accepted_count < before + len(events):
+    while server.engine.loader.status.accepted_count < before + len(events):
         server.get("/api/v1/reports", key=reader)
 
 

@@ -22,14 +22,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def ask(
-    folder: Path, path: str, *, only_here: bool = False, host: str = "sink.example", known: str = ""
+    folder: Path, path: str, *, only_here: bool = False, host: str = "engine.example", known: str = ""
 ) -> httpx.Response:
     headers = demo_headers(frames="https://embed.example", framed_by="'none'")
     routes = page_routes("/demo/", read_pages(folder), headers, only_here=only_here)
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
 
     async def get() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://sink.example") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://engine.example") as client:
             return await client.get(path, headers={"Host": host, "If-None-Match": known})
 
     return asyncio.run(get())
@@ -97,7 +97,8 @@ def test_pages_for_this_machine_are_there_by_its_own_names(folder: Path, host: s
 
 
 @pytest.mark.parametrize(
-    "host", ["sink.example:8322", "localhost.sink.example", "127.0.0.1.sink.example", "sink.localhost", "0.0.0.0", ""]
+    "host",
+    ["engine.example:8322", "localhost.engine.example", "127.0.0.1.engine.example", "engine.localhost", "0.0.0.0", ""],
 )
 def test_pages_for_this_machine_are_not_there_by_any_other_name(folder: Path, host: str) -> None:
     answer = ask(folder, "/demo/main.js", only_here=True, host=host)

@@ -13,7 +13,7 @@ import pytest
 import embedsink.http.anonymous_limits
 import embedsink.http.api.dbt_syncs
 import embedsink.http.api.events
-from embedsink.http.anonymous_limits import Strangers
+from embedsink.http.anonymous_limits import AnonymousLimits
 from embedsink.http.rate_limiter import Sender
 from embedsink.http.wire.raw_response import Answer
 from embedsink.http.wire.request_body import STRANGER_BYTES_MAX
@@ -88,7 +88,7 @@ def test_an_unreadable_body_with_a_key_in_it_is_not_kept(server: Server) -> None
 def test_a_429_spares_the_parse(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_bytes_per_s=10_000) as server:
         key = server.key()
-        known = server.sink.keys.find(key)
+        known = server.engine.keys.find(key)
         assert known is not None
         server.state["rates"].admit(Sender("", known.key_id), 19_999)
         for answer in (server.post(b" " * 19_000, key=key), server.post(b'{"key":"%b"' % key.encode() + b" " * 19_000)):
@@ -113,7 +113,7 @@ def test_what_takes_long_never_runs_on_the_event_loop(
     expected = server.post(body, key=server.key(), type_=type_)
     monkeypatch.setattr(embedsink.http.api.events, "take_in", fail)
     monkeypatch.setattr("embedsink.protocol.strict_json._read_carefully", fail)
-    monkeypatch.setattr("embedsink.protocol.validation._judge", fail)
+    monkeypatch.setattr("embedsink.protocol.validation._validate", fail)
     answer = server.post(body, key=server.key(), type_=type_)
     assert answer.status_code == expected.status_code
     assert answer.json().get("rejected", []) == expected.json().get("rejected", [])
@@ -284,7 +284,7 @@ def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
             for client in (("192.0.2.1", 1), ("192.0.2.2", 1)):
                 for _ in range(5):
                     asked = scope | {"state": dict(server.state), "client": client}
-                    events.take_in_whole(asked, b"{}", replies.append)
+                    events.ingest_whole(asked, b"{}", replies.append)
             await asyncio.sleep(0)
 
         server._runner.run(send_all())
@@ -292,7 +292,7 @@ def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
 
 
 def test_held_answers_follow_each_other_and_come_no_faster_than_an_address_may_ask() -> None:
-    strangers, held = Strangers(100), []
+    strangers, held = AnonymousLimits(100), []
     scope = {"state": {"hold_back": lambda delay_s, answer: held.append((delay_s, answer))}}
     for _ in range(3):
         strangers.hold_back(scope, lambda: None)

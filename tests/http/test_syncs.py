@@ -47,13 +47,13 @@ def put(server: Server, body: Any, path: str | None = None, *, key: str | None, 
 
 
 def loaded_count(server: Server) -> int:
-    with server.sink.store.reader(EVERYTHING) as reader:
+    with server.engine.store.reader(EVERYTHING) as reader:
         return sum(len(rows) for rows in reader.rows("sync_in_scope"))
 
 
 def nothing_is_held(server: Server) -> bool:
     server.get("/healthz")  # The event loop runs only while somebody asks.
-    return not server.sink.syncs._held
+    return not server.engine.syncs._held
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that loads at once."""
     with open_server(tmp_path_factory.mktemp("quick"), segment_seal_s=0.01) as opened:
         yield opened
-        with opened.sink.store.reader(EVERYTHING) as reader:
+        with opened.engine.store.reader(EVERYTHING) as reader:
             assert {check: reader.first_row(sql)[1] for check, sql in read_sql("checks").items()} == dict.fromkeys(
                 read_sql("checks"), 0
             )
@@ -321,7 +321,7 @@ def test_what_the_vendor_adds_is_kept_and_not_answered(quick: Server) -> None:
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).json() == result("grown")
     wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
-    with quick.sink.store.reader(EVERYTHING) as reader:
+    with quick.engine.store.reader(EVERYTHING) as reader:
         names = [column.name for column in reader.columns("sync_in_scope")]
         [row] = [
             row
@@ -423,7 +423,7 @@ def test_a_failing_disk_refuses_and_holds_nothing(tmp_path: Path, monkeypatch: p
 
 def test_while_the_store_is_away_nothing_is_promised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     put(server, result("held"), key=server.key("sync"))
-    monkeypatch.setattr(server.sink.store, "_connection", None)
+    monkeypatch.setattr(server.engine.store, "_connection", None)
     # Whether the job has a result already is in the store.
     assert problem(put(server, result("new"), key=server.key("sync"))) == "not_ready"
     assert problem(server.get(address("new"), key=server.key("read"))) == "not_ready"

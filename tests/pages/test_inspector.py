@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import log_in
 from tests.servers import RunningServer, wait_until
@@ -36,7 +36,7 @@ class Inspector:
         self.page = page
         self.server = server
         self.key = server.key("ingest")
-        self.key_id = KeyFile(server.data / "keys.json").keys()[-1].key_id
+        self.key_id = KeyStore(server.data / "keys.json").keys()[-1].key_id
         self.said: list[str] = []
         page.on("console", lambda message: self.said.append(_line(message)))
         page.on("pageerror", lambda error: self.said.append(str(error)))
@@ -108,7 +108,7 @@ def test_a_row_opens_with_its_envelope_and_what_is_wrong_in_it(inspector: Inspec
 
 
 def test_numbers_keep_their_digits_and_names_that_stand_twice_stand_twice(inspector: Inspector) -> None:
-    inspector.open("?fate=quarantined")
+    inspector.open("?outcome=quarantined")
     body = b'{"a":12345678901234567890.10,"a":[1.50,{}, []],"b":"\\u00e9"}'
     assert inspector.server.post(body, key=inspector.key).status == 400
     shown = inspector.show("duplicate_key").locator("pre").inner_text()
@@ -120,7 +120,7 @@ def test_a_type_that_does_not_exist_can_be_shown_alone_and_one_with_a_slip_is_to
     inspector.send(view() | {"type": "svc:event:veiw"}, view(), session="slips")
     inspector.show("unknown_type").get_by_role("button", name="Only this type").click()
     expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
-    assert "type=veiw&fate=quarantined" in inspector.page.url
+    assert "type=veiw&outcome=quarantined" in inspector.page.url
     inspector.page.goto(f"{inspector.server.url}/dashboards/inspector?type=veiw")
     expect(inspector.page.get_by_text('Did you mean "view"?')).to_be_visible()
     assert all("status of 400" in line for line in inspector.said)
@@ -159,7 +159,7 @@ def test_filters_stand_in_the_address_and_a_link_shows_the_same(inspector: Inspe
     expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
     page.get_by_role("radio", name="Rejected").check()
     expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
-    assert page.url.endswith("?session=one&fate=quarantined")
+    assert page.url.endswith("?session=one&outcome=quarantined")
     page.reload()
     expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
     assert page.get_by_label("Session").input_value() == "one"
@@ -242,7 +242,7 @@ def test_when_its_key_is_revoked_it_leads_to_the_login(browser: Browser, server:
     reader = server.key("read")
     with inspecting(browser, server, key=reader) as inspector:
         inspector.open("?session=revoked")
-        KeyFile(server.data / "keys.json").revoke(reader, now=time.time())
+        KeyStore(server.data / "keys.json").revoke(reader, now=time.time())
         inspector.page.wait_for_url("**/login?next=**session*", timeout=10_000)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route
 
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from tests.envelope.sending import event_or_action, view
 from tests.listening import listener_count, listening
 from tests.pages.traffic import loaded_count
@@ -252,7 +252,7 @@ def test_a_revoked_key_leads_to_the_login(browser: Browser, server: RunningServe
         assert "This key is unknown" in reader.page.inner_text("[role=alert]")
         reader.give(key)
         reader.wait_until_shown()
-        KeyFile(server.data / "keys.json").revoke(key, now=time.time())
+        KeyStore(server.data / "keys.json").revoke(key, now=time.time())
         reader.wait(lambda: "/login?next=" in reader.page.url, "the login asks for another key", timeout_s=15)
         reader.give(server.key("read"))
         reader.wait_until_shown()
@@ -271,7 +271,7 @@ def test_what_is_refused_during_a_logout_leads_nowhere_else(
         reader.page.on("response", lambda response: statuses.append(response.status))
         reader.page.route("**/logout", lambda route: held.append(route))
         reader.page.click(".leave button", no_wait_after=True)
-        KeyFile(server.data / "keys.json").revoke(key, now=time.time())
+        KeyStore(server.data / "keys.json").revoke(key, now=time.time())
         reader.wait(lambda: 401 in statuses and bool(held), "a section is refused", timeout_s=15)
         held[0].continue_()
         reader.page.wait_for_url(f"{server.url}/login")

@@ -1,4 +1,4 @@
-"""Dashboards as files: whole, of the right period, inert, and in need of nothing else."""
+"""Dashboards as files: whole, of the right period, strip_control, and in need of nothing else."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -181,7 +181,7 @@ def embed_in(page: Page, index: int = 0) -> Frame:
     return frame
 
 
-def settled(page: Page, seconds: float = 0.3) -> None:
+def on_durable(page: Page, seconds: float = 0.3) -> None:
     """Let what must not happen happen."""
     page.wait_for_timeout(seconds * 1_000)
 

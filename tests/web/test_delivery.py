@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.servers import wait_until
-from tests.web.stage import Stage, embed_in, emit, events_of, paths_of, settled, waiting
+from tests.web.stage import Stage, embed_in, emit, events_of, on_durable, paths_of, waiting
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 def test_ten_events_go_at_once_and_fewer_after_a_second(stage: Stage) -> None:
     page = stage.open()
     emit(page, 9)
-    settled(page, 0.5)
+    on_durable(page, 0.5)
     assert stage.gate.passed == []
     embed_in(page).evaluate("view('/tenth')")
     first = stage.delivered(10, timeout_s=0.5 + 5)
@@ -180,7 +180,7 @@ def test_a_server_that_is_down_for_twenty_seconds_costs_nothing(stage: Stage) ->
     ids = []
     for index in range(20):
         ids += emit(page, 3, f"/{index}/")
-        settled(page, 1.0)
+        on_durable(page, 1.0)
     stage.gate.is_closed = False
     # Nobody helps it along. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
     stage.delivered(60, timeout_s=60)

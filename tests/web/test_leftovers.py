@@ -4,7 +4,7 @@ import pytest
 
 from embedsink.browser.modules import browser_files
 from tests.servers import wait_until
-from tests.web.stage import Stage, embed_in, emit, settled, waiting
+from tests.web.stage import Stage, embed_in, emit, on_durable, waiting
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -51,7 +51,7 @@ def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
     for page in pages:
         page.evaluate("dispatchEvent(new Event('online'))")
     stage.delivered(2)
-    settled(pages[0], 1.5)
+    on_durable(pages[0], 1.5)
     assert len(stage.gate.ids()) <= 4
 
 

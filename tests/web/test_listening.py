@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.web.sites import EMBED
-from tests.web.stage import FRAME, Stage, embed_in, events_of, settled
+from tests.web.stage import FRAME, Stage, embed_in, events_of, on_durable
 
 pytestmark = pytest.mark.server
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -321,6 +321,6 @@ def test_after_stop_nothing_is_taken_and_what_waits_is_sent(stage: Stage) -> Non
     page.evaluate("f.stop()")
     embed_in(page).evaluate("view('/b')")
     deliveries = stage.delivered(1)
-    settled(page, 1.2)
+    on_durable(page, 1.2)
     assert [event["payload"]["path"] for event in events_of(deliveries)] == ["/a"]
     assert taken(page) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from embedsink.browser.modules import browser_files
 from tests.servers import wait_until
-from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, paths_of, settled, waiting
+from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, on_durable, paths_of, waiting
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 
@@ -39,7 +39,7 @@ def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_r
     stage.gate.is_closed = False
     page.goto(stage.host.add("/next", "<!doctype html>elsewhere"))
     wait_until(lambda: bool(stage.gate.passed), what="some are sent while the page leaves")
-    settled(page, 0.5)
+    on_durable(page, 0.5)
     sizes = [len(str(body)) for _, body in stage.gate.passed]
     assert sum(sizes) < 66_000
     stage.open(context=page.context)
@@ -164,7 +164,7 @@ def test_ten_tabs_send_each_event_once(stage: Stage) -> None:
     for page in pages:
         page.evaluate("dispatchEvent(new Event('online'))")
     stage.delivered(40)
-    settled(pages[0], 1.5)
+    on_durable(pages[0], 1.5)
     assert sorted(stage.gate.ids()) == sorted(ids)
 
 
@@ -184,7 +184,7 @@ def test_one_of_ten_killed_tabs_is_taken_over_once(stage: Stage) -> None:
         return set(stage.gate.ids()) == set(ids)
 
     wait_until(is_taken_over, what="the events of the killed tabs are delivered")
-    settled(pages[2], 1.5)
+    on_durable(pages[2], 1.5)
     assert sorted(stage.gate.ids()) == sorted(ids)
 
 
@@ -222,7 +222,7 @@ def test_a_module_that_was_tampered_with_is_not_run(stage: Stage) -> None:
     page = stage.context().new_page()
     page.goto(stage.host.add("/tampered", element + FRAME.format(embed=stage.tenant.url, session=1)))
     embed_in(page).evaluate("for (let i = 0; i < 10; i++) view('/a')")
-    settled(page)
+    on_durable(page)
     assert stage.gate.passed == []
 
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.servers import wait_until
-from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, paths_of, settled, waiting
+from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, on_durable, paths_of, waiting
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -84,7 +84,7 @@ def test_what_another_page_has_told_is_not_told_again_by_one_that_comes_back_ali
         embed_in(page).evaluate("emit('drilldown', { value: 10n })")
         wait_until(lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), what="the loss is kept")
         page.goto(elsewhere)
-        settled(page)
+        on_durable(page)
         stage.gate.is_closed = False
         heir = stage.open(context=context)
         stage.delivered(1)
@@ -93,7 +93,7 @@ def test_what_another_page_has_told_is_not_told_again_by_one_that_comes_back_ali
         come_back(page)
         page.evaluate(VIEW, "/back")
         stage.delivered(2, at_once=page)
-        settled(page)
+        on_durable(page)
     assert [delivery["lost"] for _, delivery in stage.gate.passed if delivery["lost"]] == [{"not_json": 1}]
     assert stage.gate.ids().count(ids[0]) == 1  # nor is what has waited sent again
 
@@ -104,7 +104,7 @@ def test_a_second_element_and_an_import_beside_it_take_no_event_twice(stage: Sta
     page = stage.open(stage.host_page(frames=2 * element + FRAME.format(embed=stage.tenant.url, session="one")))
     embed_in(page).evaluate("for (let i = 0; i < 10; i++) view('/' + i)")
     deliveries = stage.delivered(10)
-    settled(page, 1.2)  # what a second forwarder had would follow a second after its first
+    on_durable(page, 1.2)  # what a second forwarder had would follow a second after its first
     assert paths_of(deliveries) == [f"/{index}" for index in range(10)]
     assert len(stage.gate.ids()) == 10
 

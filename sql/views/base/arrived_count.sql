@@ -1,17 +1,17 @@
--- One row per fate of what arrived in scope (arrived_in_scope), and of what was accepted per direction and type: those of
+-- One row per outcome of what arrived in scope (arrived_in_scope), and of what was accepted per direction and type: those of
 -- the others are the sender's own words, and as many as it likes.
 create or replace view arrived_count as
 select
-    fate,
-    if(fate = 'accepted', direction, null) as direction,
-    if(fate = 'accepted', type, null) as type,
+    outcome,
+    if(outcome = 'accepted', direction, null) as direction,
+    if(outcome = 'accepted', type, null) as type,
     count(*) as row_count
 from arrived_in_scope
 group by all
 union all by name
 -- Only counts are left of duplicates and of rejections that are not kept. Their scope is unknown, so they are counted
 -- only where nothing narrows.
-select fate, row_count
+select outcome, row_count
 from (
     select
         nullif(sum(duplicate_count), 0)::bigint as duplicate,
@@ -20,22 +20,22 @@ from (
     where coalesce(
         getvariable('deployments')::varchar, getvariable('tenant')::varchar, getvariable('session')::varchar,
         getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
-        getvariable('until')::varchar, getvariable('fate')::varchar
+        getvariable('until')::varchar, getvariable('outcome')::varchar
     ) is null
       and (getvariable('after') is null or segment > printf('%012d', getvariable('after')::bigint // 4294967296) || '~')
       and (getvariable('up_to') is null or segment < printf('%012d', getvariable('up_to')::bigint // 4294967296) || '~')
-) unpivot (row_count for fate in (duplicate, quarantined))
+) unpivot (row_count for outcome in (duplicate, quarantined))
 union all by name
-select 'lost' as fate, sum(lost_count)::bigint as row_count
+select 'lost' as outcome, sum(lost_count)::bigint as row_count
 from loss_in_scope
 where (getvariable('after') is null or arrival > getvariable('after')::bigint)
   and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint)
   and (getvariable('session') is null or session = getvariable('session')::varchar)
   and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
-  and coalesce(getvariable('type')::varchar, getvariable('tenant')::varchar, getvariable('fate')::varchar) is null
+  and coalesce(getvariable('type')::varchar, getvariable('tenant')::varchar, getvariable('outcome')::varchar) is null
 having sum(lost_count) > 0
 union all by name
-select 'sync' as fate, count(*) as row_count
+select 'sync' as outcome, count(*) as row_count
 from sync
 where is_in_deployments(deployment)
   and (getvariable('after') is null or arrival > getvariable('after')::bigint)
@@ -45,7 +45,7 @@ where is_in_deployments(deployment)
   and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
   and coalesce(
     getvariable('session')::varchar, getvariable('type')::varchar, getvariable('tenant')::varchar,
-    getvariable('fate')::varchar
+    getvariable('outcome')::varchar
 ) is null
 having count(*) > 0;
 

@@ -1,6 +1,6 @@
 -- One row per event, action and kept rejection in scope, in no order and without its text, for whoever looks at what arrives:
 -- after the arrival `after` and up to `up_to`, received from `since` on and before `until`, and of one session, type, key
--- or fate where these are asked for. Time is the server's here, since a client's clock says nothing about what was sent last.
+-- or outcome where these are asked for. Time is the server's here, since a client's clock says nothing about what was sent last.
 -- Events have the deployment that event_on_any_surface resolves; actions and rejections only what their context says, so
 -- one that says nothing is seen only where no deployments are asked for. A variable that nobody set is null, and bounds
 -- nothing. What was rejected may say anything about its type, so that is shortened.
@@ -13,19 +13,19 @@ with rejected as (
 ),
 told as (
     select
-        arrival, 'accepted' as fate, 'event' as direction, type, event_id as id, received_at, key_id, deployment, session,
+        arrival, 'accepted' as outcome, 'event' as direction, type, event_id as id, received_at, key_id, deployment, session,
         viewer, tenant, page, surface, seq
     from event_on_any_surface
     union all by name
     select
-        arrival, 'accepted' as fate, 'action' as direction, type, action_id as id, received_at, key_id, deployment, session,
+        arrival, 'accepted' as outcome, 'action' as direction, type, action_id as id, received_at, key_id, deployment, session,
         viewer, tenant, page, seq
     from action
     where is_in_deployments(deployment)
       and is_of_tenant(tenant)
     union all by name
     select
-        arrival, 'quarantined' as fate, quarantine_id as id, received_at, key_id, deployment, session, viewer, tenant, page,
+        arrival, 'quarantined' as outcome, quarantine_id as id, received_at, key_id, deployment, session, viewer, tenant, page,
         reason, detail, replayed_at,
         if(coalesce(sent ->> '$.direction', sent ->> '$.events[0].direction') = 'action', 'action', 'event') as direction,
         left(
@@ -52,7 +52,7 @@ where (getvariable('after') is null or arrival > getvariable('after')::bigint)
   and (getvariable('session') is null or session = getvariable('session')::varchar)
   and (getvariable('type') is null or type = getvariable('type')::varchar)
   and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
-  and (getvariable('fate') is null or fate = getvariable('fate')::varchar);
+  and (getvariable('outcome') is null or outcome = getvariable('outcome')::varchar);
 
 comment on view arrived_in_scope is
 'Every event, action and kept rejection in scope by its arrival: what became of it, what it was, whose, and why not.';

@@ -11,15 +11,15 @@ with newest as (
 sent as (
     select arrival, envelope, length(envelope) as envelope_length, null::varchar as envelope_encoding
     from envelope_told
-    where arrival in (select arrival from newest where fate = 'accepted')
+    where arrival in (select arrival from newest where outcome = 'accepted')
     union all
     select arrival, raw, raw_length, raw_encoding
     from quarantine
-    where arrival in (select arrival from newest where fate = 'quarantined')
+    where arrival in (select arrival from newest where outcome = 'quarantined')
 )
 select
     arrival,
-    fate,
+    outcome,
     direction,
     type,
     id,
@@ -35,7 +35,7 @@ select
     reason,
     detail,
     -- Where: a detail begins with it (embedsink.envelope.sentences).
-    if(fate = 'quarantined', nullif(regexp_extract(detail, '^([^ :]{1,128}): ', 1), ''), null) as path,
+    if(outcome = 'quarantined', nullif(regexp_extract(detail, '^([^ :]{1,128}): ', 1), ''), null) as path,
     replayed_at,
     envelope,
     envelope_length,

@@ -14,7 +14,7 @@ select
     detail,
     replayed_at
 from arrived_in_scope
-where fate = 'quarantined'
+where outcome = 'quarantined'
 order by arrival
 limit (select least(coalesce(getvariable('row_limit')::bigint, 1000), 1000));
 

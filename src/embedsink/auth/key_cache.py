@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.auth.token import digest_of
 from embedsink.errors import Misconfigured
 
 
-class KeyRing:
+class KeyCache:
     """The keys in memory, for a server that looks one up at every request.
 
     Args:
@@ -21,9 +21,9 @@ class KeyRing:
         Misconfigured: the file is damaged, and there are no earlier keys to go on with.
     """
 
-    def __init__(self, file: KeyFile | Path, clock: Callable[[], float]) -> None:
+    def __init__(self, file: KeyStore | Path, clock: Callable[[], float]) -> None:
         self.problem: str | None = None
-        self._file = file if isinstance(file, KeyFile) else KeyFile(file)
+        self._file = file if isinstance(file, KeyStore) else KeyStore(file)
         self._clock = clock
         self._read()
 

@@ -23,7 +23,7 @@ ENDED_KEYS_MAX = 10_000
 Version = tuple[int, int, int]
 
 
-class KeyFile:
+class KeyStore:
     """The file `keys.json`: live keys, and ended ones for an audit. Nothing in it is usable."""
 
     def __init__(self, path: Path) -> None:

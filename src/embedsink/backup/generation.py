@@ -12,7 +12,7 @@ from embedsink.errors import Misconfigured, quote
 
 FORMAT = 1
 # Everything that a backup may hold. A manifest from elsewhere must not write outside the restored folder.
-_NAME = re.compile(r"keys\.json|analytics\.duckdb|(journal|aside|dashboards)/(?!\.{1,2}$)[^/\0]+")
+_NAME = re.compile(r"keys\.json|analytics\.duckdb|(journal|damaged|dashboards)/(?!\.{1,2}$)[^/\0]+")
 
 
 class BackupDamaged(Misconfigured):
@@ -71,7 +71,10 @@ def decode(manifest: bytes) -> Generation:
         content = found["generation"]
         if found["sha256"] != _checksum(content):
             raise BackupDamaged("its checksum does not match")
-        files = tuple(StoredFile(**file | {"pieces": tuple(file["pieces"])}) for file in content["files"])
+        files = tuple(
+            StoredFile(_current_name(file["name"]), file["byte_count"], file["sha256"], tuple(file["pieces"]))
+            for file in content["files"]
+        )
         generation = Generation(**content | {"files": files, "segments": tuple(content.get("segments", ()))})
     except (ValueError, TypeError, KeyError, RecursionError):
         raise BackupDamaged("is no manifest of a backup") from None
@@ -79,6 +82,11 @@ def decode(manifest: bytes) -> Generation:
         if not _NAME.fullmatch(file.name):
             raise BackupDamaged(f"names a file that no data folder has ({quote(file.name)})")
     return generation
+
+
+def _current_name(name: str) -> str:
+    """Return the name of a file today: `damaged/` was named `aside/` once."""
+    return f"damaged/{name.removeprefix('aside/')}" if name.startswith("aside/") else name
 
 
 def _checksum(content: object) -> str:

@@ -55,7 +55,7 @@ def _segments_of(generation: Generation) -> set[str]:
 def _segments_in(folder: DataFolder, *, numbers: list[int]) -> Segments:
     # The journal first and the snapshot last, for the same reason as in a backup.
     names = segment_names(folder.journal)
-    names += os.listdir(folder.aside) if folder.aside.is_dir() else []  # noqa: PTH208  names alone are wanted
+    names += os.listdir(folder.damaged) if folder.damaged.is_dir() else []  # noqa: PTH208  names alone are wanted
     here = {identity_of(name) for name in names} - {""}
     stored = Segments(0, frozenset())
     if snapshot := open_snapshot_file(folder):

@@ -15,7 +15,7 @@ from typing import IO
 from embedsink.data_folder import DataFolder
 from embedsink.journal.segment import OPEN, end_of_last_group, identity_of
 
-# Copies of whole databases in aside/, which were kept for a person to look at.
+# Copies of whole databases in damaged/, which were kept for a person to look at.
 _DATABASE = ".duckdb"
 
 
@@ -36,9 +36,9 @@ def read_journal(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
 def open_others(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield every other file but the snapshot, open for reading. Call it after `read_journal`.
 
-    In between, the server may have moved a damaged segment from the journal to aside/.
+    In between, the server may have moved a damaged segment from the journal to damaged/.
     """
-    yield from _open_files(folder, folder.aside, without=_DATABASE)
+    yield from _open_files(folder, folder.damaged, without=_DATABASE)
     yield from _open_files(folder, folder.dashboards)
     if keys := _open(folder.keys):
         with keys:

@@ -39,7 +39,7 @@ def backup(
     """Add a generation to a backup folder, also while a server is running. Prints the path of its manifest.
 
     It has every event that was acknowledged before the command began, keys.json, dashboards/ and the segments in
-    aside/. Only what changed since the last generation is stored, and everything is read back. An interrupted backup
+    damaged/. Only what changed since the last generation is stored, and everything is read back. An interrupted backup
     adds no generation.
     """
     from embedsink.backup.create import create_backup

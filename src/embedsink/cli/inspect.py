@@ -6,12 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from embedsink.cli.options import KeyOption, examples, server_at, wrong_use
-from embedsink.cli.output import fail, inert, show_table
+from embedsink.cli.output import fail, show_table, strip_control
 from embedsink.errors import Misconfigured, nearest, quote
 
 EXAMPLES = examples(
-    "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://sink.example.com",
-    "embedsink inspect --session s_9f2c --expect ready=1 --expect view=1 --url https://sink.example.com",
+    "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://engine.example.com",
+    "embedsink inspect --session s_9f2c --expect ready=1 --expect view=1 --url https://engine.example.com",
 )
 TOLD = ("isComplete", "acceptedCount", "quarantinedCount", "lostCount", "events", "actions", "rejected")
 REJECTED = ("reason", "path", "type", "detail")
@@ -59,7 +59,7 @@ def inspect(
     query = {"session": session, "since": since, "wait": wait}
     told = server_at(url, key).get_object("inspect", members=TOLD, query=query)
     if as_json:
-        typer.echo(inert(json.dumps(told, indent=2, ensure_ascii=False)))
+        typer.echo(strip_control(json.dumps(told, indent=2, ensure_ascii=False)))
     else:
         _show(told)
     if wrong := _differences(told, expected):

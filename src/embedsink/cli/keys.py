@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.auth.parsing import normal_origin, parse_deployment, parse_duration, parse_label
 from embedsink.auth.token import TOKEN_START
 from embedsink.cli.options import DATA, Data, checked, examples
@@ -61,7 +61,7 @@ def create(
         raise typer.BadParameter("--origin: a sync key belongs to a pipeline, not to pages. Leave it out.")
     folder, now = DataFolder(data), time.time()
     folder.make()
-    key, token = KeyFile(folder.keys).create(
+    key, token = KeyStore(folder.keys).create(
         kind,
         deployments=deployment or None,
         origins=origin or (),
@@ -79,7 +79,7 @@ def create(
 @app.command("list", epilog=examples("embedsink keys list --data data"))
 def list_keys(data: Data = DATA) -> None:
     """List all keys, with those that ended in the last 400 days. Only their owners have the tokens."""
-    keys, now = KeyFile(DataFolder(data).keys).keys(), time.time()
+    keys, now = KeyStore(DataFolder(data).keys).keys(), time.time()
     if not keys:
         say(f"{data}: has no keys yet. `embedsink keys create --kind ingest` makes one.")
         return
@@ -99,7 +99,7 @@ def revoke(
     if TOKEN_START.search(key_id):
         shown = "is a key. A command line shows in `ps` and in the shell's history"
         raise typer.BadParameter(f"KEY_ID {shown}. Give the id that `keys list` shows, or - and the key on stdin.")
-    key = KeyFile(DataFolder(data).keys).revoke(_read_token() if key_id == "-" else key_id, now=time.time())
+    key = KeyStore(DataFolder(data).keys).revoke(_read_token() if key_id == "-" else key_id, now=time.time())
     say(f"{key.key_id}: is revoked.")
 
 

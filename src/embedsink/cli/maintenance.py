@@ -35,9 +35,9 @@ def snapshot(data: Data = DATA) -> None:
 def rebuild(data: Data = DATA) -> None:
     """Set the store aside and rebuild it from the snapshots and the journal, while no server runs.
 
-    A server rebuilds a damaged or missing store by itself. The old store is kept in aside/ for 30 days.
+    A server rebuilds a damaged or missing store by itself. The old store is kept in damaged/ for 30 days.
     """
-    from embedsink.durable_files import set_aside
+    from embedsink.durable_files import move_to_damaged
     from embedsink.store.database import Store
     from embedsink.store.session import EVERYTHING, open_snapshot
 
@@ -47,7 +47,7 @@ def rebuild(data: Data = DATA) -> None:
             Store(folder.store).refuse_newer()
             # The journal holds only what no snapshot covers: without one, a rebuild could come out shorter.
             open_snapshot(folder.snapshot, EVERYTHING).close()
-            say(f"{folder.store.name}: is kept as {set_aside(folder.store, aside=folder.aside)}.")
+            say(f"{folder.store.name}: is kept as {move_to_damaged(folder.store, damaged=folder.damaged)}.")
     say("Rebuilding from the snapshot and the journal …")
     _tell_loaded(asyncio.run(_open_and_close(folder)))
     say(f"{folder.store}: is rebuilt ({folder.store.stat().st_size:,} bytes).")
@@ -71,12 +71,12 @@ def doctor(data: Data = DATA) -> None:
 
 async def _open_and_close(folder: DataFolder) -> "LoaderStatus":
     """Opening repairs and closing loads the journal and publishes."""
-    from embedsink.engine import Sink
+    from embedsink.engine import Engine
     from embedsink.settings import read_settings
 
-    async with Sink(folder, read_settings()) as sink:
+    async with Engine(folder, read_settings()) as engine:
         pass
-    return sink.loader.status
+    return engine.loader.status
 
 
 def _tell_loaded(status: "LoaderStatus") -> None:

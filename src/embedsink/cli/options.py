@@ -14,7 +14,7 @@ from embedsink.data_folder import FolderTaken
 from embedsink.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from embedsink.client.http_client import Remote
+    from embedsink.client.http_client import HttpClient
 
 T = TypeVar("T")
 
@@ -133,12 +133,12 @@ def same_place(data: Path, url: str | None) -> str:
     return f"--data {data}" if url is None else f"--url {url}"
 
 
-def server_at(url: str, key: str | None) -> "Remote":
+def server_at(url: str, key: str | None) -> "HttpClient":
     """The server of --url. An address or a key that can't be one is wrong use."""
-    from embedsink.client.http_client import Remote
+    from embedsink.client.http_client import HttpClient
 
     with wrong_use():
-        return Remote(url, key)
+        return HttpClient(url, key)
 
 
 @contextmanager

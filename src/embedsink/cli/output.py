@@ -23,11 +23,11 @@ def say(text: str) -> None:
 
 def fail(error: Exception | str, *, code: int = FAILED) -> NoReturn:
     """End the program with one red sentence."""
-    typer.secho(inert(error), fg=typer.colors.RED, err=True)
+    typer.secho(strip_control(error), fg=typer.colors.RED, err=True)
     sys.exit(code)
 
 
-def inert(value: object) -> str:
+def strip_control(value: object) -> str:
     """A value as text in which no character commands a terminal: a title may hold an escape sequence."""
     return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in str(value))
 
@@ -79,7 +79,7 @@ def printed(
     for place, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if numeric[place] else "left"
         fixed = None if widths is None else widths[place]
-        table.add_column(Text(inert(column)), justify=justify, overflow="fold", width=fixed)
+        table.add_column(Text(strip_control(column)), justify=justify, overflow="fold", width=fixed)
     for row in cells:
         table.add_row(*map(Text, row))
     console = Console(width=width)
@@ -108,4 +108,4 @@ def shown(value: object, column: str) -> str:
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     if isinstance(value, int) and not isinstance(value, bool) and column not in _NAMES:
         return f"{value:,}"
-    return inert(value).replace("\n", "\\n")
+    return strip_control(value).replace("\n", "\\n")

@@ -19,7 +19,7 @@ from embedsink.cli.options import (
     same_place,
     server_at,
 )
-from embedsink.cli.output import fail, inert, say, show_table
+from embedsink.cli.output import fail, say, show_table, strip_control
 
 app = typer.Typer(
     help="Look at what was rejected, try it again, purge it.", no_args_is_help=True, rich_markup_mode=None
@@ -71,13 +71,13 @@ def show(
         fail(f"quarantine {quarantine_id}: {which}. `embedsink quarantine list` shows the newest {LIMIT_MAX:,}.")
     # Once more by its whole id: the list has only the beginning of long ones.
     [whole] = _rows(data, url, key, 1, quarantine_id=found[0]["quarantine_id"])
-    typer.echo(inert(json.dumps(whole, indent=2, ensure_ascii=False)))
+    typer.echo(strip_control(json.dumps(whole, indent=2, ensure_ascii=False)))
 
 
 @app.command(
     epilog=examples(
         "embedsink quarantine replay --data data",
-        "EMBEDSINK_KEY=es_admin_… embedsink quarantine replay --url https://sink.example.com",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine replay --url https://engine.example.com",
     )
 )
 def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
@@ -102,7 +102,7 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     epilog=examples(
         "embedsink quarantine purge --data data",
         "embedsink quarantine purge --before 7d --reason not_json",
-        "EMBEDSINK_KEY=es_admin_… embedsink quarantine purge --url https://sink.example.com --key-id k_0123456789ab",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine purge --url https://engine.example.com --key-id k_0123456789ab",
     )
 )
 def purge(
@@ -132,14 +132,14 @@ def purge(
 
 async def _purge_here(data: Path, which: dict[str, str | None]) -> int:
     from embedsink.data_folder import DataFolder
-    from embedsink.engine import Sink
+    from embedsink.engine import Engine
     from embedsink.settings import read_settings
     from embedsink.transfer.replay import purge as purge_quarantine
     from embedsink.transfer.replay import purge_filter
 
     chosen = purge_filter(before=which["before"], reason=which["reason"], key_id=which["key"])
-    async with Sink(DataFolder(data), read_settings()) as sink:
-        return await purge_quarantine(sink, chosen)
+    async with Engine(DataFolder(data), read_settings()) as engine:
+        return await purge_quarantine(engine, chosen)
 
 
 def _rows(
@@ -173,12 +173,12 @@ def _replay_there(url: str, key: str | None) -> tuple[int, int, int]:
 
 async def _replay_here(data: Path) -> tuple[int, int, int]:
     from embedsink.data_folder import DataFolder
-    from embedsink.engine import Sink
+    from embedsink.engine import Engine
     from embedsink.settings import read_settings
     from embedsink.transfer.replay import replay as try_again
 
-    async with Sink(DataFolder(data), read_settings()) as sink:
-        done = await try_again(sink)
-    if sink.loader.status.trouble:
-        fail(f"{sink.loader.status.trouble}. What was replayed is in the journal; `embedsink serve` loads it.")
+    async with Engine(DataFolder(data), read_settings()) as engine:
+        done = await try_again(engine)
+    if engine.loader.status.trouble:
+        fail(f"{engine.loader.status.trouble}. What was replayed is in the journal; `embedsink serve` loads it.")
     return done.replayed, done.rejected, done.untried

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
-    "embedsink render reliability --period 24h --dark -o today.png --url https://sink.example.com",
+    "embedsink render reliability --period 24h --dark -o today.png --url https://engine.example.com",
 )
 # What a server tells of a section.
 TOLD = ("span", "interval", "compared", "charts")

@@ -25,7 +25,7 @@ from embedsink.cli.options import (
     examples,
     same_place,
 )
-from embedsink.cli.output import fail, inert, say, show_table, terminal_width, written_whole
+from embedsink.cli.output import fail, say, show_table, strip_control, terminal_width, written_whole
 from embedsink.cli.tables import show_rows
 from embedsink.reports.format import REPORT_FORMATS, Format
 
@@ -36,7 +36,7 @@ EXAMPLES = examples(
     "embedsink report downloads --deployment 12 --format csv > downloads.csv",
     "embedsink report ai_query --since 7d --columns submitted_at,query,status -o ai_query.parquet",
     "embedsink report --all --since 2026-10-01 --until 2026-11-01 -o summary.zip",
-    "EMBEDSINK_KEY=es_read_… embedsink report views --url https://sink.example.com",
+    "EMBEDSINK_KEY=es_read_… embedsink report views --url https://engine.example.com",
 )
 LISTED = ("name", "question", "grain", "columns")
 DESCRIBED = ("name", "type", "unit", "description")
@@ -201,7 +201,7 @@ def _tell(told: list[dict[str, Any]] | dict[str, Any], wanted: str) -> None:
         say("What a row and each column of one is: `embedsink report NAME --describe`.")
     else:
         for line in (f"{told['name']}: {told['question']}", told["grain"], ""):
-            typer.echo(inert(line))
+            typer.echo(strip_control(line))
         show_table(DESCRIBED, [[column[name] for name in DESCRIBED] for column in told["columns"]])
 
 
@@ -252,6 +252,6 @@ def _write_on_terminal(chunks: Iterable[bytes], wanted: Format) -> None:
     if wanted in (Format.PARQUET, Format.ARROW):
         raise typer.BadParameter(f"--format {wanted}: is not for a terminal. Add -o FILE.")
     for chunk in chunks:
-        typer.echo(inert(chunk.decode().replace("\r\n", "\n")), nl=False)
+        typer.echo(strip_control(chunk.decode().replace("\r\n", "\n")), nl=False)
     if wanted is Format.JSON:
         typer.echo()

@@ -10,12 +10,12 @@ import typer
 
 from embedsink.auth.parsing import parse_deployment
 from embedsink.cli.options import KeyOption, checked, examples, server_at
-from embedsink.cli.output import fail, inert, say
+from embedsink.cli.output import fail, say, strip_control
 from embedsink.errors import quote
 
 EXAMPLES = examples(
-    "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://sink.example.com",
-    "curl -s …/result | embedsink sync-result - --deployment 12 --url https://sink.example.com",
+    "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://engine.example.com",
+    "curl -s …/result | embedsink sync-result - --deployment 12 --url https://engine.example.com",
 )
 # How long a server that is away or overloaded is waited for: a deployment restarts it.
 PATIENCE_S = 60.0
@@ -38,7 +38,7 @@ def sync_result(
     """
     if job == "":
         raise typer.BadParameter("--job: is empty, perhaps an unset variable. Name the job, or leave it out.")
-    from embedsink.client.http_client import patiently
+    from embedsink.client.http_client import retry
 
     remote = server_at(url, key)
     body = _read(file)
@@ -46,8 +46,8 @@ def sync_result(
     path = ("deployments", str(deployment), "dbt-sync", job_id, "result")
     # It is recorded once, however often it arrives.
     put = partial(remote.put, *path, members=("syncJobId",), body=body)
-    patiently(put, patience_s=PATIENCE_S, pause_s_max=PAUSE_S_MAX)
-    say(f"{inert(job_id)}: recorded for deployment {deployment}.")
+    retry(put, patience_s=PATIENCE_S, pause_s_max=PAUSE_S_MAX)
+    say(f"{strip_control(job_id)}: recorded for deployment {deployment}.")
 
 
 def _read(file: str) -> bytes:

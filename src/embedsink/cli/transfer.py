@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, or_through_a_server, same_place, server_at
-from embedsink.cli.output import FAILED, fail, inert, say, written_whole
+from embedsink.cli.output import FAILED, fail, say, strip_control, written_whole
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -24,7 +24,7 @@ EXPORT_EXAMPLES = examples(
 IMPORT_EXAMPLES = examples(
     "embedsink import events.ndjson --data data",
     "embedsink import events.ndjson.gz",
-    "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://sink.example.com",
+    "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://engine.example.com",
 )
 SUFFIXES = (".ndjson", ".csv", ".parquet")
 
@@ -107,19 +107,19 @@ def import_file(
 
 async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
     from embedsink.data_folder import DataFolder
-    from embedsink.engine import Sink
+    from embedsink.engine import Engine
     from embedsink.settings import read_settings
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
 
     settings = read_settings()
-    async with Sink(DataFolder(data), settings) as sink:
+    async with Engine(DataFolder(data), settings) as engine:
         with _reading(file, settings.body_bytes_max) as lines:
-            await bulk_import.import_here(sink, read_deliveries(lines, sink.rules, is_remote=False), sums)
+            await bulk_import.import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), sums)
         say("Loading …")
-    sums.repeated = sink.loader.status.duplicate_count
-    if sink.loader.status.trouble:
-        fail(f"{sink.loader.status.trouble}. Everything is in the journal; `embedsink serve` loads it.")
+    sums.repeated = engine.loader.status.duplicate_count
+    if engine.loader.status.trouble:
+        fail(f"{engine.loader.status.trouble}. Everything is in the journal; `embedsink serve` loads it.")
 
 
 def _import_there(file: Path, url: str, key: str | None, sums: "Sums") -> None:
@@ -137,7 +137,7 @@ def _tell(sums: "Sums", where: str) -> None:
     unsent = f"; {sums.unsent:,} could not be sent" if sums.unsent else ""
     say(f"accepted {sums.accepted:,}, rejected {sums.rejected:,}{repeated}{unsent}.")
     for reason in sums.reasons:
-        say(f"  {inert(reason)}")
+        say(f"  {strip_control(reason)}")
     if hidden := sums.rejected + sums.unsent - len(sums.reasons):
         say(f"  … and {hidden:,} more.")
     if sums.rejected:

@@ -57,11 +57,11 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class Remote:
+class HttpClient:
     """One server and the key for it.
 
     Args:
-        url: where it is, such as `https://sink.example.com`; over plain HTTP only on this machine, and there never
+        url: where it is, such as `https://engine.example.com`; over plain HTTP only on this machine, and there never
             through a proxy.
         key: a read or an admin key; for events an ingest key, for dbt syncs a sync key.
 
@@ -186,7 +186,7 @@ class Remote:
             raise Unreachable(f"{self.url}: does not answer ({cause}). {hint}") from None
 
 
-def patiently(ask: Callable[[], T], *, patience_s: float, pause_s_max: float) -> T:
+def retry(ask: Callable[[], T], *, patience_s: float, pause_s_max: float) -> T:
     """Ask again while a server is away or overloaded: for what counts once, however often it is sent.
 
     Raises:
@@ -212,7 +212,7 @@ def _has(value: object, members: tuple[str, ...]) -> bool:
 def _checked_url(url: str) -> str:
     parts = _parts_of(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise Misconfigured(f"url: {quote(url)} is no address of a server. Write it like https://sink.example.com.")
+        raise Misconfigured(f"url: {quote(url)} is no address of a server. Write it like https://engine.example.com.")
     if parts.username is not None or parts.password is not None:
         raise Misconfigured("url: has a user or a password in it. Give the key alone.")
     if parts.scheme == "http" and not is_loopback(parts.hostname):

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypedDict, Unpack
 import numpy
 import pandas
 
-from embedsink.client.http_client import Remote
+from embedsink.client.http_client import HttpClient
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.reasons import Reason
@@ -93,7 +93,7 @@ class AskedRows(Asked, total=False):
     limit: int | None
 
 
-class OpenedSink:
+class LocalClient:
     """The reports of a data folder, as of its last snapshot. Each question opens it anew, so it never grows old."""
 
     def __init__(self, folder: DataFolder) -> None:
@@ -175,10 +175,10 @@ class OpenedSink:
         return open_snapshot(self._snapshot, {**read_settings().variables(), **scope.variables()})
 
 
-class ConnectedSink:
+class RemoteClient:
     """The reports of a server, as far as the key reaches."""
 
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: HttpClient) -> None:
         self._remote = remote
 
     def report(self, name: str, **asked: Unpack[AskedRows]) -> pandas.DataFrame:
@@ -236,7 +236,7 @@ class ConnectedSink:
             return _typed(*frame_of_parquet(Path(file.name)))
 
 
-def open(data: str | Path = "data") -> OpenedSink:
+def open(data: str | Path = "data") -> LocalClient:
     """The reports of a data folder on this machine, be a server running there or not.
 
     Raises:
@@ -247,20 +247,20 @@ def open(data: str | Path = "data") -> OpenedSink:
         raise Misconfigured(f"data folder {folder.path}: is a file. Name the folder that it lies in.")
     if not folder.path.is_dir():
         raise Misconfigured(f"data folder {folder.path}: does not exist. Name the one that `embedsink serve` writes.")
-    return OpenedSink(folder)
+    return LocalClient(folder)
 
 
-def connect(url: str, *, key: str | None = None) -> ConnectedSink:
+def connect(url: str, *, key: str | None = None) -> RemoteClient:
     """The reports of a server.
 
     Args:
-        url: such as `https://sink.example.com`; over plain HTTP only on this machine.
+        url: such as `https://events.example.com`; over plain HTTP only on this machine.
         key: a read key; without, the one in the environment's EMBEDSINK_KEY.
 
     Raises:
         Misconfigured: the URL or the key can't be one.
     """
-    return ConnectedSink(Remote(url, key or os.environ.get("EMBEDSINK_KEY")))
+    return RemoteClient(HttpClient(url, key or os.environ.get("EMBEDSINK_KEY")))
 
 
 def _plain(parameters: object) -> object:

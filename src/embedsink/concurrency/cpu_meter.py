@@ -9,7 +9,7 @@ SCHEDSTAT = "/proc/self/task/{}/schedstat"
 _LOOK_EVERY_S = 0.25
 
 
-class Busyness:
+class CpuMeter:
     """Of the thread that makes it; whoever asks, asks from one thread alone.
 
     Waiting counts, because a thread that is kept from working looks idle. Where the system does not tell of it, a

@@ -9,16 +9,16 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Making:
+class _Flight:
     task: "asyncio.Task[Any]"
     asker_count: int = 0
 
 
-class Shared:
+class SingleFlight:
     """The answers that are being made. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._making: dict[Hashable, _Making] = {}
+        self._making: dict[Hashable, _Flight] = {}
 
     async def answer(self, question: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer to a question; it is made once for all who ask while it is being made, and until all have left.
@@ -28,7 +28,7 @@ class Shared:
         """
         making = self._making.get(question)
         if making is None:
-            making = self._making[question] = _Making(asyncio.create_task(make()))
+            making = self._making[question] = _Flight(asyncio.create_task(make()))
             making.task.add_done_callback(_hear)
         making.asker_count += 1
         try:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from embedsink.concurrency.cpu_meter import Busyness
+from embedsink.concurrency.cpu_meter import CpuMeter
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 
 # Of the time, how much the event loop computes, or waits for a processor, where senders keep it busy.
@@ -18,7 +18,7 @@ TURN_S_MAX = 1.0
 T = TypeVar("T")
 
 
-class Pace:
+class Throttle:
     """Lets answers be made. Belongs to one event loop, whose thread it watches.
 
     `waiting_max` is how many may wait; whoever comes then is refused.
@@ -27,7 +27,7 @@ class Pace:
     def __init__(self, *, waiting_max: int) -> None:
         self._turn = ConcurrencyLimiter(1, waiting_max=waiting_max)
         self._rest_until = 0.0
-        self._loop = Busyness()
+        self._loop = CpuMeter()
 
     async def answer(self, make: Callable[[], Coroutine[Any, Any, T]], *, key_id: str) -> T:
         """What `make` answers, when it is this key's turn.

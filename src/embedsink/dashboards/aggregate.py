@@ -40,15 +40,15 @@ def condition(tile: Figure | Chart | Table, names: list[str], end: datetime) -> 
     )
 
 
-def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Seen":
+def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Aggregator":
     """What sees the rows for a tile; `names` are those of the columns."""
     if isinstance(tile, Figure):
         return Total(tile, names)
     if tile.group:
         return Grouped(tile.group, names, tile.sort, tile.rows)
     if isinstance(tile, Chart) and tile.leading:
-        return Led(tile.leading, names, tile.rows)
-    return Listed(names, tile.sort, tile.rows)
+        return TopSeries(tile.leading, names, tile.rows)
+    return TopRows(names, tile.sort, tile.rows)
 
 
 class Total:
@@ -92,7 +92,7 @@ class Total:
         return self._sum * self._times if self._times != 1 and self._sum is not None else self._sum
 
 
-class Listed:
+class TopRows:
     """The first rows, or the greatest."""
 
     def __init__(self, names: list[str], sort: str | None, count: int) -> None:
@@ -133,7 +133,7 @@ class Grouped:
         self._sum = [names.index(name) for name in group.sum]
         self._median = [names.index(name) for name in group.median]
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
-        self._middles: dict[tuple[Any, ...], list[_Middle]] = {}
+        self._middles: dict[tuple[Any, ...], list[SampledMedian]] = {}
         self._sort = sort or f"-{self.names[len(group.by)]}"
         self._has_count = group.count is not None
         self._count = count
@@ -151,12 +151,12 @@ class Grouped:
             sums[place] += row[column] or 0
         sums[-1] += 1
         if self._median:
-            middles = self._middles.setdefault(key, [_Middle() for _ in self._median])
+            middles = self._middles.setdefault(key, [SampledMedian() for _ in self._median])
             for middle, column in zip(middles, self._median, strict=True):
                 middle.see(row[column])
 
     def rows(self) -> list[Row]:
-        listed = Listed(self.names, self._sort, self._count)
+        listed = TopRows(self.names, self._sort, self._count)
         for key, (*sums, count) in self._sums.items():
             middles = [middle.value() for middle in self._middles.get(key, ())]
             listed.see((*key, *sums, *middles, count) if self._has_count else (*key, *sums, *middles))
@@ -170,7 +170,7 @@ class Grouped:
         return len(self._sums)
 
 
-class _Middle:
+class SampledMedian:
     """The median of values as they come; of many, that of some of them, evenly spread."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class _Middle:
         return median(self._kept) if self._kept else None
 
 
-class Led:
+class TopSeries:
     """All rows of the values that lead, in the order in which they came."""
 
     def __init__(self, leading: Leading, names: list[str], count: int) -> None:
@@ -258,4 +258,4 @@ class _Ascending:
         return bool(other.value < self.value)
 
 
-Seen = Total | Listed | Grouped | Led
+Aggregator = Total | TopRows | Grouped | TopSeries

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.dashboards.aggregate import Listed, Seen, condition, seeing
+from embedsink.dashboards.aggregate import Aggregator, TopRows, condition, seeing
 from embedsink.dashboards.columns import needed_columns, shown_columns, texts_wanted
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.gaps import filled
@@ -21,7 +21,7 @@ from embedsink.dashboards.period import Period
 from embedsink.dashboards.time_axis import Clock, span_of, utc_of
 from embedsink.reports.catalog import Report
 from embedsink.reports.scope import Scope, parse_scope
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.session import Reader
 
 # What takes most of the time of the reports that build on it, whose stages of AI queries are paired there.
@@ -112,8 +112,8 @@ def _marks_of(tile: _Tile) -> Marks | None:
 def _moments(reader: Reader, marks: Marks, asked: "_Asked") -> list[int]:
     """When what is marked happened, in the period and until now."""
     scope, now = asked.period.scope, utc_of(asked.now)
-    listed = Listed([marks.at], f"-{marks.at}", MARKS_MAX)
-    for rows in reader.narrowed(**scope.variables()).rows(Selection(marks.report, (marks.at,))):
+    listed = TopRows([marks.at], f"-{marks.at}", MARKS_MAX)
+    for rows in reader.narrowed(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
         for row in rows:
             if row[0] is not None and row[0] <= now:
                 listed.see(row)
@@ -152,7 +152,7 @@ def _answer_source(
     """What the charts of one report with the same parameters of their own show."""
     period, now = asked.period, asked.now
     seen = _read(reader, report, tiles, _own_scope(period.scope, own, now), now)
-    before: list[Seen | None] = [None] * len(tiles)
+    before: list[Aggregator | None] = [None] * len(tiles)
     compared = [tile for tile in tiles if "since" not in own and _has_before(tile)]
     if period.before and compared:
         found = iter(_read(reader, report, compared, _own_scope(period.before, own, now), now))
@@ -172,7 +172,7 @@ def _has_begun(reader: Reader, period: Period) -> bool:
     if period.before is None or period.before.since is None or not reader.has(_BEFORE):  # an older snapshot lacks it
         return True
     variables = period.before.variables() | {"until": period.before.since}
-    return any(reader.narrowed(**variables).rows(Selection(_BEFORE, limit=1)))
+    return any(reader.narrowed(**variables).rows(SelectQuery(_BEFORE, limit=1)))
 
 
 def _has_before(tile: _Tile) -> bool:
@@ -190,12 +190,12 @@ def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, An
 
 def _read(
     reader: Reader, report: Report, tiles: Sequence[_Tile], variables: dict[str, Any], now: datetime
-) -> list[Seen]:
+) -> list[Aggregator]:
     names = list(needed_columns(report, tiles))
     seen = [seeing(tile, names) for tile in tiles]
     end = min(variables["until"] or utc_of(now), utc_of(now))
     conditions = [condition(tile, names, end) for tile in tiles]
-    for rows in reader.narrowed(**variables).rows(Selection(report.name, tuple(names), where=texts_wanted(tiles))):
+    for rows in reader.narrowed(**variables).rows(SelectQuery(report.name, tuple(names), where=texts_wanted(tiles))):
         for one, holds in zip(seen, conditions, strict=True):
             for row in rows:
                 if holds(row):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
 from embedsink.demo.fixtures import CUSTOMER, DEPLOYMENTS
 from embedsink.demo.sites import PAGE_PATH, origins
@@ -28,13 +28,13 @@ def main(data: Path, port: int, embed: str) -> int:
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _knowledge(folder, port, embed)}
     routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed, framed_by="'none'"), only_here=True)
-    _, opened_with = KeyFile(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
+    _, opened_with = KeyStore(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
     return serve(folder, read_settings(), Listening(port=port), demo=Demo(routes, opened_with))
 
 
 def _knowledge(folder: DataFolder, port: int, embed: str) -> Page:
     """What the page is told: two keys of its own, which can do no more than it needs, and where the embed is."""
-    file, now = KeyFile(folder.keys), time.time()
+    file, now = KeyStore(folder.keys), time.time()
     _, ingest = file.create(
         KeyKind.INGEST, deployments=[CUSTOMER.deployment], origins=origins(port), label="demo page: sends", now=now
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
 from embedsink.demo.console import Screen
 from embedsink.demo.embed_site import EmbedServer
@@ -86,7 +86,7 @@ def _show_traffic(
         record_syncs(server.url, keys.sync, now_ms)
         _send_days(browsers, account, now_ms, screen=screen, stop=stop)
         loaded, received_count = _wait_until_loaded(server, path, screen, stop)
-        screen.headline("The ledger: every envelope meets one fate")
+        screen.headline("The ledger: every envelope meets one outcome")
         screen.show(ledger_table(account, loaded, received_count))
         _show_tables(server, screen)
         _show_further(page, server, path, keys, screen)
@@ -108,7 +108,7 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def _create_keys(path: Path) -> Keys:
-    file, now = KeyFile(DataFolder(path).keys), time.time()
+    file, now = KeyStore(DataFolder(path).keys), time.time()
     senders = {
         one.origin: file.create(
             KeyKind.INGEST, deployments=[one.number], origins=[one.origin], label="demo: sends", now=now
@@ -136,7 +136,7 @@ def _send_days(browsers: Browsers, account: Account, now_ms: int, *, screen: Scr
 
 
 def _wait_until_loaded(server: DemoServer, path: Path, screen: Screen, stop: Stop) -> tuple[dict[str, int], int]:
-    """Until everything that was answered is in the store, and in the snapshot for notebooks; fates, and how many."""
+    """Until everything that was answered is in the store, and in the snapshot for notebooks; outcomes, and how many."""
     started_at, received_count = time.monotonic(), server.received_count()
     with screen.bar("loading", received_count) as bar:
         while (count := sum((loaded := server.loaded()).values())) < received_count:
@@ -198,9 +198,9 @@ def _send_live(server: DemoServer, browsers: Browsers, screen: Screen, stop: Sto
 
 
 def live_counts(received_count: int, loaded: dict[str, int]) -> str:
-    """The ledger in one line: what the server has received, from whoever sent it, and the fate of each so far."""
+    """The ledger in one line: what the server has received, from whoever sent it, and the outcome of each so far."""
     # Loaded is asked first, so it never counts what received does not yet.
-    fates = [f"{loaded[fate]:,} {fate}" for fate in ("accepted", "duplicate", "quarantined")]
+    outcomes = [f"{loaded[outcome]:,} {outcome}" for outcome in ("accepted", "duplicate", "quarantined")]
     return f"{received_count:,} received = " + " + ".join(
-        [*fates, f"{received_count - sum(loaded.values()):,} loading"]
+        [*outcomes, f"{received_count - sum(loaded.values()):,} loading"]
     )

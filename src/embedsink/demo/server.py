@@ -28,8 +28,8 @@ REQUEST_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 5
 # So that a notebook opened at once sees everything; otherwise the server runs with its defaults.
 _SETTINGS = {"EMBEDSINK_SNAPSHOT_INTERVAL_S": "2"}
-_LOADED = re.compile(r'^embedsink_loaded_envelopes_total\{fate="(\w+)"\} (\S+)$', re.MULTILINE)
-_RECEIVED = re.compile(r'^embedsink_envelopes_total\{fate="\w+"\} (\S+)$', re.MULTILINE)
+_LOADED = re.compile(r'^embedsink_loaded_envelopes_total\{outcome="(\w+)"\} (\S+)$', re.MULTILINE)
+_RECEIVED = re.compile(r'^embedsink_envelopes_total\{outcome="\w+"\} (\S+)$', re.MULTILINE)
 
 
 class DemoServer:
@@ -121,8 +121,8 @@ class DemoServer:
         return json.loads(self.get(path, self._read_key))
 
     def loaded(self) -> dict[str, int]:
-        """How many envelopes the loader has seen, by fate: accepted, duplicate, quarantined."""
-        return {fate: int(float(count)) for fate, count in _LOADED.findall(self.get("/metrics").decode())}
+        """How many envelopes the loader has seen, by outcome: accepted, duplicate, quarantined."""
+        return {outcome: int(float(count)) for outcome, count in _LOADED.findall(self.get("/metrics").decode())}
 
     def received_count(self) -> int:
         """How many envelopes are durable, from whoever sent them: the demo, its page, or somebody with curl."""
@@ -143,7 +143,7 @@ class DemoServer:
 
 
 def published_count(data_folder: Path) -> int:
-    """How many envelopes the published snapshot covers, whatever their fate; 0 while there is none."""
+    """How many envelopes the published snapshot covers, whatever their outcome; 0 while there is none."""
     try:
         with open_snapshot(DataFolder(data_folder).snapshot, EVERYTHING) as reader:
             place = [column.name for column in reader.columns("loaded_segment")].index("received_count")

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from embedsink.client.http_client import Remote
+from embedsink.client.http_client import HttpClient
 from embedsink.demo.fixtures import DEPLOYMENTS
 from embedsink.demo.trends import Course
 
@@ -35,7 +35,7 @@ def record_syncs(url: str, key: str, now_ms: int) -> int:
     ]
     for deployment, result in results:
         path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
-        Remote(url, key).put(*path, members=("syncJobId",), body=orjson.dumps(result))
+        HttpClient(url, key).put(*path, members=("syncJobId",), body=orjson.dumps(result))
     return len(results)
 
 

@@ -118,7 +118,7 @@ def report_table(description: dict[str, Any], rows: list[dict[str, Any]], shown:
 
 
 def ledger_table(account: Account, loaded: dict[str, int], received_count: int) -> Table:
-    """Every envelope that was received, and its one fate; below, why some were quarantined."""
+    """Every envelope that was received, and its one outcome; below, why some were quarantined."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(width=_LABEL_CELLS, no_wrap=True)
     table.add_column(width=_COUNT_CELLS, no_wrap=True, justify="right")

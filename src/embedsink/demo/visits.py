@@ -271,11 +271,11 @@ def _ask(visit: Visit) -> None:
     if visit.surface == "chat":
         asked["agentId"] = agent
     visit.tell("ai-query", status="submitted", **asked)
-    fate, unanswered = visit.rng.random(), visit.habits.unanswered_share
-    if fate < unanswered:
+    outcome, unanswered = visit.rng.random(), visit.habits.unanswered_share
+    if outcome < unanswered:
         return  # never answered: the viewer closes the panel, or the answer gets lost
     visit.clock_ms += round(min(visit.rng.lognormvariate(8.6, 0.6), 120_000))
-    visit.tell("ai-query", status="completed" if fate > 2 * unanswered else "error", **{**asked, "agentId": agent})
+    visit.tell("ai-query", status="completed" if outcome > 2 * unanswered else "error", **{**asked, "agentId": agent})
 
 
 def _fail(visit: Visit, failure: Failure) -> None:

@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from embedsink.auth.key import KeyKind
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.client_address import address_of
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.problems import problem_of
 from embedsink.http.rate_limiter import TokenBuckets
-from embedsink.http.sessions import Logins
+from embedsink.http.sessions import Sessions
 from embedsink.reasons import Reason
 
 # So a connection costs one answer a second at most, and fewer beside others.
@@ -25,7 +25,7 @@ BODY_BYTES = 131_072
 _PROBES = ("/healthz", "/readyz")
 
 
-class Strangers:
+class AnonymousLimits:
     """The token buckets of addresses for requests without a good key, and the answers that are held back.
 
     Args:
@@ -70,13 +70,13 @@ class Strangers:
         hold_back(delay_s, release)
 
 
-class StrangerLimit:
+class AnonymousLimitMiddleware:
     """ASGI middleware: hold requests without a good key back once their address has sent too many.
 
     `POST /api/v1/events` is counted by `Events`, since its key may be in the body.
     """
 
-    def __init__(self, app: ASGIApp, *, strangers: Strangers) -> None:
+    def __init__(self, app: ASGIApp, *, strangers: AnonymousLimits) -> None:
         self._app = app
         self._strangers = strangers
 
@@ -104,13 +104,13 @@ def has_good_key(scope: Scope) -> bool:
 
     An ingest key is public, and good for ingest alone.
     """
-    sink: Sink = scope["state"]["sink"]
-    logins: Logins = scope["state"]["logins"]
+    engine: Engine = scope["state"]["engine"]
+    sessions: Sessions = scope["state"]["sessions"]
     for name, value in scope["headers"]:
         if name == b"authorization":
-            key = sink.keys.find(value.decode("latin-1").partition(" ")[2].strip())
+            key = engine.keys.find(value.decode("latin-1").partition(" ")[2].strip())
             return key is not None and key.kind is not KeyKind.INGEST
-        if name == b"cookie" and logins.key_of(Request(scope), sink.keys) is not None:
+        if name == b"cookie" and sessions.key_of(Request(scope), engine.keys) is not None:
             return True
     return False
 

@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
 from embedsink.data_folder import DataFolder
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError
-from embedsink.http.anonymous_limits import StrangerLimit
+from embedsink.http.anonymous_limits import AnonymousLimitMiddleware
 from embedsink.http.api import (
     browser,
     dashboards,
@@ -37,11 +37,11 @@ from embedsink.http.pages.dashboards import DashboardPages
 from embedsink.http.pages.docs import Docs
 from embedsink.http.pages.error_page import for_people
 from embedsink.http.pages.login import LoginPage
-from embedsink.http.pages.vega_bundle import Vega
+from embedsink.http.pages.vega_bundle import VegaBundle
 from embedsink.http.problems import answer_bug, answer_http, answer_known, answer_nobody, explain_problem
 from embedsink.http.query_params import QueryLimits
 from embedsink.http.rate_limiter import RateLimiter
-from embedsink.http.sessions import Logins
+from embedsink.http.sessions import Sessions
 from embedsink.http.transport import Transport
 from embedsink.http.wire.request_body import BodyReader
 from embedsink.settings import Settings
@@ -50,12 +50,12 @@ from embedsink.settings import Settings
 class State(TypedDict):
     """What every request finds in `request.state`, and the connections in their `app_state`."""
 
-    sink: Sink
+    engine: Engine
     events: Events
     bodies: BodyReader
     rates: RateLimiter
     transport: Transport
-    logins: Logins
+    sessions: Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +104,20 @@ def create_app(
         Misconfigured: a dashboard that embedsink brings along is none.
     """
     events = Events(settings)
-    logins = Logins(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
-    boards, vega = Dashboards(folder.dashboards), Vega(folder)
+    sessions = Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
+    boards, vega = Dashboards(folder.dashboards), VegaBundle(folder)
     shown = DashboardPages(boards, vega, settings, opened_with=demo.opened_with if demo else None)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        opened = Sink(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX, has_senders=True)
-        async with opened as sink, aclosing(vega), aclosing(events.pool):
-            if sink.store.is_open:
-                boards.check(sink)
+        opened = Engine(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX, has_senders=True)
+        async with opened as engine, aclosing(vega), aclosing(events.pool):
+            if engine.store.is_open:
+                boards.check(engine)
             if demo is not None:
                 vega.prepare()
             _calm_the_garbage_collector()
-            yield _state(sink, events, transport, logins)
+            yield _state(engine, events, transport, sessions)
 
     app = Starlette(
         routes=[
@@ -130,7 +130,7 @@ def create_app(
             Route("/", shown.lead_in),
         ],
         middleware=[
-            Middleware(StrangerLimit, strangers=events.strangers),
+            Middleware(AnonymousLimitMiddleware, strangers=events.strangers),
             Middleware(QueryLimits, refuse=HANDLERS[EmbedsinkError]),
         ],
         exception_handlers=HANDLERS,
@@ -140,14 +140,14 @@ def create_app(
     return app
 
 
-def _state(sink: Sink, events: Events, transport: Transport, logins: Logins) -> State:
+def _state(engine: Engine, events: Events, transport: Transport, sessions: Sessions) -> State:
     return {
-        "sink": sink,
+        "engine": engine,
         "events": events,
         "bodies": events.bodies,
         "rates": events.rates,
         "transport": transport,
-        "logins": logins,
+        "sessions": sessions,
     }
 
 
@@ -179,7 +179,7 @@ def _routes_of_reports(boards: Dashboards) -> list[BaseRoute]:
     ]
 
 
-def _routes_of_pages(shown: DashboardPages, login: LoginPage, docs: Docs, vega: Vega) -> list[BaseRoute]:
+def _routes_of_pages(shown: DashboardPages, login: LoginPage, docs: Docs, vega: VegaBundle) -> list[BaseRoute]:
     """What people open, and what pages load."""
     return [
         Route("/dashboards", shown.show_list),

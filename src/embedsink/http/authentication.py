@@ -8,9 +8,9 @@ from starlette.requests import Request
 
 from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.token import TOKEN_START
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused, quote
-from embedsink.http.sessions import Logins
+from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
 
@@ -44,7 +44,7 @@ def token_of(authorization: list[str], query: str) -> str | None:
     return token
 
 
-def key_for(token: str | None, sink: Sink) -> Key:
+def key_for(token: str | None, engine: Engine) -> Key:
     """The live key of a token.
 
     Raises:
@@ -52,7 +52,7 @@ def key_for(token: str | None, sink: Sink) -> Key:
     """
     if token is None:
         raise Refused(Reason.NO_CREDENTIAL, "authorization: is missing. Send `Authorization: Bearer <key>`.")
-    key = sink.keys.find(token)
+    key = engine.keys.find(token)
     if key is None:
         raise Refused(Reason.BAD_CREDENTIAL, _BAD)
     return key
@@ -79,10 +79,10 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
 
     Where a page of ours reads, its login stands for the key.
     """
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     check_transport(request.scope)
     token = token_of(request.headers.getlist("authorization"), request.url.query)
-    key = (login_of(request) if token is None else None) or key_for(token, sink)
+    key = (login_of(request) if token is None else None) or key_for(token, engine)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
@@ -97,7 +97,7 @@ def login_of(request: Request, *, or_navigation: bool = False) -> Key | None:
         request: of a page of ours.
         or_navigation: or of a link on another site's page that leads here.
     """
-    logins: Logins = request.state.logins
+    sessions: Sessions = request.state.sessions
     if request.method not in ("GET", "HEAD") or not is_own_page(request, or_navigation=or_navigation):
         return None
-    return logins.key_of(request, request.state.sink.keys)
+    return sessions.key_of(request, request.state.engine.keys)

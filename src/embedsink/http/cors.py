@@ -4,7 +4,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused, quote
 from embedsink.reasons import Reason
 
@@ -14,15 +14,15 @@ INGEST_PATH = "/api/v1/events"
 def cors_headers(request: Request) -> dict[str, str]:
     """What lets a page of an allowed origin read the answer; nothing for any other."""
     origin = request.headers.get("origin")
-    sink = request.scope.get("state", {}).get("sink")
-    if origin is None or sink is None or request.scope["path"] != INGEST_PATH:
+    engine = request.scope.get("state", {}).get("engine")
+    if origin is None or engine is None or request.scope["path"] != INGEST_PATH:
         return {}
-    return allowing(origin) if is_allowed(origin, sink) else {"Vary": "Origin"}
+    return allowing(origin) if is_allowed(origin, engine) else {"Vary": "Origin"}
 
 
-def is_allowed(origin: str, sink: Sink) -> bool:
+def is_allowed(origin: str, engine: Engine) -> bool:
     """Whether any live ingest key belongs to this origin."""
-    origins = sink.keys.origins()
+    origins = engine.keys.origins()
     return origins is None or origin in origins
 
 
@@ -38,13 +38,13 @@ def allowing(origin: str) -> dict[str, str]:
 async def answer_preflight(request: Request) -> Response:
     """`OPTIONS`: comes without a key, so it is answered for every origin that some ingest key belongs to."""
     headers: Headers = request.headers
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     origin = headers.get("origin")
     if origin is None:
         raise Refused(
             Reason.WRONG_ORIGIN, "origin: is missing; a preflight names its page. A program can POST at once."
         )
-    if not is_allowed(origin, sink):
+    if not is_allowed(origin, engine):
         raise Refused(
             Reason.WRONG_ORIGIN, f"origin: {quote(origin)} belongs to no ingest key. Create one with --origin."
         )
@@ -54,6 +54,6 @@ async def answer_preflight(request: Request) -> Response:
             **allowing(origin),
             "Access-Control-Allow-Methods": "POST",
             "Access-Control-Allow-Headers": "Authorization, Content-Type, Content-Encoding",
-            "Access-Control-Max-Age": str(sink.settings.preflight_max_age_s),
+            "Access-Control-Max-Age": str(engine.settings.preflight_max_age_s),
         },
     )

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.auth.key import Key
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Freshness:
+class EtagCheck:
     """Of one answer: its tag, and whether the reader's is the same."""
 
     tag: str
@@ -27,10 +27,10 @@ class Freshness:
         answer also depends on the clock (`is_timed`) it lasts for the minute, and that of a key with a scope for a day
         at most (docs/decisions/0018).
         """
-        sink: Sink = request.state.sink
+        engine: Engine = request.state.engine
         lasting = "%Y-%m-%dT%H:%M" if is_timed else "" if key.deployments is None else "%Y-%m-%d"
         moment = datetime.now(UTC).strftime(lasting)
-        parts = (sink.store.revisions.of(key.deployments), *question_of(request, key), moment)
+        parts = (engine.store.revisions.of(key.deployments), *question_of(request, key), moment)
         tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
         return cls(tag, is_known(request, tag))
 

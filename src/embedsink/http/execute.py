@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 from embedsink.auth.key import Key
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.store.session import EVERYTHING, Reader
@@ -40,7 +40,7 @@ async def while_awaited(request: Request, answer: Coroutine[Any, Any, T]) -> T:
 
 
 async def ask_store(
-    sink: Sink,
+    engine: Engine,
     place: AbstractAsyncContextManager[None],
     variables: Mapping[str, object],
     ask: Callable[[Reader], T],
@@ -55,7 +55,7 @@ async def ask_store(
     readers: list[Reader] = []
 
     def read() -> T:
-        with sink.store.reader(variables, is_brief=is_brief) as reader:
+        with engine.store.reader(variables, is_brief=is_brief) as reader:
             readers.append(reader)
             return ask(reader)
 
@@ -63,8 +63,8 @@ async def ask_store(
         for reader in readers:
             reader.interrupt()
 
-    async with place, within_its_time(sink):
-        reading = asyncio.get_running_loop().run_in_executor(sink.reading, read)
+    async with place, within_its_time(engine):
+        reading = asyncio.get_running_loop().run_in_executor(engine.reading, read)
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
@@ -72,23 +72,23 @@ async def ask_store(
             raise
 
 
-async def ask_briefly(sink: Sink, key: Key, ask: Callable[[Reader], T]) -> T:
+async def ask_briefly(engine: Engine, key: Key, ask: Callable[[Reader], T]) -> T:
     """What a reader of the whole store answers within milliseconds, beside the reports: what describes views, not rows.
 
     Raises:
         Unavailable: too many wait for it already, or the store is away.
     """
-    return await ask_store(sink, sink.brief_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
+    return await ask_store(engine, engine.brief_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
 
 
 @contextlib.asynccontextmanager
-async def within_its_time(sink: Sink) -> AsyncIterator[None]:
+async def within_its_time(engine: Engine) -> AsyncIterator[None]:
     """Cancels what takes longer than a report may: with one that never ends, its place would be lost for good.
 
     Raises:
         Unavailable: it has been cancelled.
     """
-    limit_s = sink.settings.report_timeout_s
+    limit_s = engine.settings.report_timeout_s
     try:
         async with asyncio.timeout(limit_s):
             yield

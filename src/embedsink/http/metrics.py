@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.reasons import Reason
 
 
-def exposition(sink: Sink) -> bytes:
+def exposition(engine: Engine) -> bytes:
     """All metrics in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Counters(sink))
+    registry.register(_Counters(engine))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class _Counters:
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
         yield from self._ingest()
@@ -28,10 +28,12 @@ class _Counters:
         yield from self._live()
 
     def _ingest(self) -> Iterator[Metric]:
-        counters = self._sink.counters
-        envelopes = CounterMetricFamily("embedsink_envelopes", "Envelopes made durable, by fate.", labels=["fate"])
-        for fate in ("accepted", "quarantined"):
-            envelopes.add_metric([fate], counters[fate])
+        counters = self._engine.counters
+        envelopes = CounterMetricFamily(
+            "embedsink_envelopes", "Envelopes made durable, by outcome.", labels=["outcome"]
+        )
+        for outcome in ("accepted", "quarantined"):
+            envelopes.add_metric([outcome], counters[outcome])
         yield envelopes
         yield CounterMetricFamily(
             "embedsink_unkept_rejections", "Rejections counted and not kept in the quarantine.", counters["unkept"]
@@ -47,7 +49,7 @@ class _Counters:
         )
 
     def _journal(self) -> Iterator[Metric]:
-        journal = self._sink.journal
+        journal = self._engine.journal
         yield CounterMetricFamily("embedsink_journal_groups", "Groups committed.", journal.counters.group_count)
         yield CounterMetricFamily("embedsink_journal_bytes", "Bytes committed.", journal.counters.byte_count)
         yield CounterMetricFamily(
@@ -67,12 +69,12 @@ class _Counters:
 
     def _live(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "embedsink_live_listeners", "Live streams and waiting inspections.", self._sink.live.listener_count
+            "embedsink_live_listeners", "Live streams and waiting inspections.", self._engine.live.listener_count
         )
 
     def _loader(self) -> Iterator[Metric]:
-        status = self._sink.loader.status
-        loaded = CounterMetricFamily("embedsink_loaded_envelopes", "Envelopes loaded, by fate.", labels=["fate"])
+        status = self._engine.loader.status
+        loaded = CounterMetricFamily("embedsink_loaded_envelopes", "Envelopes loaded, by outcome.", labels=["outcome"])
         loaded.add_metric(["accepted"], status.accepted_count)
         loaded.add_metric(["duplicate"], status.duplicate_count)
         loaded.add_metric(["quarantined"], status.quarantined_count)

@@ -177,8 +177,8 @@ def _problem(
 
 def _note(request: Request, reason: Reason, request_id: str, bug: Exception | None) -> None:
     state = request.scope.get("state", {})
-    if "sink" in state:
-        state["sink"].counters[f"refused.{reason}"] += 1
+    if "engine" in state:
+        state["engine"].counters[f"refused.{reason}"] += 1
     log.log(
         logging.WARNING if bug is None else logging.ERROR,
         "refused" if bug is None else "bug",

@@ -24,8 +24,8 @@ REPEATABLE = ("deployment",)
 STYLE = ("guard", "bom")
 ROWS = ("columns", "limit", "cursor")
 # What narrows that which arrives.
-ARRIVALS = ("deployment", "tenant", "session", "type", "key", "fate")
-FATES = ("accepted", "quarantined")
+ARRIVALS = ("deployment", "tenant", "session", "type", "key", "outcome")
+OUTCOMES = ("accepted", "quarantined")
 _TYPES = (*EVENTS, *ACTIONS)
 # Of any address, whatever it leads to.
 QUERY_BYTES_MAX = 8_192
@@ -106,7 +106,7 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
         "session": text_of(query, "session"),
         "type": _type_of(query),
         "key_id": text_of(query, "key"),
-        "fate": _choice_of(query, "fate", FATES),
+        "outcome": _choice_of(query, "outcome", OUTCOMES),
     }
 
 
@@ -119,8 +119,8 @@ def _type_of(query: QueryParams) -> str | None:
     if asked is None:
         return None
     name = asked.rpartition(":")[2]
-    if name not in _TYPES and query.get("fate") != "quarantined" and (meant := nearest(name, _TYPES)):
-        rejected = "Where such a one was rejected, it shows with fate=quarantined."
+    if name not in _TYPES and query.get("outcome") != "quarantined" and (meant := nearest(name, _TYPES)):
+        rejected = "Where such a one was rejected, it shows with outcome=quarantined."
         raise Refused(Reason.BAD_PARAMETER, f'type: {quote(name)} does not exist. Did you mean "{meant}"? {rejected}')
     return name
 

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.auth.key import Key
-from embedsink.engine import Sink
-from embedsink.http.etag import Freshness
+from embedsink.engine import Engine
+from embedsink.http.etag import EtagCheck
 from embedsink.http.execute import ask_briefly, while_awaited
 from embedsink.http.query_params import ROWS, STYLE, check_parameters, rows_of, scope_of, style_of
 from embedsink.http.security_headers import ASKED_ABOUT
@@ -45,14 +45,14 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *STYLE, *ROWS))
     scope = await run_in_threadpool(scope_of, query, key)
-    sink: Sink = request.state.sink
-    asked = rows_of(query, question.name, None if key.deployments is None else sink.opaque)
+    engine: Engine = request.state.engine
+    asked = rows_of(query, question.name, None if key.deployments is None else engine.opaque)
     style = style_of(query)
-    freshness = Freshness.of(request, key, is_timed=question.is_timed or scope.is_relative)
+    freshness = EtagCheck.of(request, key, is_timed=question.is_timed or scope.is_relative)
     if freshness.is_known:
         # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
         if asked.names_rows:
-            await ask_briefly(sink, key, partial(asked.check, view=question.view))
+            await ask_briefly(engine, key, partial(asked.check, view=question.view))
         return freshness.not_modified(ASKED_ABOUT)
 
     def write(reader: Reader, file: Spooled) -> Cursor | None:
@@ -60,7 +60,7 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
         write_rows(reader, selection, file, question.format, style=style, scratch=file.scratch)
         return following
 
-    file, following = await while_awaited(request, spooled(sink, scope.variables(), write, key_id=key.key_id))
+    file, following = await while_awaited(request, spooled(engine, scope.variables(), write, key_id=key.key_id))
     return download(
         request,
         key,

@@ -18,13 +18,13 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.http.app import Demo, create_app
 from embedsink.http.transport import Transport
-from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, bounded_connections
-from embedsink.http.wire.listener import HANDSHAKES_MAX, Acceptor
+from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_connections
+from embedsink.http.wire.listener import HANDSHAKES_MAX, Listener
 from embedsink.memory import share_memory_among_threads
 from embedsink.net import is_loopback
 from embedsink.settings import Settings
@@ -143,7 +143,7 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening, *, demo:
     folder.make()
     # Asked before anything is opened, so that a start that can't succeed ends with one sentence.
     with FolderLock(folder):
-        KeyFile(folder.keys).keys()
+        KeyStore(folder.keys).keys()
     with listening.bound(read_timeout_s=settings.read_timeout_s) as sockets:
         log.info("bound", extra={"addresses": [list(one.getsockname()[:2]) for one in sockets]})
         return _serve_on(sockets, folder, settings, listening, demo)
@@ -182,7 +182,7 @@ def _serve_on(
         lifespan="on",
         ws="none",
         loop="embedsink.http.server:new_loop",
-        http=bounded_connections(  # type: ignore[arg-type]
+        http=limited_connections(  # type: ignore[arg-type]
             connections_max=connections_max(settings),
             request_bytes_max=8 * settings.body_bytes_max,
         ),
@@ -228,18 +228,18 @@ class _Startup:
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Live streams have no end of their own, and would keep the server until its patience ends.
-        self.lifespan.state["sink"].live.close()
+        self.lifespan.state["engine"].live.close()
         await super().shutdown(sockets)
 
 
 class _Loop(uvloop.Loop):
     async def create_server(  # type: ignore[override]  # as uvicorn calls it
         self, protocol_factory: Any, *, sock: socket.socket, ssl: ssl.SSLContext | None, backlog: int
-    ) -> Acceptor:
+    ) -> Listener:
         # uvloop gives a sender a minute for the handshake; it is a part of the head.
         options: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": HEAD_TIMEOUT_S} if ssl else {}
         connect = partial(self.connect_accepted_socket, protocol_factory, **options)
-        return Acceptor(sock, backlog=backlog, connect=connect)
+        return Listener(sock, backlog=backlog, connect=connect)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -1,7 +1,7 @@
-"""Logins of people: a cookie that stands for a key, signed, expiring, and worth no more than the key.
+"""Sessions of people: a cookie that stands for a key, signed, expiring, and worth no more than the key.
 
 The secret is made at the start and kept in memory alone: whoever steals the data folder can sign nothing, and a restart
-ends all logins (docs/decisions/0008).
+ends all sessions (docs/decisions/0008).
 """
 
 import secrets
@@ -10,7 +10,7 @@ from itsdangerous import BadSignature, TimestampSigner
 from starlette.requests import Request
 
 from embedsink.auth.key import Key
-from embedsink.auth.key_cache import KeyRing
+from embedsink.auth.key_cache import KeyCache
 from embedsink.http.transport import is_https
 
 COOKIE = "embedsink_login"
@@ -18,7 +18,7 @@ COOKIE = "embedsink_login"
 COOKIE_OVER_HTTPS = f"__Host-{COOKIE}"
 
 
-class Logins:
+class Sessions:
     """Cookies for keys, and keys for cookies.
 
     Args:
@@ -40,7 +40,7 @@ class Logins:
         """The `Set-Cookie` that logs out."""
         return self._set_cookie(request, "", 0)
 
-    def key_of(self, request: Request, keys: KeyRing) -> Key | None:
+    def key_of(self, request: Request, keys: KeyCache) -> Key | None:
         """The live key that a request's cookie stands for."""
         value = _cookie_of(request)
         if not value:

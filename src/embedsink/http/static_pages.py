@@ -15,7 +15,7 @@ from embedsink.errors import Refused, quote
 from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
 from embedsink.http.etag import tag_of
 from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
-from embedsink.http.transport import is_asked_here
+from embedsink.http.transport import is_loopback_host
 from embedsink.reasons import Reason
 
 _MEDIA_TYPES = {
@@ -91,7 +91,7 @@ def _route(path: str, page: Page, headers: Mapping[str, str], *, only_here: bool
 
 
 def _check_host(request: Request) -> None:
-    if not is_asked_here(request):
+    if not is_loopback_host(request):
         host = quote(request.headers.get("host", ""))
         raise Refused(
             Reason.NOT_FOUND,

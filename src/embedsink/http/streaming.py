@@ -18,9 +18,9 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from embedsink.auth.key import Key
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Unavailable
-from embedsink.http.etag import Freshness
+from embedsink.http.etag import EtagCheck
 from embedsink.http.execute import ended, within_its_time
 from embedsink.http.security_headers import ASKED_ABOUT
 from embedsink.reasons import Reason
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 async def spooled(
-    sink: Sink, variables: Mapping[str, object], write: Callable[[Reader, "Spooled"], T], *, key_id: str
+    engine: Engine, variables: Mapping[str, object], write: Callable[[Reader, "Spooled"], T], *, key_id: str
 ) -> tuple[IO[bytes], T]:
     """What is written of one moment, in memory or in a file without a name.
 
@@ -49,9 +49,9 @@ async def spooled(
     Raises:
         Unavailable: too many wait already, the store is away, the disk is as good as full, or it takes too long.
     """
-    async with sink.report_slots.place(key_id), within_its_time(sink):
-        spool = _Spool(sink, variables)
-        writing = asyncio.get_running_loop().run_in_executor(sink.reading, spool.fill, write)
+    async with engine.report_slots.place(key_id), within_its_time(engine):
+        spool = _Spool(engine, variables)
+        writing = asyncio.get_running_loop().run_in_executor(engine.reading, spool.fill, write)
         try:
             while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
                 if spool.takes_too_much() or spool.spills_without_room():
@@ -70,17 +70,17 @@ async def spooled(
 class _Spool:
     """A file without a name that one report is written to."""
 
-    def __init__(self, sink: Sink, variables: Mapping[str, object]) -> None:
-        self._sink = sink
+    def __init__(self, engine: Engine, variables: Mapping[str, object]) -> None:
+        self._engine = engine
         self._variables = variables
         self._reader: Reader | None = None
         in_memory = _InMemory.open() if self._is_short_of_room() else None
-        self.file: Spooled = in_memory or _OnDisk(sink.folder.path)
+        self.file: Spooled = in_memory or _OnDisk(engine.folder.path)
 
     def fill(self, write: Callable[[Reader, "Spooled"], T]) -> T:
         """Write it, in a thread. When that fails there is no file."""
         try:
-            with self._sink.store.reader(self._variables) as reader, reader.consistent():
+            with self._engine.store.reader(self._variables) as reader, reader.consistent():
                 self._reader = reader
                 return write(reader, self.file)
         except OSError as error:
@@ -100,7 +100,7 @@ class _Spool:
 
     def spills_without_room(self) -> bool:
         """Whether reports write what does not fit into memory to a disk on which soon events would be refused."""
-        return self._sink.store.is_spilling and self._is_short_of_room()
+        return self._engine.store.is_spilling and self._is_short_of_room()
 
     def stop(self) -> None:
         """Write no more: neither what the engine answers, nor what it writes itself."""
@@ -109,8 +109,8 @@ class _Spool:
             self._reader.interrupt()
 
     def _is_short_of_room(self) -> bool:
-        disk = os.statvfs(self._sink.folder.path)
-        return disk.f_bavail * disk.f_frsize < self._sink.settings.free_bytes_min + ROOM_BYTES
+        disk = os.statvfs(self._engine.folder.path)
+        return disk.f_bavail * disk.f_frsize < self._engine.settings.free_bytes_min + ROOM_BYTES
 
 
 class _OnDisk(SpooledTemporaryFile[bytes]):
@@ -290,19 +290,19 @@ def download(
     request: Request,
     key: Key,
     file: IO[bytes],
-    freshness: Freshness,
+    freshness: EtagCheck,
     *,
     media_type: str,
     file_name: str | None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """An answer of what was spooled. With a name it is one to save, and not to look at."""
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     told = {**ASKED_ABOUT, **freshness.headers(), "Content-Length": str(file.seek(0, os.SEEK_END)), **(headers or {})}
     file.seek(0)
     if file_name is not None:
         told["Content-Disposition"] = f'attachment; filename="{file_name}"'
-    may_go_on = partial(sink.keys.is_live, key)
+    may_go_on = partial(engine.keys.is_live, key)
     return Download(_chunks(file), may_go_on, held=file, media_type=media_type, headers=told)
 
 

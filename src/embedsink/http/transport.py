@@ -31,7 +31,7 @@ def check_transport(scope: Scope) -> None:
     raise Refused(Reason.PLAIN_HTTP, "request: came over plain HTTP. Use https, and replace this key.")
 
 
-def is_asked_here(request: Request) -> bool:
+def is_loopback_host(request: Request) -> bool:
     """Whether the reader's browser went to this machine by a loopback name, and not by one of elsewhere.
 
     A page elsewhere may give its own host our address (DNS rebinding), and would then read what we answer.

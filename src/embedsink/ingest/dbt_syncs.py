@@ -20,7 +20,7 @@ from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import find_damage
-from embedsink.journal.writer import Journal, Settled, wait_for
+from embedsink.journal.writer import Journal, OnDurable, wait_for
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
@@ -49,7 +49,7 @@ class Recorded:
         return found
 
 
-class Syncs:
+class DbtSyncs:
     """The results of an open data folder. Its methods belong to the event loop, but for `forget_loaded`.
 
     Args:
@@ -103,7 +103,7 @@ class Syncs:
             known = await self._look_up(name, key_id)
             if known is not None:
                 return _is_new(sync, known)
-            durable = wait_for(lambda settled: self._submit(sync, key_id, settled))
+            durable = wait_for(lambda on_durable: self._submit(sync, key_id, on_durable))
             is_submitted = True
         finally:
             # Once it is submitted the journal's answer lets others, also when whoever sent it has left meanwhile.
@@ -126,7 +126,7 @@ class Syncs:
         with contextlib.suppress(RuntimeError):  # A closed loop has nobody left to ask.
             self._loop.call_soon_threadsafe(self._forget, loaded)
 
-    def _submit(self, sync: Sync, key_id: str, settled: Settled) -> None:
+    def _submit(self, sync: Sync, key_id: str, on_durable: OnDurable) -> None:
         line = sync_line(sync, key_id=key_id)
         if self._held and self._held_bytes + len(line) > self._bytes_max:
             waiting = "syncs: as many bytes wait for the loader as may (EMBEDSINK_SYNC_BYTES_MAX). Send it again."
@@ -136,7 +136,7 @@ class Syncs:
             if failure is None:
                 self._hold(sync)
             self._let_others((sync.deployment, sync.job_id))
-            settled(failure)
+            on_durable(failure)
 
         self._journal.submit(line, durable)
 

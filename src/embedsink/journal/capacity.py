@@ -12,7 +12,7 @@ MEASURE_EVERY_S = 0.5
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
-class Space:
+class Capacity:
     """Keeps count of the sealed segments, and asks for room. A busy server whose snapshots fail has 100,000 of them, so
     their folder is read once.
 
@@ -55,7 +55,7 @@ class Space:
         return self._room_bytes
 
     @property
-    def is_ample(self) -> bool:
+    def has_headroom(self) -> bool:
         """Whether half of the budget is left, in it and on the disk, as of the last measurement."""
         return self.room_bytes >= self._journal_bytes_max // 2
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from embedsink.durable_files import rename_new, set_aside, sync_folder, write_durably
+from embedsink.durable_files import move_to_damaged, rename_new, sync_folder, write_durably
 from embedsink.journal.segment import (
     OPEN,
     SEALED,
@@ -31,7 +31,7 @@ class Recovery:
     Args:
         last_number: the last segment number in use.
         notes: what was done and needs nobody, such as a torn tail that was cut off.
-        damaged: what was moved to `aside/` and waits for a person.
+        damaged: what was moved to `damaged/` and waits for a person.
         left: open segments that could not be recovered yet for lack of room.
         twins: open segments, each with a whole sealed one of its name that has other content.
     """
@@ -43,30 +43,30 @@ class Recovery:
     twins: list[tuple[Path, Path]] = field(default_factory=list)
 
 
-def recover(folder: Path, *, aside: Path, after_number: int = 0) -> Recovery:
+def recover(folder: Path, *, damaged: Path, after_number: int = 0) -> Recovery:
     """Bring a journal folder back to whole groups. Doing it again, or being killed in it, changes nothing.
 
-    Open segments lose a torn tail, which is kept in `aside`; then they are sealed. Sealed segments are not read, unless
+    Open segments lose a torn tail, which is kept in `damaged`; then they are sealed. Sealed segments are read only if
     two have the same identity: the loader checks each before it loads it.
 
     Args:
         folder: where the segments are; it is made if missing.
-        aside: where damaged files go.
+        damaged: where damaged files go.
         after_number: the highest number that the store knows.
 
     Raises:
         OSError: a file can't be read, written or renamed. What is there is recovered by the next try.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    aside.mkdir(parents=True, exist_ok=True)
+    damaged.mkdir(parents=True, exist_ok=True)
     recovery = Recovery()
     for path in sorted(folder.iterdir()):
         if path.suffix in (OPEN, SEALED) and not number_of(path):
             recovery.notes.append(f"journal/{path.name}: is not a segment and is ignored. Move it elsewhere.")
         elif path.suffix == OPEN and path.is_file():
-            _try_to_recover(path, aside, recovery)
-    # Numbers in `aside` count too: a segment that was set aside was once the newest.
-    in_use = max(map(number_of, [*folder.iterdir(), *aside.iterdir()]), default=0)
+            _try_to_recover(path, damaged, recovery)
+    # Numbers in `damaged` count too: a segment that was set aside was once the newest.
+    in_use = max(map(number_of, [*folder.iterdir(), *damaged.iterdir()]), default=0)
     recovery.last_number = max(in_use, after_number)
     for path, sealed in recovery.twins:
         _renumber(path, sealed, recovery)
@@ -75,7 +75,7 @@ def recover(folder: Path, *, aside: Path, after_number: int = 0) -> Recovery:
     return recovery
 
 
-def recover_left(recovery: Recovery, *, aside: Path) -> list[Path]:
+def recover_left(recovery: Recovery, *, damaged: Path) -> list[Path]:
     """Try again what had no room at the start; what still has none stays in `left`.
 
     Returns:
@@ -86,19 +86,19 @@ def recover_left(recovery: Recovery, *, aside: Path) -> list[Path]:
     """
     left, recovery.left, recovery.twins = recovery.left, [], []
     for path in left:
-        _try_to_recover(path, aside, recovery)
+        _try_to_recover(path, damaged, recovery)
     for path, sealed in recovery.twins:  # The server uses the next numbers itself by now.
-        set_aside(path, aside=aside)
-        recovery.damaged.append(f"journal {path.name}: has other content than {sealed.name}. It is kept in aside/.")
+        move_to_damaged(path, damaged=damaged)
+        recovery.damaged.append(f"journal {path.name}: has other content than {sealed.name}. It is kept in damaged/.")
     done = [path for path in left if path not in recovery.left]
     for folder in {path.parent for path in done}:
         sync_folder(folder)
     return [sealed for path in done for sealed in _sealed_in(path.parent, path.stem)]
 
 
-def _try_to_recover(path: Path, aside: Path, recovery: Recovery) -> None:
+def _try_to_recover(path: Path, damaged: Path, recovery: Recovery) -> None:
     try:
-        _recover_open(path, aside, recovery)
+        _recover_open(path, damaged, recovery)
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
@@ -108,7 +108,7 @@ def _try_to_recover(path: Path, aside: Path, recovery: Recovery) -> None:
             recovery.notes.append(note)
 
 
-def _recover_open(path: Path, aside: Path, recovery: Recovery) -> None:
+def _recover_open(path: Path, damaged: Path, recovery: Recovery) -> None:
     content = path.read_bytes()
     damage = find_damage(content)
     if not content:
@@ -117,14 +117,14 @@ def _recover_open(path: Path, aside: Path, recovery: Recovery) -> None:
         path.unlink()
         recovery.notes.append(_is_a_copy(path, sealed))
     elif damage is None:
-        _seal(path, len(content), aside, recovery)
+        _seal(path, len(content), damaged, recovery)
     elif whole_group_follows(content, damage.end) or (damage.was_whole and damage.end == 0):
         # No torn tail, but a failed disk: a person has to decide what is good.
-        set_aside(path, aside=aside)
+        move_to_damaged(path, damaged=damaged)
         recovery.damaged.append(_sentence(path, damage, content, "is damaged", "The segment is set aside"))
     else:
-        _cut(path, content, damage, aside, recovery)
-        _recover_open(path, aside, recovery)
+        _cut(path, content, damage, damaged, recovery)
+        _recover_open(path, damaged, recovery)
 
 
 def _sealed_with(path: Path, content: bytes) -> Path | None:
@@ -147,7 +147,7 @@ def _is_a_copy(path: Path, sealed: Path) -> str:
     return f"journal {path.name}: is a copy of the beginning of {sealed.name}. The copy was deleted."
 
 
-def _seal(path: Path, byte_count: int, aside: Path, recovery: Recovery) -> None:
+def _seal(path: Path, byte_count: int, damaged: Path, recovery: Recovery) -> None:
     # A killed program may have left whole groups that never reached the disk, and a sealed segment is never torn.
     with path.open("r+b") as file:
         os.fsync(file.fileno())
@@ -158,19 +158,19 @@ def _seal(path: Path, byte_count: int, aside: Path, recovery: Recovery) -> None:
         if inspect(target).is_whole:
             recovery.twins.append((path, target))
             return
-        set_aside(target, aside=aside)
+        move_to_damaged(target, damaged=damaged)
         recovery.damaged.append(
-            f"journal {target.name}: is damaged, and kept in aside/. {path.name} is whole and takes its place."
+            f"journal {target.name}: is damaged, and kept in damaged/. {path.name} is whole and takes its place."
         )
         rename_new(path, target)
 
 
-def _cut(path: Path, content: bytes, damage: Damage, aside: Path, recovery: Recovery) -> None:
-    """Keep what follows the last whole group in `aside`, and cut it off."""
+def _cut(path: Path, content: bytes, damage: Damage, damaged: Path, recovery: Recovery) -> None:
+    """Keep what follows the last whole group in `damaged`, and cut it off."""
     suffix = f".group-{damage.end}{SEALED}" if damage.was_whole else f".tail-{damage.end}"
     # Keep first, cut second: a kill in between only means that the same tail is kept twice.
     tail = content[damage.end :]
-    write_durably(_path_for(tail, aside / f"{path.stem}{suffix}"), tail)
+    write_durably(_path_for(tail, damaged / f"{path.stem}{suffix}"), tail)
     with path.open("r+b") as file:
         file.truncate(damage.end)
         os.fsync(file.fileno())
@@ -192,7 +192,7 @@ def _sentence(path: Path, damage: Damage, content: bytes, what: str, done: str) 
     count = len(content) - damage.end
     return (
         f"journal {path.stem}: the group at offset {damage.end:,} {what} ({count:,} bytes; {damage.why}). "
-        f"{done} and kept in aside/."
+        f"{done} and kept in damaged/."
     )
 
 

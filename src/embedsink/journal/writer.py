@@ -24,7 +24,7 @@ from pathlib import Path
 
 from embedsink.durable_files import rename_new
 from embedsink.errors import Unavailable
-from embedsink.journal.capacity import MEASURE_EVERY_S, NO_DESCRIPTOR, Space
+from embedsink.journal.capacity import MEASURE_EVERY_S, NO_DESCRIPTOR, Capacity
 from embedsink.journal.recovery import DISK_FULL, Recovery, recover, recover_left
 from embedsink.journal.segment import OPEN, SEALED, number_of, sealed_name, trailer
 from embedsink.reasons import Reason
@@ -57,10 +57,10 @@ class JournalCounters:
     segment_count: int = 0
 
 
-Settled = Callable[[Unavailable | None], None]
+OnDurable = Callable[[Unavailable | None], None]
 """Told once, in the event loop's thread: None when the lines are durable, or why nothing of them is kept."""
 
-Waiter = tuple[bytes, Settled]
+Waiter = tuple[bytes, OnDurable]
 
 
 class Journal:
@@ -68,7 +68,7 @@ class Journal:
 
     Args:
         folder: where the segments lie; it is made if missing, and recovered if not.
-        aside: where recovery keeps what it had to cut off or set aside.
+        damaged: where recovery keeps what it had to cut off or set aside.
         limits: see `JournalLimits`.
         after_number: the highest segment number that a store knows: the folder may have been emptied since.
         on_sealed: called in the committer thread with the number of each segment that was sealed.
@@ -82,7 +82,7 @@ class Journal:
         self,
         folder: Path,
         *,
-        aside: Path,
+        damaged: Path,
         limits: JournalLimits = JournalLimits(),
         after_number: int = 0,
         on_sealed: Callable[[int], None] = lambda number: None,
@@ -92,14 +92,14 @@ class Journal:
         self.limits = limits
         self.counters = JournalCounters()
         self.failed: Exception | None = None
-        self.recovery: Recovery = recover(folder, aside=aside, after_number=after_number)
-        self._aside = aside
+        self.recovery: Recovery = recover(folder, damaged=damaged, after_number=after_number)
+        self._damaged = damaged
         self._on_sealed = on_sealed
         self._on_failed = on_failed
         self.last_number = self.recovery.last_number  # of a segment that holds durable lines
         self._next_number = self.last_number + 1
         self._segment: _OpenSegment | None = None
-        self.space = Space(folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max)
+        self.space = Capacity(folder, free_bytes_min=limits.free_bytes_min, journal_bytes_max=limits.journal_bytes_max)
         self._pending: deque[Waiter] = deque()
         # Two counters with one writer each, so that neither thread can lose the other's sum.
         self._appended_bytes = 0
@@ -124,16 +124,16 @@ class Journal:
         if self._thread:
             await asyncio.to_thread(self._thread.join)
 
-    def submit(self, lines: bytes, settled: Settled) -> None:
-        """Whole lines, to be made durable with the next group. Promise nothing before `settled` is told.
+    def submit(self, lines: bytes, on_durable: OnDurable) -> None:
+        """Whole lines, to be made durable with the next group. Promise nothing before `on_durable` is told.
 
         Raises:
             Unavailable: `overloaded`, `storage_low` or `storage_failed`; nothing is kept of the lines, and
-                `settled` is never called. It is told the same when the write itself fails.
+                `on_durable` is never called. It is told the same when the write itself fails.
         """
         self._refuse_when_full(len(lines))
         self._appended_bytes += len(lines)
-        self._pending.append((lines, settled))
+        self._pending.append((lines, on_durable))
         if not self._is_waking:
             # A turn of the loop later. Woken now, the committer would take one line and fight for the interpreter with
             # every callback that follows; at the end of this turn, with those of the next (docs/decisions/0006).
@@ -146,7 +146,7 @@ class Journal:
         Raises:
             Unavailable: nothing is kept of the lines.
         """
-        return wait_for(lambda settled: self.submit(lines, settled))
+        return wait_for(lambda on_durable: self.submit(lines, on_durable))
 
     def segments(self) -> list[Path]:
         """The sealed segments, oldest first."""
@@ -203,7 +203,7 @@ class Journal:
 
     def _recover_left(self) -> None:
         """Recover the segments for which there was no room at the start."""
-        for path in recover_left(self.recovery, aside=self._aside):
+        for path in recover_left(self.recovery, damaged=self._damaged):
             self.space.add(path.stat().st_size)
             log.warning("journal_recovered", extra={"detail": f"journal {path.name}: is recovered, with room again."})
             self._on_sealed(number_of(path))
@@ -336,11 +336,11 @@ class Journal:
             self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def wait_for(keep: Callable[[Settled], None]) -> "asyncio.Future[None]":
+def wait_for(keep: Callable[[OnDurable], None]) -> "asyncio.Future[None]":
     """What `keep` is told, as a future of the running event loop."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def settled(failure: Unavailable | None) -> None:
+    def on_durable(failure: Unavailable | None) -> None:
         if future.done():
             return  # Who waited was cancelled.
         if failure is None:
@@ -348,14 +348,14 @@ def wait_for(keep: Callable[[Settled], None]) -> "asyncio.Future[None]":
         else:
             future.set_exception(failure)
 
-    keep(settled)
+    keep(on_durable)
     return future
 
 
 def _answer(group: Sequence[Waiter], failure: Unavailable | None) -> None:
-    for _, settled in group:
+    for _, on_durable in group:
         try:
-            settled(failure)
+            on_durable(failure)
         except Exception as error:
             log.error("bug", exc_info=error)
 

@@ -1,4 +1,4 @@
-"""Damaged files and notes about lost segments, kept in `aside/` and reported until an operator moves them.
+"""Damaged files and notes about lost segments, kept in `damaged/` and reported until an operator moves them.
 
 Segments and notes stay until a person moves them. Whole database files are evidence alone, and have a retention.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from embedsink.data_folder import LOST
-from embedsink.durable_files import free_path, set_aside, sync_folder, write_durably
+from embedsink.durable_files import free_path, move_to_damaged, sync_folder, write_durably
 from embedsink.journal.segment import OPEN, SEALED, number_of
 
 log = logging.getLogger(__name__)
@@ -20,8 +20,8 @@ COPY_DAYS_MAX = 30
 _COPY = re.compile(r"(store|analytics(\.previous)?)\.duckdb(\.\d+)?")
 
 
-class Aside:
-    """The folder `aside/`.
+class DamagedFiles:
+    """The folder `damaged/`.
 
     Args:
         folder: where it lies.
@@ -36,9 +36,9 @@ class Aside:
         """Tell what lies there from before."""
         for path in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
             if is_damaged(path.name):
-                self._told.append(f"aside/{path.name}: is damaged and not loaded. Mend it, or move it elsewhere.")
+                self._told.append(f"damaged/{path.name}: is damaged and not loaded. Mend it, or move it elsewhere.")
             elif path.name.startswith(LOST):
-                self._told.append(f"aside/{path.name}: {read_note(path)}")
+                self._told.append(f"damaged/{path.name}: {read_note(path)}")
         self.delete_old_copies()
 
     def look_for_a_gap(self, journal: Path, *, after: int, before: int, loaded: Iterable[tuple[int, int]] = ()) -> None:
@@ -55,8 +55,8 @@ class Aside:
 
     def keep_segment(self, segment: Path, why: str) -> None:
         """Keep a segment that can't be loaded."""
-        set_aside(segment, aside=self._folder)
-        told = f"journal {segment.name}: {why}. It is kept in aside/; everything else is loaded."
+        move_to_damaged(segment, damaged=self._folder)
+        told = f"journal {segment.name}: {why}. It is kept in damaged/; everything else is loaded."
         self._told.append(told)
         log.error("segment_set_aside", extra={"detail": told})
 
@@ -64,7 +64,7 @@ class Aside:
         """Keep a damaged database file under a second name. The first one stays until another file takes its place."""
         free_path(self._folder / path.name).hardlink_to(path)
         sync_folder(self._folder)
-        log.error("store_set_aside", extra={"detail": f"{path.name}: {why}. It is kept in aside/."})
+        log.error("store_set_aside", extra={"detail": f"{path.name}: {why}. It is kept in damaged/."})
         self.delete_old_copies()
 
     def copies(self) -> list[Path]:
@@ -104,17 +104,17 @@ class Aside:
         path = self._folder / f"{LOST}{time.time_ns()}.txt"
         # First, so that a disk without room for it leaves it to the next look.
         write_durably(path, f"{sentence}\n".encode())
-        self._told.append(f"aside/{path.name}: {sentence}")
+        self._told.append(f"damaged/{path.name}: {sentence}")
         log.error("lost", extra={"detail": sentence})
 
 
 def _delete(path: Path, why: str) -> None:
-    log.warning("copy_deleted", extra={"detail": f"aside/{path.name}: was deleted, since {why}."})
+    log.warning("copy_deleted", extra={"detail": f"damaged/{path.name}: was deleted, since {why}."})
     path.unlink()
 
 
 def is_damaged(name: str) -> bool:
-    """Whether a file in `aside/` holds events that are not in the store, by its name."""
+    """Whether a file in `damaged/` holds events that are not in the store, by its name."""
     return OPEN in name or SEALED in name
 
 

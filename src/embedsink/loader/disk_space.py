@@ -9,7 +9,7 @@ from embedsink.store.duckdb_errors import StoreRefused
 ROOM_BYTES_MAX = 64 * 1_048_576
 
 
-class StoreRoom:
+class StoreDiskSpace:
     """Keeps the loader from a full disk. A checkpoint that meets its end breaks the database, and every open report.
 
     Args:

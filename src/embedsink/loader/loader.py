@@ -15,12 +15,12 @@ from embedsink.data_folder import DataFolder
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.segment import Segment, number_of
 from embedsink.loader.backoff import Rests
-from embedsink.loader.damage import Aside
-from embedsink.loader.disk_space import StoreRoom
-from embedsink.loader.pending import Backlog
+from embedsink.loader.damage import DamagedFiles
+from embedsink.loader.disk_space import StoreDiskSpace
+from embedsink.loader.pending import PendingSegments
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.rebuild import rebuild
-from embedsink.loader.segment_checks import Intake
+from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.loader.status import LoaderStatus
 from embedsink.loader.tasks import LoaderTasks, QuarantinePurge
 from embedsink.store.database import Store
@@ -68,24 +68,24 @@ class Loader:
         self.status = LoaderStatus()
         self._folder = folder
         self._store = store
-        self._aside = Aside(folder.aside, told=self.status.damaged)
-        self._aside.look()
+        self._damaged = DamagedFiles(folder.damaged, told=self.status.damaged)
+        self._damaged.look()
         self._on_loaded = on_loaded
-        self._backlog = Backlog(folder.journal, on_removed=on_removed)
-        self._intake = Intake(folder.journal, store, backlog=self._backlog, aside=self._aside)
+        self._backlog = PendingSegments(folder.journal, on_removed=on_removed)
+        self._intake = SegmentChecks(folder.journal, store, backlog=self._backlog, damaged=self._damaged)
         self._closing_s_max = closing_s_max
         self._rests = rests or Rests()
         self._sums_due_at = 0.0
         self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
         self._sealed_number = 0  # the highest of which the journal told
-        self._room = StoreRoom(folder.path)
+        self._room = StoreDiskSpace(folder.path)
         self._wake = threading.Event()
         self._publisher = Publisher(
             folder,
             store,
             self._backlog,
             intake=self._intake,
-            aside=self._aside,
+            damaged=self._damaged,
             room=self._room,
             status=self.status,
             interval_s=snapshot_interval_s,
@@ -247,7 +247,7 @@ class Loader:
 
     def _pass_what_lies_aside(self) -> None:
         """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""
-        self._pass(max(map(number_of, self._folder.aside.iterdir()), default=0))
+        self._pass(max(map(number_of, self._folder.damaged.iterdir()), default=0))
 
     def _pass(self, number: int) -> None:
         if number > self.last_number:
@@ -329,12 +329,14 @@ class Loader:
     def _rebuild(self, why: str) -> None:
         """Rebuild the store and open it. The journal is loaded next."""
         self._room.require()
-        rebuilt = rebuild(self._folder, self._store.limits, aside=self._aside, why=why, on_step=self._check_for_end)
+        rebuilt = rebuild(
+            self._folder, self._store.limits, damaged_files=self._damaged, why=why, on_step=self._check_for_end
+        )
         self._open_as_it_is()
         self._intake.check_rebuilt(after=rebuilt.complete_to)
         salvaged = rebuilt.salvaged
         if salvaged.row_count or salvaged.lost_count:
-            self._aside.tell_salvaged(salvaged.row_count, lost_count=salvaged.lost_count)
+            self._damaged.tell_salvaged(salvaged.row_count, lost_count=salvaged.lost_count)
 
     def _check_for_end(self) -> None:
         if time.monotonic() >= self._load_until:

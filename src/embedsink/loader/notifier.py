@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from embedsink.concurrency.limiter import is_reserved
-from embedsink.concurrency.single_flight import Shared
+from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.errors import Unavailable
 from embedsink.journal.writer import Journal
 from embedsink.loader.loader import Loader
@@ -21,7 +21,7 @@ DEPLOYMENTS_MAX = 10_000
 _RETRY_AFTER_S = 15
 
 
-class Live:
+class LoadNotifier:
     """Wakes those who listen after each load. All but `tell` belongs to the event loop it was made in.
 
     Args:
@@ -33,7 +33,7 @@ class Live:
 
     def __init__(self, loader: Loader, journal: Journal, *, listeners_max: int) -> None:
         self.ended = asyncio.Event()
-        self.answers = Shared()
+        self.answers = SingleFlight()
         self._loader = loader
         self._journal = journal
         self._listeners_max = listeners_max

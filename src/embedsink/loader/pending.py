@@ -11,7 +11,7 @@ TOGETHER_BYTES_MAX = 32 * 1_048_576
 TOGETHER_COUNT_MAX = 256
 
 
-class Backlog:
+class PendingSegments:
     """The loader's side of the journal's folder. All but `grow` and `waiting_since` belongs to its thread.
 
     Args:

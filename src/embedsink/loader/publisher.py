@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from embedsink.data_folder import DataFolder
 from embedsink.loader.copy_file import ROOM_BYTES_MIN
-from embedsink.loader.damage import Aside
-from embedsink.loader.disk_space import StoreRoom
-from embedsink.loader.pending import Backlog
-from embedsink.loader.segment_checks import Intake
+from embedsink.loader.damage import DamagedFiles
+from embedsink.loader.disk_space import StoreDiskSpace
+from embedsink.loader.pending import PendingSegments
+from embedsink.loader.segment_checks import SegmentChecks
 from embedsink.loader.snapshot import STALLED_S, Copy, put_into_place, stalled
 from embedsink.loader.status import LoaderStatus
 from embedsink.store.database import Store
@@ -37,7 +37,7 @@ class Publisher:
         store: the store, which the loader opens and closes.
         backlog: the sealed segments.
         intake: deletes those that are covered.
-        aside: the folder of damaged files.
+        damaged: the folder of damaged files.
         room: what has to be free before the store is written to.
         status: gets counts and times.
         interval_s: least time between two snapshots.
@@ -49,11 +49,11 @@ class Publisher:
         self,
         folder: DataFolder,
         store: Store,
-        backlog: Backlog,
+        backlog: PendingSegments,
         *,
-        intake: Intake,
-        aside: Aside,
-        room: StoreRoom,
+        intake: SegmentChecks,
+        damaged: DamagedFiles,
+        room: StoreDiskSpace,
         status: LoaderStatus,
         interval_s: float,
         on_change: Callable[[], None],
@@ -64,7 +64,7 @@ class Publisher:
         self._store = store
         self._backlog = backlog
         self._intake = intake
-        self._aside = aside
+        self._damaged = damaged
         self._room = room
         self._status = status
         self._interval_s = interval_s
@@ -184,7 +184,7 @@ class Publisher:
         copying_s = copy.finish()
         if copy.target_damage:
             # It was sound when it was published. The previous snapshot stays, and so do the segments since then.
-            self._aside.keep_copy(self._folder.snapshot, copy.target_damage)
+            self._damaged.keep_copy(self._folder.snapshot, copy.target_damage)
         put_into_place(copy, self._folder.snapshot, previous=self._folder.previous)
         if not copy.target_damage:
             self._intake.delete(self._covered)
@@ -204,7 +204,7 @@ class Publisher:
         """Delete other copies where there is no room for a new one: evidence first, then the previous snapshot."""
         size = self._folder.store.stat().st_size
         while shutil.disk_usage(self._folder.path).free < size + ROOM_BYTES_MIN:
-            if self._aside.delete_oldest_copy():
+            if self._damaged.delete_oldest_copy():
                 continue
             if not self._folder.previous.exists():
                 return

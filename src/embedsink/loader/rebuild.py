@@ -8,7 +8,7 @@ from pathlib import Path
 from embedsink.data_folder import DataFolder
 from embedsink.durable_files import sync_folder
 from embedsink.journal.segment import number_of
-from embedsink.loader.damage import Aside
+from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.snapshot import replace_by_copy
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreBroken
@@ -27,16 +27,21 @@ class Rebuilt:
 
 
 def rebuild(
-    folder: DataFolder, limits: StoreLimits, *, aside: Aside, why: str, on_step: Callable[[], None] = lambda: None
+    folder: DataFolder,
+    limits: StoreLimits,
+    *,
+    damaged_files: DamagedFiles,
+    why: str,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Rebuilt:
-    """Make `store.duckdb` again, and `analytics.duckdb` if it is damaged. Keep damaged files in `aside/`.
+    """Make `store.duckdb` again, and `analytics.duckdb` if it is damaged. Keep damaged files in `damaged/`.
 
     New files take the places of old ones when they are complete. A kill at any moment leaves what a rebuild needs.
 
     Args:
         folder: the data folder; nobody has its store open.
         limits: those of the store.
-        aside: its folder of damaged files.
+        damaged_files: its folder of damaged files.
         why: what is wrong with the old store.
         on_step: called between bounded steps; what it raises ends the rebuild.
 
@@ -56,7 +61,7 @@ def rebuild(
     finally:
         store.close()
     for path in reversed(damaged):
-        aside.keep_copy(path, why if path == folder.store else "is damaged")
+        damaged_files.keep_copy(path, why if path == folder.store else "is damaged")
     if folder.snapshot in damaged:
         # The salvaged rows must not be in one file alone, and a damaged snapshot must not become the previous one.
         replace_by_copy(folder.snapshot, folder.rebuilt, on_step=on_step)

@@ -1,30 +1,30 @@
-"""Checks waiting segments before they are loaded: damaged and foreign ones go to `aside/`, lost ones are named."""
+"""Checks waiting segments before they are loaded: damaged and foreign ones go to `damaged/`, lost ones are named."""
 
 import errno
 from collections.abc import Mapping
 from pathlib import Path
 
 from embedsink.journal.segment import Segment, identity_of, inspect, number_of
-from embedsink.loader.damage import Aside
-from embedsink.loader.pending import Backlog
+from embedsink.loader.damage import DamagedFiles
+from embedsink.loader.pending import PendingSegments
 from embedsink.store.database import Store
 
 
-class Intake:
+class SegmentChecks:
     """Checks every segment, and that their numbers have no gap. It belongs to the loader's thread.
 
     Args:
         journal: the folder of the segments.
         store: asked for what has a number already.
         backlog: what waits.
-        aside: where the rest goes.
+        damaged: where the rest goes.
     """
 
-    def __init__(self, journal: Path, store: Store, *, backlog: Backlog, aside: Aside) -> None:
+    def __init__(self, journal: Path, store: Store, *, backlog: PendingSegments, damaged: DamagedFiles) -> None:
         self._journal = journal
         self._store = store
         self._backlog = backlog
-        self._aside = aside
+        self._damaged = damaged
         self._checked_number = 0
 
     def begin(self, last_number: int) -> None:
@@ -47,7 +47,7 @@ class Intake:
     def check_rebuilt(self, *, after: int) -> None:
         """Name the segments that are lost between this number and the highest in a store that was rebuilt."""
         loaded = self._store.loaded_ranges(after=after)
-        self._aside.look_for_a_gap(self._journal, after=after, before=self._checked_number + 1, loaded=loaded)
+        self._damaged.look_for_a_gap(self._journal, after=after, before=self._checked_number + 1, loaded=loaded)
 
     def delete(self, covered: Mapping[str, int]) -> None:
         """Delete segments that snapshots cover, and keep those aside that have more bytes than were loaded of them."""
@@ -57,12 +57,12 @@ class Intake:
     def keep_aside(self, path: Path, why: str) -> None:
         """Move a segment that can't be loaded out of the journal."""
         byte_count = path.stat().st_size
-        self._aside.keep_segment(path, why)
+        self._damaged.keep_segment(path, why)
         self._backlog.remove(byte_count)
 
     def _check_gap(self, *, before: int) -> None:
         if before > self._checked_number + 1:
-            self._aside.look_for_a_gap(self._journal, after=self._checked_number, before=before)
+            self._damaged.look_for_a_gap(self._journal, after=self._checked_number, before=before)
 
     def _with_own_numbers(self, paths: list[Path]) -> list[Path]:
         """Return the segments whose number no other segment has: the number identifies their rows.

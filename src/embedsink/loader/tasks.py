@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from embedsink.errors import Unavailable
-from embedsink.loader.disk_space import StoreRoom
+from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
@@ -76,7 +76,7 @@ class QuarantinePurge:
         days: how long rejections are kept; 0 is for ever.
     """
 
-    def __init__(self, store: Store, publisher: Publisher, room: StoreRoom, *, days: int) -> None:
+    def __init__(self, store: Store, publisher: Publisher, room: StoreDiskSpace, *, days: int) -> None:
         self._store = store
         self._publisher = publisher
         self._room = room

@@ -85,7 +85,7 @@ class Parsed:
 
     @property
     def received_count(self) -> int:
-        """How many envelopes came in, whatever their fate."""
+        """How many envelopes came in, whatever their outcome."""
         return len(self.accepted) + len(self.rejected)
 
     @cached_property
@@ -107,7 +107,7 @@ class Parsed:
             of_context = self.context.get("deployment")
             place, number = ("deployment", of_context) if of_context in outside else (_OF_READY, min(outside))
             raise Refused(Reason.OUT_OF_SCOPE, f"{place}: {number} is outside the key's scope. Use its own key.")
-        return self._in_deployment(min(deployments)) if len(deployments) == 1 else self._without_homeless()
+        return self._in_deployment(min(deployments)) if len(deployments) == 1 else self._reject_undeployed()
 
     def _in_deployment(self, deployment: int) -> "Parsed":
         """The same delivery, told its deployment where its context names none."""
@@ -119,7 +119,7 @@ class Parsed:
         """The same envelopes in the context that they were once delivered in, where they bring none of their own."""
         return replace(self, context=self.context or context, sent_at=sent_at if self.sent_at is None else self.sent_at)
 
-    def _without_homeless(self) -> "Parsed":
+    def _reject_undeployed(self) -> "Parsed":
         """The same delivery, its envelopes that name no deployment rejected as `out_of_scope`."""
         if self.context.get("deployment") is not None:
             return self
@@ -165,7 +165,7 @@ def parse(body: bytes, received_at: int, rules: Rules = Rules(), *, ndjson: bool
     if _is_delivery(value):
         return _parse_delivery(document, parsed, rules)
     envelopes = value if isinstance(value, list) else [] if value is None else [value]
-    return _judge_all(envelopes, document, parsed, rules)
+    return _validate_all(envelopes, document, parsed, rules)
 
 
 def parse_plain(body: bytes, received_at: int, rules: Rules = Rules()) -> Parsed | None:
@@ -211,7 +211,7 @@ def _parse_delivery(document: Document, parsed: Parsed, rules: Rules) -> Parsed:
         return _reject_all(value, parsed, wrong, rules)
     if not value["events"] and parsed.lost:
         return parsed
-    return _judge_all(value["events"], document, parsed, rules)
+    return _validate_all(value["events"], document, parsed, rules)
 
 
 def _set_parts(parsed: Parsed, sound: dict[str, Any]) -> None:
@@ -278,12 +278,12 @@ def _other_parts(value: dict[str, Any], wrong: dict[str, Wrong]) -> dict[str, An
     return {name: part for name, part in value.items() if name not in wrong}
 
 
-def _judge_all(envelopes: list[Any], document: Document, parsed: Parsed, rules: Rules) -> Parsed:
+def _validate_all(envelopes: list[Any], document: Document, parsed: Parsed, rules: Rules) -> Parsed:
     """Look at the envelopes one by one."""
     _check_count(len(envelopes), rules)
     check_depth(document.value, depth_max=rules.depth_max)
     for index, envelope in enumerate(envelopes):
-        _judge(index, envelope, parsed, rules)
+        _validate(index, envelope, parsed, rules)
     return parsed
 
 
@@ -300,7 +300,7 @@ def _is_plain(envelopes: list[Any], document: Document, catalog: Catalog, rules:
     return document.compact_bytes <= bytes_max or all(len(encode(envelope)) <= bytes_max for envelope in envelopes)
 
 
-def _judge(index: int, envelope: Any, parsed: Parsed, rules: Rules) -> None:
+def _validate(index: int, envelope: Any, parsed: Parsed, rules: Rules) -> None:
     """Add an envelope to those that are accepted, or its rejection to those."""
     encoded = encode(envelope)
     wrong = _what_is_wrong(envelope, len(encoded), parsed.catalog, rules)
@@ -377,7 +377,7 @@ def _parse_lines(body: bytes, received_at: int, rules: Rules) -> Parsed:
     parsed, refusals = Parsed(received_at, catalog_for(rules.service_name)), []
     for index, line in enumerate(lines):
         try:
-            _judge(index, _read_line(line, rules), parsed, rules)
+            _validate(index, _read_line(line, rules), parsed, rules)
         except Refused as refusal:
             refusals.append(refusal)
             parsed.rejected.append(Rejection(index, refusal.reason, str(refusal), line))

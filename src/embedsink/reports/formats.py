@@ -12,7 +12,7 @@ import orjson
 
 from embedsink.reports.catalog import type_of
 from embedsink.reports.format import Format
-from embedsink.store.query import Column, Selection
+from embedsink.store.query import Column, SelectQuery
 from embedsink.store.session import Reader
 
 # What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
@@ -48,7 +48,7 @@ class Style:
 
 def write_rows(
     reader: Reader,
-    selection: Selection,
+    selection: SelectQuery,
     file: IO[bytes],
     format: Format,
     *,
@@ -66,7 +66,9 @@ def write_rows(
         file.writelines((json_chunks if format is Format.JSON else ndjson_chunks)(reader, selection))
 
 
-def csv_chunks(reader: Reader, selection: str | Selection, *, guard: bool = True, bom: bool = False) -> Iterator[bytes]:
+def csv_chunks(
+    reader: Reader, selection: str | SelectQuery, *, guard: bool = True, bom: bool = False
+) -> Iterator[bytes]:
     """Rows as CSV (RFC 4180): one header line, times in ISO 8601 with Z, null as nothing.
 
     Args:
@@ -84,7 +86,7 @@ def csv_chunks(reader: Reader, selection: str | Selection, *, guard: bool = True
         yield "".join([f"{','.join(fields) or nothing}\r\n" for fields in _converted(rows, converts)]).encode()
 
 
-def json_chunks(reader: Reader, selection: str | Selection) -> Iterator[bytes]:
+def json_chunks(reader: Reader, selection: str | SelectQuery) -> Iterator[bytes]:
     """Rows as a JSON array of objects, times in ISO 8601 with Z."""
     opening = b"["
     for objects in _objects(reader, selection):
@@ -93,14 +95,14 @@ def json_chunks(reader: Reader, selection: str | Selection) -> Iterator[bytes]:
     yield b"[]" if opening == b"[" else b"]"
 
 
-def ndjson_chunks(reader: Reader, selection: str | Selection) -> Iterator[bytes]:
+def ndjson_chunks(reader: Reader, selection: str | SelectQuery) -> Iterator[bytes]:
     """Rows as JSON objects, one a line, nulls left out: of an event's many columns most are null."""
     for objects in _objects(reader, selection):
         told = ({name: value for name, value in one.items() if value is not None} for one in objects)
         yield b"".join([orjson.dumps(one, option=_JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE) for one in told])
 
 
-def _objects(reader: Reader, selection: str | Selection) -> Iterator[list[dict[str, Any]]]:
+def _objects(reader: Reader, selection: str | SelectQuery) -> Iterator[list[dict[str, Any]]]:
     columns = _columns(reader, selection)
     names = [column.name for column in columns]
     converts: list[Convert | None] = [_fragment if type_of(column) == "json" else None for column in columns]
@@ -108,8 +110,8 @@ def _objects(reader: Reader, selection: str | Selection) -> Iterator[list[dict[s
         yield [dict(zip(names, row, strict=True)) for row in _converted(rows, converts)]
 
 
-def _columns(reader: Reader, selection: str | Selection) -> list[Column]:
-    return reader.selected(selection if isinstance(selection, Selection) else Selection(selection))
+def _columns(reader: Reader, selection: str | SelectQuery) -> list[Column]:
+    return reader.selected(selection if isinstance(selection, SelectQuery) else SelectQuery(selection))
 
 
 def _converted(rows: list[tuple[Any, ...]], converts: list[Convert | None]) -> Iterator[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from embedsink.errors import Refused, quote
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENTS, is_windowed, known_columns, visible_columns
 from embedsink.reports.opaque_numbers import OpaqueNumbers
-from embedsink.store.query import Selection
+from embedsink.store.query import SelectQuery
 from embedsink.store.session import Reader
 
 LIMIT_MAX = 100_000
@@ -97,7 +97,7 @@ class RowsAsked:
         """Whether anything is asked for but all of them, whole."""
         return not (self.columns is None and self.limit is None and self.cursor is None)
 
-    def select(self, reader: Reader, view: str) -> tuple[Selection, Cursor | None]:
+    def select(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
         """What to read, and where the page after it begins; None when nothing comes after it.
 
         Rows with an `arrival` have pages. Of others a limit gives the first rows, and there are no more.
@@ -114,7 +114,7 @@ class RowsAsked:
         since, until = reader.variable("since"), reader.variable("until")
         return selection, None if last is None else Cursor(last, since, until)
 
-    def check(self, reader: Reader, view: str) -> tuple[Selection, Cursor | None]:
+    def check(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
         """The same as far as it can be told without reading rows: what to read, and the cursor that was sent.
 
         Raises:
@@ -129,8 +129,8 @@ class RowsAsked:
         begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
         if not is_page:
             # Each report has an order of its own. Raw events have that of the table, which follows the loads.
-            return Selection(view, columns, limit, is_by_arrival=view == EVENTS), begun
-        return Selection(view, columns, limit or LIMIT_MAX, is_page=True, is_dear=is_windowed(view)), begun
+            return SelectQuery(view, columns, limit, is_by_arrival=view == EVENTS), begun
+        return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_windowed(view)), begun
 
     def _begun(self, cursor: str, *, is_page: bool) -> Cursor:
         if not is_page:

@@ -1,4 +1,4 @@
-"""What arrived: counts by fate and type, the newest rows with their envelopes, and what was rejected."""
+"""What arrived: counts by outcome and type, the newest rows with their envelopes, and what was rejected."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ REJECTED_MAX = 100
 # Of the envelopes of one message; the newest row goes out whatever its length.
 ENVELOPES_BYTES_MAX = 262_144
 _SEGMENT_LINES = 2**32
-FATES = ("accepted", "quarantined", "lost", "sync")
+OUTCOMES = ("accepted", "quarantined", "lost", "sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +28,30 @@ class Span:
 
 @dataclass(slots=True)
 class Counts:
-    """How much arrived, by fate, and of what was accepted by type."""
+    """How much arrived, by outcome, and of what was accepted by type."""
 
-    fates: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     actions: Counter[str] = field(default_factory=Counter)
 
-    def by_fate(self, *, has_duplicates: bool) -> dict[str, int | None]:
-        """The counts by fate; of duplicates nobody knows whose they are, so a part of all has none."""
-        duplicate = self.fates["duplicate"] if has_duplicates else None
-        return {"duplicate": duplicate} | {fate: self.fates[fate] for fate in FATES}
+    def by_outcome(self, *, has_duplicates: bool) -> dict[str, int | None]:
+        """The counts by outcome; of duplicates nobody knows whose they are, so a part of all has none."""
+        duplicate = self.outcomes["duplicate"] if has_duplicates else None
+        return {"duplicate": duplicate} | {outcome: self.outcomes[outcome] for outcome in OUTCOMES}
 
     @property
     def row_count(self) -> int:
         """How many of it can be shown."""
-        return self.fates["accepted"] + self.fates["quarantined"]
+        return self.outcomes["accepted"] + self.outcomes["quarantined"]
 
 
 def count_arrivals(reader: Reader) -> Counts:
     """How much of what is in the reader's scope arrived."""
     counts = Counts()
     # In the order of their names: the engine's own depends on what others send.
-    for row in sorted(reader.dicts("arrived_count"), key=lambda row: (row["fate"], row["type"] or "")):
-        counts.fates[row["fate"]] += row["row_count"]
-        if row["fate"] == "accepted":
+    for row in sorted(reader.dicts("arrived_count"), key=lambda row: (row["outcome"], row["type"] or "")):
+        counts.outcomes[row["outcome"]] += row["row_count"]
+        if row["outcome"] == "accepted":
             by_type = counts.events if row["direction"] == "event" else counts.actions
             by_type[row["type"]] += row["row_count"]
     return counts

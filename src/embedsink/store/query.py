@@ -25,7 +25,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectQuery:
     """What is read of a view.
 
     Args:
@@ -33,7 +33,7 @@ class Selection:
         columns: these of its columns, in this order; None for all.
         limit: the first so many rows; None for all.
         is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
-        is_dear: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
+        is_expensive: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
         where: only rows whose columns, written as text, are these; of what is no page.
         is_by_arrival: in the order of arrival; a page always is.
     """
@@ -42,7 +42,7 @@ class Selection:
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     is_page: bool = False
-    is_dear: bool = False
+    is_expensive: bool = False
     where: tuple[tuple[str, str], ...] = ()
     is_by_arrival: bool = False
 
@@ -53,8 +53,8 @@ def column_sql(column: Column, expressions: Mapping[str, str]) -> str:
     return f"{expression.format(name)} as {name}" if expression else name
 
 
-def source_of(selection: Selection) -> str:
-    return KEPT_PAGE if selection.is_dear else selection.view
+def source_of(selection: SelectQuery) -> str:
+    return KEPT_PAGE if selection.is_expensive else selection.view
 
 
 def page_of(view: str) -> str:

@@ -25,9 +25,9 @@ from embedsink.store.duckdb_errors import (
     has_no_room,
     translated,
 )
-from embedsink.store.query import KEPT_PAGE, Column, Selection, View, by_arrival, column_sql, page_of, source_of
+from embedsink.store.query import KEPT_PAGE, Column, SelectQuery, View, by_arrival, column_sql, page_of, source_of
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
-from embedsink.store.temp_table import Kept
+from embedsink.store.temp_table import TempTable
 
 if TYPE_CHECKING:
     import pandas
@@ -55,7 +55,7 @@ VARIABLES = (
     "session",
     "type",
     "key_id",
-    "fate",
+    "outcome",
     "asked_columns",
     "session_gap_minutes",
 )
@@ -107,7 +107,7 @@ class Reader:
         self._is_closed = False
         self._variables: dict[str, Any] = {}
         self._hides_arrival = False
-        self._kept: Kept | None = None
+        self._kept: TempTable | None = None
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
         # keeps readers apart must be named, because null means every deployment.
         self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
@@ -163,13 +163,13 @@ class Reader:
         comments = dict(self._ask_all(_COMMENTS))
         return {view: View(comments.get(view, ""), tuple(columns[view])) for view in columns}
 
-    def selected(self, selection: Selection) -> list[Column]:
+    def selected(self, selection: SelectQuery) -> list[Column]:
         """The columns of a selection, in its order."""
         self.require(selection.view)
         columns = {column.name: column for column in self.columns(selection.view)}
         return list(columns.values()) if selection.columns is None else [columns[name] for name in selection.columns]
 
-    def rows(self, selection: str | Selection) -> Iterator[list[tuple[Any, ...]]]:
+    def rows(self, selection: str | SelectQuery) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a view, some thousand at a time, as they come from the engine."""
         result = self._ask(*self._select(selection, _IN_PYTHON))
         while rows := _fetch(result):
@@ -180,7 +180,7 @@ class Reader:
         names = [column.name for column in self.columns(view)]
         return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
 
-    def page(self, selection: Selection) -> int | None:
+    def page(self, selection: SelectQuery) -> int | None:
         """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
 
         A row that arrives later has a later arrival: so pages neither repeat rows nor skip any that was to be seen. One
@@ -188,7 +188,7 @@ class Reader:
         """
         limit = selection.limit or 1
         self.narrowed(asked_columns=None)
-        if selection.is_dear:
+        if selection.is_expensive:
             names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
             page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
             # Of this connection alone, and gone with it.
@@ -200,7 +200,7 @@ class Reader:
         self.narrowed(up_to=ends[0][0] if ends else None)
         return ends[0][0] if len(ends) == 2 else None
 
-    def frame(self, selection: str | Selection) -> tuple["pandas.DataFrame", list[str]]:
+    def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
         """The rows of a view as a frame, and the SQL type of each column."""
         with away_is_unavailable():
             return _framed(self._ask(*self._select(selection, _PORTABLE)))
@@ -244,14 +244,14 @@ class Reader:
             count += len(rows)
         return dict(zip(names, first or (), strict=False)), count
 
-    def write_parquet(self, selection: str | Selection, file: IO[bytes] | Path) -> None:
+    def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:
         """The rows of a view as Parquet: to a path, or into a file of the system that is open for writing."""
         sql, parameters = self._select(selection, _PORTABLE)
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
         self._ask_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
 
     def write_arrow(
-        self, selection: str | Selection, file: IO[bytes], *, scratch: Callable[[], IO[bytes]] = TemporaryFile
+        self, selection: str | SelectQuery, file: IO[bytes], *, scratch: Callable[[], IO[bytes]] = TemporaryFile
     ) -> None:
         """The rows of a view as an Arrow IPC stream, in batches of some thousand.
 
@@ -285,13 +285,13 @@ class Reader:
         """Work a view out once for this period: what builds on it reads that, until more or something else is asked.
 
         Args:
-            view: as `Kept.make` says.
+            view: as `TempTable.make` says.
             since, until: of the longest period, in UTC.
         """
         self._forget()
         self.narrowed(since=since, until=until)
         with away_is_unavailable():
-            kept = Kept(view, dict(self._variables))
+            kept = TempTable(view, dict(self._variables))
             kept.make(self._connection)
             self._kept = kept
 
@@ -322,10 +322,10 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _select(self, selection: str | Selection, expressions: Mapping[str, str]) -> tuple[str, list[object]]:
+    def _select(self, selection: str | SelectQuery, expressions: Mapping[str, str]) -> tuple[str, list[object]]:
         """The statement and its parameters; `expressions` says what becomes of columns of some SQL types."""
         if isinstance(selection, str):
-            selection = Selection(selection)
+            selection = SelectQuery(selection)
         # What is made for other columns alone, a view can leave out (the macro is_asked).
         self.narrowed(asked_columns=None if selection.columns is None else list(selection.columns))
         # Identifiers can't be parameters. These are the view's own, by way of the catalog.
@@ -333,7 +333,7 @@ class Reader:
         if selection.is_page:
             return f"select {columns} from {page_of(source_of(selection))}", []  # noqa: S608
         sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
-        wanted = self.selected(Selection(selection.view, tuple(name for name, _ in selection.where)))
+        wanted = self.selected(SelectQuery(selection.view, tuple(name for name, _ in selection.where)))
         for place, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
             # Written as text, since a text that is no number can't be compared with one.
             sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${place}"

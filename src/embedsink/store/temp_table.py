@@ -11,7 +11,7 @@ _SCOPE = ("deployments", "surface", "tenant", "now")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TempTable:
     """Rows of a view, in a table of one connection alone, and what the variables were.
 
     The connection finds what is of its own before what is everybody's; so do all views that build on this one.

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from embedsink.client.http_client import NotEmbedsink, NothingAccepted, Remote, Unreachable, patiently
-from embedsink.engine import IMPORT_KEY_ID, Sink, now_ms
+from embedsink.client.http_client import HttpClient, NotEmbedsink, NothingAccepted, Unreachable, retry
+from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable
 from embedsink.ingest.records import body_rejection_line, journal_lines
-from embedsink.journal.writer import Settled, wait_for
+from embedsink.journal.writer import OnDurable, wait_for
 from embedsink.protocol.validation import Parsed, Rejection, parse
 from embedsink.reasons import Reason
 from embedsink.reports.formats import csv_chunks
@@ -85,26 +85,28 @@ def export_parquet(reader: Reader, path: Path) -> None:
     reader.write_parquet(TABLE, path)
 
 
-async def import_here(sink: Sink, deliveries: Iterable[Delivery], sums: Sums) -> None:
+async def import_here(engine: Engine, deliveries: Iterable[Delivery], sums: Sums) -> None:
     """Make everything durable in an open data folder, in order. `sums` grows with what is done.
 
     Raises:
         Unavailable: the disk is full or failed, and stayed so.
     """
-    parts = _together(part for delivery in deliveries for part in _parts(sink, delivery))
+    parts = _together(part for delivery in deliveries for part in _parts(engine, delivery))
     writing: asyncio.Task[None] | None = None
     try:
         # In a thread, while what was read before becomes durable.
         while part := await asyncio.to_thread(next, parts, None):
             if writing:
                 await writing
-            writing = asyncio.create_task(_write(sink, part, sums))
+            writing = asyncio.create_task(_write(engine, part, sums))
     finally:
         if writing:
             await writing
 
 
-def import_there(remote: Remote, deliveries: Iterable[Delivery], sums: Sums, *, patience_s: float = PATIENCE_S) -> None:
+def import_there(
+    remote: HttpClient, deliveries: Iterable[Delivery], sums: Sums, *, patience_s: float = PATIENCE_S
+) -> None:
     """Send everything to a server, in order. `sums` grows with what is done.
 
     Raises:
@@ -130,21 +132,21 @@ class _Part:
     sums: Sums
 
 
-def _parts(sink: Sink, delivery: Delivery) -> Iterator[_Part]:
+def _parts(engine: Engine, delivery: Delivery) -> Iterator[_Part]:
     if delivery.wrong is not None:
         yield _Part(b"", _left(delivery, delivery.wrong))
         return
-    if delivery.raw is not None and len(delivery.raw) > sink.settings.body_bytes_max:
-        too_long = f"is longer than {sink.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
+    if delivery.raw is not None and len(delivery.raw) > engine.settings.body_bytes_max:
+        too_long = f"is longer than {engine.settings.body_bytes_max:,} bytes (EMBEDSINK_BODY_BYTES_MAX). Split it."
         yield _Part(b"", _left(delivery, too_long, Reason.BODY_TOO_LARGE))
         return
     received_at = now_ms() if delivery.received_at is None else delivery.received_at
     try:
-        parsed = parse(delivery.body, received_at, with_room(sink.rules))
+        parsed = parse(delivery.body, received_at, with_room(engine.rules))
     except Refused as refusal:
         if len(delivery.events) > 1:
             for half in delivery.halves():
-                yield from _parts(sink, half)
+                yield from _parts(engine, half)
         else:
             yield _refused(delivery, refusal, received_at)
     else:
@@ -184,14 +186,14 @@ def _together(parts: Iterable[_Part]) -> Iterator[_Part]:
     yield _Part(b"".join(lines), sums)
 
 
-async def _write(sink: Sink, part: _Part, sums: Sums) -> None:
+async def _write(engine: Engine, part: _Part, sums: Sums) -> None:
     if part.lines:
         counts = {"accepted": part.sums.accepted, "quarantined": part.sums.rejected}
-        await _patiently(lambda settled: sink.submit(part.lines, settled, **counts))
+        await _retry(lambda on_durable: engine.submit(part.lines, on_durable, **counts))
     sums.add(part.sums)
 
 
-async def _patiently(keep: Callable[[Settled], None]) -> None:
+async def _retry(keep: Callable[[OnDurable], None]) -> None:
     """Write again while the journal has no room: the loader makes some."""
     end = time.monotonic() + PATIENCE_S
     while True:
@@ -205,7 +207,7 @@ async def _patiently(keep: Callable[[Settled], None]) -> None:
             return
 
 
-def _send(remote: Remote, delivery: Delivery, sums: Sums, patience_s: float) -> None:
+def _send(remote: HttpClient, delivery: Delivery, sums: Sums, patience_s: float) -> None:
     count = len(delivery.events)
     try:
         answer = _post_patiently(remote, delivery, patience_s)
@@ -234,10 +236,10 @@ def _count(delivery: Delivery, answer: dict[str, Any], sums: Sums) -> None:
     )
 
 
-def _post_patiently(remote: Remote, delivery: Delivery, patience_s: float) -> dict[str, Any]:
+def _post_patiently(remote: HttpClient, delivery: Delivery, patience_s: float) -> dict[str, Any]:
     """Post until there is an answer. Every envelope has an id, so a second post counts nothing twice."""
     try:
-        return patiently(
+        return retry(
             lambda: remote.post("events", members=("accepted", "rejected"), body=delivery.body),
             patience_s=patience_s,
             pause_s_max=PAUSE_S_MAX,

@@ -10,7 +10,7 @@ from itertools import chain, count
 from typing import Any
 from uuid import UUID, uuid5
 
-from embedsink.engine import IMPORT_KEY_ID, Sink, now_ms
+from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, instead, quote
 from embedsink.ingest.records import NewId, journal_lines, replayed_line
 from embedsink.journal.writer import wait_for
@@ -44,7 +44,7 @@ def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> li
     return reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST)
 
 
-async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
+async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
     """Validate everything in quarantine again, or one input alone, and journal what is valid now, each input once.
 
     It waits until everything is loaded that was acknowledged before, rejections and what another replay journaled.
@@ -57,20 +57,20 @@ async def replay(sink: Sink, quarantine_id: UUID | None = None) -> Replay:
         Unavailable: the journal can't write now, loading stands still, or another replay is running; what was replayed
             stays replayed.
     """
-    if sink.replaying.locked():
+    if engine.replaying.locked():
         raise Unavailable(Reason.OVERLOADED, "quarantine: is being replayed. Wait for that.", retry_after_s=10)
     replayed = rejected = 0
-    async with sink.replaying:
-        await _catch_up(sink)
+    async with engine.replaying:
+        await _catch_up(engine)
         after: int | None = None
         # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
-        while block := await asyncio.to_thread(_next_block, sink, after, quarantine_id):
+        while block := await asyncio.to_thread(_next_block, engine, after, quarantine_id):
             if block.replayed:
-                await wait_for(partial(sink.submit, block.lines, accepted=block.envelope_count, quarantined=0))
+                await wait_for(partial(engine.submit, block.lines, accepted=block.envelope_count, quarantined=0))
             replayed += block.replayed
             rejected += block.rejected
             after = block.last_arrival
-        untried = await asyncio.to_thread(_untried_count, sink, quarantine_id)
+        untried = await asyncio.to_thread(_untried_count, engine, quarantine_id)
     return Replay(replayed, rejected, untried)
 
 
@@ -86,7 +86,7 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
     return PurgeFilter(before=parse_instant("before", before), reason=reason, key_id=key_id)
 
 
-async def purge(sink: Sink, which: PurgeFilter) -> int:
+async def purge(engine: Engine, which: PurgeFilter) -> int:
     """Take kept rejections out of the quarantine; how many. Their counts stay, in ledgers and in `rejections`.
 
     It waits until everything is loaded that was acknowledged before. The store file has it when this returns.
@@ -94,29 +94,29 @@ async def purge(sink: Sink, which: PurgeFilter) -> int:
     Raises:
         Unavailable: loading stands still, or the server is stopping; what was purged stays purged.
     """
-    await _catch_up(sink)
+    await _catch_up(engine)
     purged = PURGED_AT_ONCE
     total = 0
     while purged == PURGED_AT_ONCE:
-        purged = await asyncio.wrap_future(sink.loader.tasks.submit(partial(_purge_some, sink, which)))
+        purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_some, engine, which)))
         total += purged
     return total
 
 
-def _purge_some(sink: Sink, which: PurgeFilter) -> int:
+def _purge_some(engine: Engine, which: PurgeFilter) -> int:
     try:
-        return sink.loader.quarantine.purge(which)
+        return engine.loader.quarantine.purge(which)
     except (StoreBroken, StoreRefused) as error:
         raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again.", retry_after_s=10) from error
 
 
-async def _catch_up(sink: Sink) -> None:
-    acknowledged, position, moved_at = sink.journal.last_number, 0, time.monotonic()
-    while sink.live.position < acknowledged:
-        if sink.live.position != position:
-            position, moved_at = sink.live.position, time.monotonic()
+async def _catch_up(engine: Engine) -> None:
+    acknowledged, position, moved_at = engine.journal.last_number, 0, time.monotonic()
+    while engine.live.position < acknowledged:
+        if engine.live.position != position:
+            position, moved_at = engine.live.position, time.monotonic()
         if time.monotonic() - moved_at > STANDSTILL_S_MAX:
-            why = sink.loader.status.trouble or "Loading stands still"
+            why = engine.loader.status.trouble or "Loading stands still"
             waits = f"quarantine: is not all loaded yet. {why}. Replay it when that has changed."
             raise Unavailable(Reason.NOT_READY, waits, retry_after_s=10)
         await asyncio.sleep(0.05)
@@ -133,12 +133,12 @@ class _Block:
     last_arrival: int
 
 
-def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _Block | None:
-    with sink.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, is_brief=True) as reader:
+def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Block | None:
+    with engine.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, is_brief=True) as reader:
         rows = reader.dicts(REPLAYABLE)
     if not rows:
         return None
-    valid = [(row, parsed) for row in rows if (parsed := _valid(row, sink))]
+    valid = [(row, parsed) for row in rows if (parsed := _valid(row, engine))]
     return _Block(
         lines=b"".join(_lines_of(row, parsed) for row, parsed in valid),
         envelope_count=sum(len(parsed.accepted) for _, parsed in valid),
@@ -148,22 +148,22 @@ def _next_block(sink: Sink, after: int | None, quarantine_id: UUID | None) -> _B
     )
 
 
-def _untried_count(sink: Sink, quarantine_id: UUID | None) -> int:
-    with sink.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
+def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
+    with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
         [row] = reader.dicts(UNTRIED)
     return int(row["untried_count"])
 
 
-def _valid(row: Mapping[str, Any], sink: Sink) -> Parsed | None:
+def _valid(row: Mapping[str, Any], engine: Engine) -> Parsed | None:
     """The input, parsed again; None while anything in it is still wrong, or out of its key's scope."""
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
-    key = sink.keys.by_id(row["key_id"])
+    key = engine.keys.by_id(row["key_id"])
     if key is None and row["key_id"] != IMPORT_KEY_ID:
         return None  # Nobody knows any more how far it reached.
     context = {name: row[name] for name in ("deployment", "session", "viewer", "tenant", "page")}
     try:
-        parsed = parse(body, row["received_at_ms"], sink.rules)
+        parsed = parse(body, row["received_at_ms"], engine.rules)
         known = {name: value for name, value in context.items() if value is not None}
         parsed = parsed.within(known, row["sent_at_ms"]).within_scope(key.deployments if key else None)
     except Refused:

@@ -223,11 +223,11 @@ def test_whoever_has_it_gets_304_until_its_address_is_another(server: Server) ->
 def test_it_waits_for_the_store_and_then_needs_it_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path / "data") as server:
         with monkeypatch.context() as patch:
-            patch.setattr(server.sink, "store", Store(tmp_path / "never-opened.duckdb"))
+            patch.setattr(server.engine, "store", Store(tmp_path / "never-opened.duckdb"))
             answer = server.get("/docs")
             assert (answer.status_code, problem(answer)) == (503, "not_ready")
         assert server.get("/docs").status_code == 200
-        monkeypatch.setattr(server.sink, "store", Store(tmp_path / "never-opened.duckdb"))
+        monkeypatch.setattr(server.engine, "store", Store(tmp_path / "never-opened.duckdb"))
         assert server.get("/docs").status_code == 200
 
 

@@ -13,11 +13,11 @@ import embedsink.http.pages.dashboards
 import embedsink.http.pages.login
 import embedsink.http.pages.vega_bundle
 from embedsink.auth.key import KeyKind
-from embedsink.auth.key_store import KeyFile
+from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
 from embedsink.http.app import Demo
 from embedsink.http.pages.templating import render
-from embedsink.http.pages.vega_bundle import Vega
+from embedsink.http.pages.vega_bundle import VegaBundle
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 
@@ -80,10 +80,10 @@ def test_a_login_ends_with_its_key(server: Server) -> None:
 
 def test_a_login_ends_in_time(tmp_path: Any) -> None:
     with open_server(tmp_path, login_timeout_s=60) as server:
-        logins = server.state["logins"]
+        sessions = server.state["sessions"]
         cookie = cookie_of(log_in(server, server.key("read")))
         assert with_cookie(server, PAGE, cookie).status_code == 200
-        logins._timeout_s = -1
+        sessions._timeout_s = -1
         assert with_cookie(server, PAGE, cookie).status_code == 303
 
 
@@ -235,7 +235,7 @@ def test_the_bundle_is_made_for_nobody_without_a_login(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_make", make)
     with open_server(tmp_path) as server:
-        path = Vega(server.folder).path
+        path = VegaBundle(server.folder).path
         assert problem(server.get(path)) == "not_ready"
         assert server.get(PAGE).status_code == 303
         assert problem(server.get(path)) == "not_ready"
@@ -249,7 +249,7 @@ def test_the_bundle_is_made_for_nobody_without_a_login(tmp_path: Path, monkeypat
 def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     folder.make()
-    _, token = KeyFile(folder.keys).create(KeyKind.READ, now=time.time())
+    _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
     with open_server(tmp_path, demo=Demo((), token)) as server:
         page = server.get(PAGE, base_url="http://127.0.0.1:8322")
         assert page.status_code == 200

@@ -41,7 +41,7 @@ def test_one_that_took_too_long_is_a_503_that_says_so(tmp_path: Path, monkeypatc
         answer = server.get(path_of(server))
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
         assert "took more than 0.05 s" in answer.json()["detail"]
-        assert server.sink.counters["refused.internal_error"] == 0
+        assert server.engine.counters["refused.internal_error"] == 0
 
 
 @pytest.mark.parametrize(

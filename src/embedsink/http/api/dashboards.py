@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.concurrency.single_flight import Shared
-from embedsink.concurrency.throttle import Pace
+from embedsink.concurrency.single_flight import SingleFlight
+from embedsink.concurrency.throttle import Throttle
 from embedsink.dashboards.files import dashboards_with, files_of, find_dashboard
 from embedsink.dashboards.lint import check_dashboards, find_mistakes
 from embedsink.dashboards.model import Dashboard, Gauge, Measure, Section
@@ -27,10 +27,10 @@ from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import Period, period_of
 from embedsink.dashboards.query import answer_section
 from embedsink.dashboards.time_axis import span_of
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, Unavailable, quote
 from embedsink.http.authentication import require_key
-from embedsink.http.etag import Freshness, question_of
+from embedsink.http.etag import EtagCheck, question_of
 from embedsink.http.execute import ask_store, while_awaited
 from embedsink.http.query_params import check_parameters
 from embedsink.http.security_headers import ASKED_ABOUT
@@ -70,7 +70,7 @@ class Dashboards:
         self._answers = _Answers()
         self._reports: dict[str, Report] = {}
 
-    def check(self, sink: Sink) -> None:
+    def check(self, engine: Engine) -> None:
         """Hold the files against the reports, once these are known.
 
         Raises:
@@ -78,7 +78,7 @@ class Dashboards:
             Unavailable: `not_ready` while the store, which describes the reports, is away.
         """
         if not self._reports:
-            with sink.store.reader(EVERYTHING, is_brief=True) as reader:
+            with engine.store.reader(EVERYTHING, is_brief=True) as reader:
                 reports = {report.name: report for report in all_reports(reader)}
             own = {name: one for name, one in self.by_name.items() if name in self._own}
             check_dashboards({name: one for name, one in self.by_name.items() if name not in own}, reports.values())
@@ -93,14 +93,14 @@ class Dashboards:
         log.error("dashboard_wrong", extra={"detail": told})
         self.mistakes[name] = told
 
-    def reports(self, sink: Sink, name: str) -> dict[str, Report]:
+    def reports(self, engine: Engine, name: str) -> dict[str, Report]:
         """Every report by its name, for a dashboard that is right.
 
         Raises:
             Unavailable: `not_ready` while the store is away; and where it was away at the start, and a file is wrong.
         """
         try:
-            self.check(sink)
+            self.check(engine)
         except Misconfigured as error:
             log.error("dashboard_wrong", extra={"detail": str(error)})
             raise Unavailable(Reason.NOT_READY, f"{error} Then start the server anew.", retry_after_s=60) from error
@@ -144,39 +144,39 @@ class Dashboards:
             raise Refused(Reason.NOT_FOUND, f"section {quote(id)} does not exist in {name}. There are {there_are}.")
         period = await run_in_threadpool(asked_period, request, key)
         # The period goes on with the clock, and so do pending questions.
-        freshness = Freshness.of(request, key, is_timed=True)
+        freshness = EtagCheck.of(request, key, is_timed=True)
         if freshness.is_known:
             return freshness.not_modified(ASKED_ABOUT)
-        sink: Sink = request.state.sink
+        engine: Engine = request.state.engine
         if all(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
-            told = await run_in_threadpool(self._answer, None, sink, section, period, name)
+            told = await run_in_threadpool(self._answer, None, engine, section, period, name)
             return Response(told, media_type="application/json", headers=ASKED_ABOUT | {"Cache-Control": "no-store"})
 
         def current_tag() -> str:
-            return Freshness.of(request, key, is_timed=True).tag
+            return EtagCheck.of(request, key, is_timed=True).tag
 
         async def make() -> bytes:
             # Of the moment at which it is begun, as its tag is: the period goes on while one waits.
             begun = await run_in_threadpool(asked_period, request, key)
-            ask = partial(self._answer, sink=sink, section=section, period=begun, name=name)
-            return await ask_store(sink, sink.report_slots.place(key.key_id), begun.scope.variables(), ask)
+            ask = partial(self._answer, engine=engine, section=section, period=begun, name=name)
+            return await ask_store(engine, engine.report_slots.place(key.key_id), begun.scope.variables(), ask)
 
         question = question_of(request, key)
-        answer = self._answers.answer(question, current_tag, make, pace=sink.pace, key_id=key.key_id)
+        answer = self._answers.answer(question, current_tag, make, pace=engine.pace, key_id=key.key_id)
         tag, body = await while_awaited(request, answer)
         return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
 
-    def _answer(self, reader: Reader | None, sink: Sink, section: Section, period: Period, name: str) -> bytes:
+    def _answer(self, reader: Reader | None, engine: Engine, section: Section, period: Period, name: str) -> bytes:
         """The answer, in a thread; a section of gauges alone needs no reader."""
         now = datetime.now(UTC)
         charts: dict[str, Any] = {}
         if reader is not None:
-            charts |= answer_section(reader, section, period, reports=self.reports(sink, name), now=now)
+            charts |= answer_section(reader, section, period, reports=self.reports(engine, name), now=now)
         # They are of all deployments: who reads some of them is not told.
         hides = period.scope.hides_arrival
         charts |= {
-            tile.id: {"value": None if hides else _MEASURES[tile.measure](sink)}
+            tile.id: {"value": None if hides else _MEASURES[tile.measure](engine)}
             for tile in section.charts
             if isinstance(tile, Gauge)
         }
@@ -207,7 +207,7 @@ class _Answers:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._shared = Shared()
+        self._shared = SingleFlight()
 
     async def answer(
         self,
@@ -215,7 +215,7 @@ class _Answers:
         current_tag: Callable[[], str],
         make: Callable[[], Coroutine[Any, Any, bytes]],
         *,
-        pace: Pace,
+        pace: Throttle,
         key_id: str,
     ) -> tuple[str, bytes]:
         """The answer to a question and its tag.
@@ -258,20 +258,20 @@ class _Answers:
             self._kept.popitem(last=False)
 
 
-def _loading_delay_s(sink: Sink) -> float:
-    waiting_since = sink.loader.waiting_since()
+def _loading_delay_s(engine: Engine) -> float:
+    waiting_since = engine.loader.waiting_since()
     return 0.0 if waiting_since is None else max(0.0, time.time() - waiting_since)
 
 
-def _snapshot_age_s(sink: Sink) -> float | None:
-    published_at = sink.loader.status.snapshot_at
+def _snapshot_age_s(engine: Engine) -> float | None:
+    published_at = engine.loader.status.snapshot_at
     return None if published_at is None else max(0.0, time.time() - published_at)
 
 
-_MEASURES: dict[Measure, Callable[[Sink], Any]] = {
+_MEASURES: dict[Measure, Callable[[Engine], Any]] = {
     "loading_delay_s": _loading_delay_s,
-    "journal_segment_count": lambda sink: sink.journal.space.segment_count,
-    "journal_bytes": lambda sink: sink.journal.space.byte_count,
+    "journal_segment_count": lambda engine: engine.journal.space.segment_count,
+    "journal_bytes": lambda engine: engine.journal.space.byte_count,
     "snapshot_age_s": _snapshot_age_s,
-    "damaged_count": lambda sink: len(sink.loader.status.damaged),
+    "damaged_count": lambda engine: len(engine.loader.status.damaged),
 }

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.parsing import parse_deployment
-from embedsink.engine import Sink, now_ms
+from embedsink.engine import Engine, now_ms
 from embedsink.errors import Misconfigured, Refused, quote, without_keys
 from embedsink.http.api.events import media_type_of
 from embedsink.http.authentication import require_key
@@ -121,37 +121,37 @@ async def sync_result(request: Request) -> Response:
 async def _show(request: Request) -> Response:
     key = require_key(request, KeyKind.READ, KeyKind.SYNC)
     deployment, job_id = _named(request, key)
-    sink: Sink = request.state.sink
-    found = None if has_bad_text(job_id) else await sink.syncs.find(deployment, job_id, key_id=key.key_id)
+    engine: Engine = request.state.engine
+    found = None if has_bad_text(job_id) else await engine.syncs.find(deployment, job_id, key_id=key.key_id)
     if found is None:
         missing = f"syncJobId: {quote(job_id)} has no result in deployment {deployment}. Correct the address."
         raise Refused(Reason.NOT_FOUND, missing)
-    return _answer(found.result, sink)
+    return _answer(found.result, engine)
 
 
 async def _record(request: Request) -> Response:
     """Check the key, read the body within its limits, validate it, make it durable, answer."""
     key = require_key(request, KeyKind.SYNC)
     deployment, job_id = _named(request, key)
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     sender, bodies = Sender(address_of(request.scope), key.key_id), request.state.bodies
     body, encoding = await _body_of(request, sender)
     try:
         # In one thread: a body may name tens of thousands of files, and senders of events must not wait for it.
-        async with sink.sync_parsing.place(key.key_id):
+        async with engine.sync_parsing.place(key.key_id):
             sync = await run_in_threadpool(
-                lambda: _parse(bodies.decode(body, encoding=encoding), deployment, job_id, sink.settings)
+                lambda: _parse(bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings)
             )
     except Refused:
-        byte_count = sink.settings.body_bytes_max if encoding else len(body)
+        byte_count = engine.settings.body_bytes_max if encoding else len(body)
         request.state.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
         raise
     if isinstance(sync, list):
         return invalid_body(request, sync)
     # Answered only after the fsync, as an event is.
-    if await sink.syncs.keep(sync, key_id=key.key_id):
-        sink.counters["syncs"] += 1
-    return _answer(sync.result, sink)
+    if await engine.syncs.keep(sync, key_id=key.key_id):
+        engine.counters["syncs"] += 1
+    return _answer(sync.result, engine)
 
 
 def _named(request: Request, key: Key) -> tuple[int, str]:
@@ -287,8 +287,8 @@ def instant_us(text: str) -> int:
     return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
-def _answer(result: dict[str, Any], sink: Sink) -> Response:
+def _answer(result: dict[str, Any], engine: Engine) -> Response:
     """The result in the vendor's words, in the order of the spec."""
-    name = count_field(sink.settings.service_name)
+    name = count_field(engine.settings.service_name)
     body = {name if field == COUNT_FIELD else field: part for field, part in result.items()}
     return Response(orjson.dumps(body), media_type="application/json", headers=NEVER_KEPT)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from embedsink.auth.key import KeyKind
 from embedsink.auth.parsing import parse_deployment
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store, while_awaited
@@ -31,14 +31,14 @@ async def list_deployments(request: Request) -> Response:
     query = request.query_params
     check_parameters(query, PARAMETERS)
     limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     variables: dict[str, object] = {
         "deployments": None if key.deployments is None else sorted(key.deployments),
-        "key_deployments": sink.keys.deployments(),
+        "key_deployments": engine.keys.deployments(),
         "after": _place_of(query.get("cursor")),
         "row_limit": limit + 1,  # The one beyond says whether there is another page.
     }
-    rows = await while_awaited(request, ask_store(sink, sink.report_slots.place(key.key_id), variables, _read))
+    rows = await while_awaited(request, ask_store(engine, engine.report_slots.place(key.key_id), variables, _read))
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
     body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)

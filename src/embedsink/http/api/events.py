@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.engine import Sink, now_ms
+from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
-from embedsink.http.anonymous_limits import Strangers, cost_of
+from embedsink.http.anonymous_limits import AnonymousLimits, cost_of
 from embedsink.http.authentication import check_kind, check_origin, key_for, token_of
 from embedsink.http.client_address import address_of
 from embedsink.http.cors import allowing, answer_preflight
@@ -43,7 +43,7 @@ Reply = Callable[[Answer], None]
 
 
 class Events:
-    """The ingest endpoint: a bare ASGI application. `take_in_whole` is the same without ASGI.
+    """The ingest endpoint: a bare ASGI application. `ingest_whole` is the same without ASGI.
 
     A Request, a Response and exceptions that the framework catches would cost a third on this path. Other endpoints
     share the limits of its bodies and its rates.
@@ -58,7 +58,7 @@ class Events:
         )
         self.pool = IngestPool(settings.rules(), body_bytes_max=settings.body_bytes_max)
         self._body_bytes_max = settings.body_bytes_max
-        self.strangers = Strangers(settings.rate_strangers_per_s)
+        self.strangers = AnonymousLimits(settings.rate_strangers_per_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the key, read the body within its limits, take it in, answer. Or answer the preflight of it all."""
@@ -82,7 +82,7 @@ class Events:
             self._reply_with(scope, error, reply)
         await (await answered).send(send)
 
-    def take_in_whole(self, scope: Scope, body: bytes, reply: Reply) -> None:
+    def ingest_whole(self, scope: Scope, body: bytes, reply: Reply) -> None:
         """The same for a request that has arrived whole. `reply` is called once: at once, or when all is durable."""
         try:
             head = self._check_head(scope)
@@ -123,7 +123,7 @@ class Events:
         if head.encoding == "gzip":
             beginning = inflate_beginning(beginning, bytes_max=STRANGER_BYTES_MAX)
         tokens = list(tokens_in(beginning))
-        live = next(filter(head.sink.keys.find, tokens), None)
+        live = next(filter(head.engine.keys.find, tokens), None)
         if live is None and not tokens:
             limit = f"the first {STRANGER_BYTES_MAX:,} bytes of the body hold no key"
             raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {limit}. Send one of the two.")
@@ -157,7 +157,7 @@ class Events:
                 text = inflate(body, bytes_max=min(LOOP_BYTES_MAX, self._body_bytes_max))
             except Refused:  # It is large, or damaged.
                 return None
-        rules = head.sink.rules
+        rules = head.engine.rules
         parsed = None if head.is_ndjson else parse_plain(text, now_ms(), rules)
         if parsed is not None:
             key = head.good_key
@@ -215,15 +215,15 @@ class Events:
             raise refusal
 
         # It holds what the answer needs and no more, so that the lines can go before the fsync: docs/decisions/0006.
-        def settled(failure: Unavailable | None) -> None:
+        def on_durable(failure: Unavailable | None) -> None:
             problem = failure or refusal
             reply(_refuse(head.scope, problem) if problem else _answer(head, accepted_count, rejected_count, listed))
 
         if rejected_count:
-            head.sink.submit_rejections(outcome, settled, key_id=key.key_id, is_scoped=key.deployments is not None)
+            head.engine.submit_rejections(outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None)
         else:
-            head.sink.submit(
-                outcome.lines, settled, accepted=accepted_count, quarantined=0, deployment=outcome.deployment
+            head.engine.submit(
+                outcome.lines, on_durable, accepted=accepted_count, quarantined=0, deployment=outcome.deployment
             )
 
 
@@ -232,7 +232,7 @@ class _Head:
     """What ingest knows of a request before it parses the body."""
 
     scope: Scope
-    sink: Sink
+    engine: Engine
     token: str | None = None
     token_in_body: str | None = None
     origin: str | None = None
@@ -246,7 +246,7 @@ class _Head:
 
     @classmethod
     def of(cls, scope: Scope) -> "_Head":
-        head, authorization = cls(scope, scope["state"]["sink"]), []
+        head, authorization = cls(scope, scope["state"]["engine"]), []
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization.append(value.decode("latin-1"))
@@ -295,7 +295,7 @@ def _key_of(head: _Head, outcome: Outcome) -> Key:
 
 
 def _admit(head: _Head, token: str | None) -> Key:
-    key = head.key = key_for(token, head.sink)
+    key = head.key = key_for(token, head.engine)
     head.sender = Sender(address_of(head.scope), key.key_id)
     head.scope["state"]["key_id"] = key.key_id
     check_kind(key, (KeyKind.INGEST,))

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.authentication import require_key
-from embedsink.http.etag import Freshness, is_known
+from embedsink.http.etag import EtagCheck, is_known
 from embedsink.http.execute import while_awaited
 from embedsink.http.problems import unsatisfiable_range
 from embedsink.http.query_params import STYLE, check_parameters, scope_of, style_of
@@ -49,14 +49,14 @@ async def show_summary(request: Request) -> Response:
     query = request.query_params
     check_parameters(query, (*PARAMETERS, *STYLE))
     scope, style = await run_in_threadpool(scope_of, query, key), style_of(query)
-    freshness = Freshness.of(request, key, is_timed=True)
+    freshness = EtagCheck.of(request, key, is_timed=True)
     if freshness.is_known:
         return freshness.not_modified(ASKED_ABOUT)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, style=style)
 
-    file, _ = await while_awaited(request, spooled(request.state.sink, scope.variables(), write, key_id=key.key_id))
+    file, _ = await while_awaited(request, spooled(request.state.engine, scope.variables(), write, key_id=key.key_id))
     name = f"{file_stem('summary', scope)}.zip"
     return download(request, key, file, freshness, media_type="application/zip", file_name=name)
 
@@ -67,9 +67,9 @@ async def show_snapshot(request: Request) -> Response:
     check_parameters(request.query_params, ())
     if key.deployments is not None:
         raise Refused(Reason.OUT_OF_SCOPE, "analytics.duckdb: holds every deployment. Use a read key without a scope.")
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     try:
-        descriptor = os.open(sink.folder.snapshot, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(engine.folder.snapshot, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise Unavailable(
             Reason.NOT_READY, "analytics.duckdb: does not exist yet. Ask again in some seconds.", retry_after_s=5
@@ -78,7 +78,7 @@ async def show_snapshot(request: Request) -> Response:
 
 
 def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     status = os.fstat(descriptor)
     # Strong: a snapshot is a file of its own, written whole and then renamed.
     headers = ASKED_ABOUT | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
@@ -93,10 +93,10 @@ def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
         held.pop_all()  # The download closes it.
     return FileDownload(
         descriptor,
-        partial(sink.keys.is_live, key),
-        place=sink.snapshot_slots.place(key.key_id),
+        partial(engine.keys.is_live, key),
+        place=engine.snapshot_slots.place(key.key_id),
         is_part=is_part,
-        filename=sink.folder.snapshot.name,
+        filename=engine.folder.snapshot.name,
         media_type=SNAPSHOT_MEDIA_TYPE,
         headers=headers,
     )

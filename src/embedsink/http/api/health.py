@@ -6,7 +6,7 @@ import time
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.metrics import exposition
 from embedsink.http.problems import unavailable
@@ -20,15 +20,15 @@ async def healthz(request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """Whether an event would be kept now: proven by a write that reaches the disk. 503 with the reasons if not."""
-    sink: Sink = request.state.sink
-    troubles = list(sink.loader.status.damaged)
-    journal_trouble = await _journal_trouble(sink)
+    engine: Engine = request.state.engine
+    troubles = list(engine.loader.status.damaged)
+    journal_trouble = await _journal_trouble(engine)
     if journal_trouble:
         troubles.append(journal_trouble)
-    if not sink.store.is_open:
+    if not engine.store.is_open:
         troubles.append("store.duckdb: is being reopened. Ingest goes on.")
-    if sink.loader.status.trouble:
-        troubles.append(sink.loader.status.trouble)
+    if engine.loader.status.trouble:
+        troubles.append(engine.loader.status.trouble)
     if troubles:
         refusal = Unavailable(Reason.NOT_READY, " ".join(troubles), retry_after_s=5)
         return unavailable(request, refusal, members={"ready": False, "troubles": troubles})
@@ -37,14 +37,14 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Prometheus text exposition format 0.0.4."""
-    sink: Sink = request.state.sink
-    return Response(exposition(sink), media_type="text/plain; version=0.0.4; charset=utf-8")
+    engine: Engine = request.state.engine
+    return Response(exposition(engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _journal_trouble(sink: Sink) -> str | None:
+async def _journal_trouble(engine: Engine) -> str | None:
     started_at = time.monotonic()
     try:
-        await asyncio.wait_for(sink.journal.append(b""), sink.settings.journal_timeout_s)
+        await asyncio.wait_for(engine.journal.append(b""), engine.settings.journal_timeout_s)
     except TimeoutError:
         return f"journal: a write takes more than {time.monotonic() - started_at:.0f} s. Look at the disk."
     except Unavailable as error:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink.auth.key import KeyKind
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store, while_awaited
@@ -32,13 +32,13 @@ async def inspect(request: Request) -> Response:
         raise Refused(Reason.BAD_PARAMETER, "session: is empty. Say of which session.")
     variables = arrivals_of(query, key)
     wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     is_complete = await while_awaited(
-        request, sink.live.catch_up(wait_s, key_id=key.key_id, deployments=key.deployments)
+        request, engine.live.catch_up(wait_s, key_id=key.key_id, deployments=key.deployments)
     )
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
     counts, rejected = await while_awaited(
-        request, ask_store(sink, sink.report_slots.place(key.key_id), variables, _read)
+        request, ask_store(engine, engine.report_slots.place(key.key_id), variables, _read)
     )
     return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=NEVER_KEPT)
 
@@ -51,9 +51,9 @@ def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
 def _told(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
     return {
         "isComplete": is_complete,
-        "acceptedCount": counts.fates["accepted"],
-        "quarantinedCount": counts.fates["quarantined"],
-        "lostCount": counts.fates["lost"],
+        "acceptedCount": counts.outcomes["accepted"],
+        "quarantinedCount": counts.outcomes["quarantined"],
+        "lostCount": counts.outcomes["lost"],
         "events": counts.events,
         "actions": counts.actions,
         "rejected": [

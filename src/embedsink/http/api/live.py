@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store
@@ -81,37 +81,37 @@ async def show_live(request: Request) -> Response:
     """A stream of messages: one for each load, with its rows where they are asked for."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, PARAMETERS)
-    sink: Sink = request.state.sink
-    asked = Asked.of(request.query_params, key, sink.settings.service_name)
-    had = _position_had(request, sink, key)
-    if not sink.store.is_open:
+    engine: Engine = request.state.engine
+    asked = Asked.of(request.query_params, key, engine.settings.service_name)
+    had = _position_had(request, engine, key)
+    if not engine.store.is_open:
         raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
     with ExitStack() as stack:
-        woken = stack.enter_context(sink.live.listener(key.key_id))
+        woken = stack.enter_context(engine.live.listener(key.key_id))
         if request.method == "HEAD":
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
-        stream = _Stream(sink, key, asked, had, woken)
-        may_go_on = partial(sink.keys.is_live, key)
+        stream = _Stream(engine, key, asked, had, woken)
+        may_go_on = partial(engine.keys.is_live, key)
         return Download(stream.messages(), may_go_on, held=stack.pop_all(), media_type=MEDIA_TYPE, headers=HEADERS)
 
 
 class _Stream:
     """What one reader is told. It keeps no more than how far its reader is: what is new lies in the store."""
 
-    def __init__(self, sink: Sink, key: Key, asked: Asked, had: int | None, woken: asyncio.Event) -> None:
-        self._sink = sink
+    def __init__(self, engine: Engine, key: Key, asked: Asked, had: int | None, woken: asyncio.Event) -> None:
+        self._engine = engine
         self._key_id = key.key_id
-        self._live = sink.live
+        self._live = engine.live
         self._asked = asked
-        self._position = sink.live.position if had is None else had
-        self._told_position = self._position if had is not None else _position_of(sink, asked, self._position)
+        self._position = engine.live.position if had is None else had
+        self._told_position = self._position if had is not None else _position_of(engine, asked, self._position)
         self._recent_count = asked.recent if had is None else 0  # Whoever comes again has them.
         self._woken = woken
         self._told_at = time.monotonic()
 
     async def messages(self) -> AsyncGenerator[bytes]:
         """The messages, until the server ends or the stream has lasted as long as one may."""
-        until = time.monotonic() + self._sink.settings.live_timeout_s
+        until = time.monotonic() + self._engine.settings.live_timeout_s
         yield self._begin()
         if self._recent_count:
             yield self._encode("recent", {"rows": await self._recent()})
@@ -129,12 +129,12 @@ class _Stream:
         if span.last <= span.after:
             return None
         try:
-            ask = partial(_ask, self._sink, self._asked, span, key_id=self._key_id)
+            ask = partial(_ask, self._engine, self._asked, span, key_id=self._key_id)
             loaded = await self._live.answers.answer((self._asked, span), ask)
         except Unavailable:
             return None  # Nothing is missed: the position stays, and the next look finds what is there by then.
         self._position, after = span.last, self._name()
-        self._told_position = _position_of(self._sink, self._asked, span.last)
+        self._told_position = _position_of(self._engine, self._asked, span.last)
         return self._encode("loaded", {"after": after, "segment": self._name()} | loaded) if loaded else None
 
     async def _wait(self, until: float) -> None:
@@ -148,7 +148,7 @@ class _Stream:
         # Of a busy hour not all has to be looked at.
         for before in self._spans_before():
             with suppress(Unavailable):  # Then it begins with what is new.
-                rows = await _ask_rows(self._sink, self._asked, before, key_id=self._key_id)
+                rows = await _ask_rows(self._engine, self._asked, before, key_id=self._key_id)
             if len(rows) >= self._recent_count:
                 break
         return rows
@@ -163,10 +163,10 @@ class _Stream:
         """The position as the reader is told it: a key with a scope gets a name that says nothing of other loads."""
         if self._asked.deployments is None:
             return self._told_position
-        return f"{self._sink.opaque.hide(self._told_position):016x}"
+        return f"{self._engine.opaque.hide(self._told_position):016x}"
 
     def _begin(self) -> bytes:
-        told = {"revision": revision_of(self._sink, self._asked.deployments), "segment": self._name()}
+        told = {"revision": revision_of(self._engine, self._asked.deployments), "segment": self._name()}
         return b"retry: %d\n%b" % (RETRY_MS, self._encode("connected", told))
 
     def _encode(self, name: str | None, content: Any) -> bytes:
@@ -181,43 +181,43 @@ class _Stream:
         )
 
 
-def revision_of(sink: Sink, deployments: frozenset[int] | None) -> str:
+def revision_of(engine: Engine, deployments: frozenset[int] | None) -> str:
     """Another text whenever rows of these deployments may have changed; it says nothing else."""
-    return blake2s(sink.store.revisions.of(deployments).encode(), digest_size=8).hexdigest()
+    return blake2s(engine.store.revisions.of(deployments).encode(), digest_size=8).hexdigest()
 
 
-def _position_of(sink: Sink, asked: Asked, newest: int) -> int:
+def _position_of(engine: Engine, asked: Asked, newest: int) -> int:
     """The newest segment up to `newest` that the reader may know of: behind it was nothing of its deployments."""
     if asked.deployments is None:
         return newest
-    return min(newest, max(sink.live.first_position, sink.store.revisions.last_number(asked.deployments)))
+    return min(newest, max(engine.live.first_position, engine.store.revisions.last_number(asked.deployments)))
 
 
-async def _ask(sink: Sink, asked: Asked, span: Span, *, key_id: str) -> dict[str, Any] | None:
+async def _ask(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> dict[str, Any] | None:
     """What a load brought; None where it is nothing of the reader's. Others' loads are none of its business."""
-    revision = revision_of(sink, asked.deployments)
+    revision = revision_of(engine, asked.deployments)
     read = partial(_read, wants_rows=asked.wants_rows)
     # Whoever comes again after long asks for much.
-    slots = sink.brief_slots if span.last - span.after <= LOOK_BACK_SEGMENTS else sink.report_slots
-    counts, rows = await ask_store(sink, slots.place(key_id), asked.variables | span.variables(), read)
-    if asked.is_narrowed and not counts.fates.total():
+    slots = engine.brief_slots if span.last - span.after <= LOOK_BACK_SEGMENTS else engine.report_slots
+    counts, rows = await ask_store(engine, slots.place(key_id), asked.variables | span.variables(), read)
+    if asked.is_narrowed and not counts.outcomes.total():
         return None
     told = {
         "revision": revision,
-        "counts": counts.by_fate(has_duplicates=not asked.is_narrowed),
+        "counts": counts.by_outcome(has_duplicates=not asked.is_narrowed),
         "events": counts.events,
         "actions": counts.actions,
     }
     return told | ({"rows": rows, "droppedCount": counts.row_count - len(rows)} if asked.wants_rows else {})
 
 
-async def _ask_rows(sink: Sink, asked: Asked, span: Span, *, key_id: str) -> list[dict[str, Any]]:
+async def _ask_rows(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> list[dict[str, Any]]:
     # Among the reports: in a long journal what is rare takes as long as one, and no stream must wait for it.
     read = partial(newest_arrivals, limit=asked.recent)
     variables = asked.variables | span.variables()
     if asked.deployments is not None:
         variables["since"] = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=RECENT_DAYS)
-    return await ask_store(sink, sink.report_slots.place(key_id), variables, read)
+    return await ask_store(engine, engine.report_slots.place(key_id), variables, read)
 
 
 def _read(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
@@ -230,13 +230,13 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
         await asyncio.wait_for(event.wait(), max(0.0, seconds))
 
 
-def _position_had(request: Request, sink: Sink, key: Key) -> int | None:
+def _position_had(request: Request, engine: Engine, key: Key) -> int | None:
     """The last message that a reader had, if it had one: it is told what comes behind."""
-    had, newest = request.headers.get("last-event-id") or request.query_params.get("after"), sink.live.position
+    had, newest = request.headers.get("last-event-id") or request.query_params.get("after"), engine.live.position
     if had is None:
         return None
     if key.deployments is not None:
-        return _position_named(had, sink)
+        return _position_named(had, engine)
     if not (had.isascii() and had.isdigit() and len(had) <= len(str(_POSITION_MAX))):
         raise Refused(
             Reason.BAD_PARAMETER, f"after: {quote(had)} is not the id of a message. Leave it out to begin with now."
@@ -244,11 +244,11 @@ def _position_had(request: Request, sink: Sink, key: Key) -> int | None:
     return max(0, min(int(had), newest), newest - LOOK_BACK_SEGMENTS)
 
 
-def _position_named(name: str, sink: Sink) -> int:
+def _position_named(name: str, engine: Engine) -> int:
     """The position of a name; of one from before the start of this process, where the process began."""
     if not _NAME.fullmatch(name):
         raise Refused(
             Reason.BAD_PARAMETER, f"after: {quote(name)} is not the id of a message. Leave it out to begin with now."
         )
-    position = sink.opaque.reveal(int(name, 16))
-    return position if sink.live.first_position <= position <= sink.live.position else sink.live.first_position
+    position = engine.opaque.reveal(int(name, 16))
+    return position if engine.live.first_position <= position <= engine.live.position else engine.live.first_position

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink.auth.key import Key, KeyKind
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused, quote
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store, while_awaited
@@ -40,7 +40,7 @@ async def purge(request: Request) -> Response:
     check_parameters(query, PURGE_PARAMETERS)
     _check_all_deployments(key)
     which = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
-    return JSONResponse({"purged": await purge_quarantine(request.state.sink, which)})
+    return JSONResponse({"purged": await purge_quarantine(request.state.engine, which)})
 
 
 async def list_quarantine(request: Request) -> Response:
@@ -55,9 +55,11 @@ async def list_quarantine(request: Request) -> Response:
     )
     limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     quarantine_id = _id_of(query.get("id"))
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     read = partial(_read, limit=limit, quarantine_id=quarantine_id)
-    body = await while_awaited(request, ask_store(sink, sink.report_slots.place(key.key_id), scope.variables(), read))
+    body = await while_awaited(
+        request, ask_store(engine, engine.report_slots.place(key.key_id), scope.variables(), read)
+    )
     return Response(body, media_type="application/json", headers=NEVER_KEPT)
 
 
@@ -67,7 +69,7 @@ async def replay(request: Request) -> Response:
     check_parameters(request.query_params, ("id",))
     quarantine_id = _id_of(request.query_params.get("id"))
     _check_all_deployments(key)
-    return JSONResponse(asdict(await try_again(request.state.sink, quarantine_id)))
+    return JSONResponse(asdict(await try_again(request.state.engine, quarantine_id)))
 
 
 def _check_all_deployments(key: Key) -> None:

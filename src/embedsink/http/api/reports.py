@@ -24,7 +24,7 @@ async def list_reports(request: Request) -> Response:
     """Every report with its question, its grain and its columns."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, ())
-    return JSONResponse(await ask_briefly(request.state.sink, key, _list), headers=ASKED_ABOUT)
+    return JSONResponse(await ask_briefly(request.state.engine, key, _list), headers=ASKED_ABOUT)
 
 
 async def show_schema(request: Request) -> Response:
@@ -32,7 +32,7 @@ async def show_schema(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     name = known_name(request.path_params["name"])
     check_parameters(request.query_params, ())
-    described = await ask_briefly(request.state.sink, key, partial(describe, name=name))
+    described = await ask_briefly(request.state.engine, key, partial(describe, name=name))
     return JSONResponse(described, headers=ASKED_ABOUT)
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink import __version__
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.http.openapi import browser, dashboards, deployments, ingestion, quarantine, reading, upkeep
 from embedsink.http.openapi.operation import Group
 from embedsink.http.openapi.parts import Schema
@@ -23,9 +23,9 @@ __all__ = ["Schema", "describe", "description", "groups_of"]
 
 async def describe(request: Request) -> Response:
     """The description of this server: its limits and service name are in it."""
-    sink: Sink = request.state.sink
+    engine: Engine = request.state.engine
     # In a thread: the first time it takes a tenth of a second, in which senders would wait.
-    return Response(await asyncio.to_thread(_written, sink.settings), media_type="application/json")
+    return Response(await asyncio.to_thread(_written, engine.settings), media_type="application/json")
 
 
 @lru_cache(maxsize=4)

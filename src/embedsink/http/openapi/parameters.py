@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from embedsink.auth.parsing import DEPLOYMENT_MAX
 from embedsink.http.openapi.parts import Schema, array
-from embedsink.http.query_params import FATES
+from embedsink.http.query_params import OUTCOMES
 from embedsink.reports.pagination import LIMIT_MAX
 from embedsink.reports.scope import INTERVALS, SURFACES
 
@@ -52,7 +52,7 @@ def arrival_parameters() -> Sequence[Schema]:
         parameter("session", {"type": "string"}, "Only of this session."),
         parameter("type", {"type": "string", "examples": ["view"]}, "Only of this type, with or without its prefix."),
         parameter("key", {"type": "string"}, "Only what was sent with the key of this id."),
-        parameter("fate", {"enum": list(FATES)}, "Only what became this."),
+        parameter("outcome", {"enum": list(OUTCOMES)}, "Only what became this."),
     ]
 
 

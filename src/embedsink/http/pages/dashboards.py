@@ -17,16 +17,16 @@ from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS
 from embedsink.dashboards.theme import DARK, LIGHT, vega_config
 from embedsink.dashboards.vega_spec import completed
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, without_keys
 from embedsink.http.api.dashboards import Dashboards
 from embedsink.http.authentication import check_kind, key_for, login_of
 from embedsink.http.pages.templating import page_headers, render
-from embedsink.http.pages.vega_bundle import Vega
+from embedsink.http.pages.vega_bundle import VegaBundle
 from embedsink.http.query_params import ARRIVALS, check_parameters
 from embedsink.http.security_headers import NEVER_KEPT
-from embedsink.http.sessions import Logins
-from embedsink.http.transport import check_transport, is_asked_here
+from embedsink.http.sessions import Sessions
+from embedsink.http.transport import check_transport, is_loopback_host
 from embedsink.protocol.messages import catalog_for
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report
@@ -61,7 +61,9 @@ class DashboardPages:
         opened_with: a token that whoever is on this machine is logged in with; only the demo has one.
     """
 
-    def __init__(self, dashboards: Dashboards, vega: Vega, settings: Settings, *, opened_with: str | None) -> None:
+    def __init__(
+        self, dashboards: Dashboards, vega: VegaBundle, settings: Settings, *, opened_with: str | None
+    ) -> None:
         self._dashboards = dashboards
         self._vega = vega
         self._headers = page_headers(frame_origins=settings.frame_origins)
@@ -82,7 +84,7 @@ class DashboardPages:
             return other
         name = request.path_params["name"]
         dashboard = self._dashboards.find(name)
-        reports = await run_in_threadpool(self._dashboards.reports, request.state.sink, name)
+        reports = await run_in_threadpool(self._dashboards.reports, request.state.engine, name)
         self._vega.prepare()
         return await self._page(
             request,
@@ -128,17 +130,17 @@ class DashboardPages:
         # The longest takes 20 ms, and the first of all 100: in a thread, so that no sender waits for it.
         page = await run_in_threadpool(render, template, links=self._links(), **words)
         headers = self._headers | {"Cache-Control": "private, no-store"}
-        logins: Logins = request.state.logins
+        sessions: Sessions = request.state.sessions
         if login_of(request, or_navigation=True) is None and (key := self._opening_key(request)):
-            headers["Set-Cookie"] = logins.cookie(key, request)
+            headers["Set-Cookie"] = sessions.cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
     def _opening_key(self, request: Request) -> Key | None:
         """The demo's key, for this machine alone."""
-        if self._opened_with is None or not is_asked_here(request):
+        if self._opened_with is None or not is_loopback_host(request):
             return None
-        sink: Sink = request.state.sink
-        return key_for(self._opened_with, sink)
+        engine: Engine = request.state.engine
+        return key_for(self._opened_with, engine)
 
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from embedsink import __version__
 from embedsink.auth.key import KeyKind
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.etag import tag_of
@@ -49,7 +49,7 @@ class Docs:
         Raises:
             Unavailable: `not_ready` while the store, which describes the reports, is away.
         """
-        page, address = await self._made(request.state.sink), address_of(request)
+        page, address = await self._made(request.state.engine), address_of(request)
         file = self._files.get(address)
         if file is None:
             body = page.replace(_ADDRESS, escape(address)).encode()
@@ -59,14 +59,14 @@ class Docs:
                 self._files[address] = file
         return await file.answer(request, HEADERS | ASKED_ABOUT)
 
-    async def _made(self, sink: Sink) -> str:
+    async def _made(self, engine: Engine) -> str:
         async with self._making:
             if self._page is None:
-                self._page = await run_in_threadpool(self._make, sink)
+                self._page = await run_in_threadpool(self._make, engine)
             return self._page
 
-    def _make(self, sink: Sink) -> str:
-        with sink.store.reader(EVERYTHING, is_brief=True) as reader:
+    def _make(self, engine: Engine) -> str:
+        with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = all_reports(reader)
         return docs_page(self._settings, reports, address=_ADDRESS)
 

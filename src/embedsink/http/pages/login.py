@@ -7,14 +7,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from embedsink.auth.key import KeyKind
-from embedsink.engine import Sink
+from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import check_kind
 from embedsink.http.client_address import address_of
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.sessions import Logins
+from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_own_page, check_transport
 from embedsink.http.wire.request_body import BodyReader
 from embedsink.reasons import Reason
@@ -41,11 +41,11 @@ class LoginPage:
             check_parameters(request.query_params, ("next",))
             return await self._form(_place(request.query_params.get("next")))
         check_own_page(request)
-        logins: Logins = request.state.logins
+        sessions: Sessions = request.state.sessions
         fields = await self._fields(request)
         place = _place(fields.get("next"))
-        sink: Sink = request.state.sink
-        key = sink.keys.find(fields.get("key", "").strip())
+        engine: Engine = request.state.engine
+        key = engine.keys.find(fields.get("key", "").strip())
         if key is None:
             return await self._form(place, trouble="This key is unknown, expired or revoked. Check it, or get another.")
         try:
@@ -54,13 +54,13 @@ class LoginPage:
             article = "an" if key.kind is KeyKind.INGEST else "a"
             return await self._form(place, trouble=f"This is {article} {key.kind} key. Dashboards need a read key.")
         request.scope["state"]["key_id"] = key.key_id
-        return self._lead_to(place, logins.cookie(key, request))
+        return self._lead_to(place, sessions.cookie(key, request))
 
     async def logout(self, request: Request) -> Response:
         """Take the cookie back."""
         check_own_page(request)
-        logins: Logins = request.state.logins
-        return self._lead_to("/login", logins.no_cookie(request))
+        sessions: Sessions = request.state.sessions
+        return self._lead_to("/login", sessions.no_cookie(request))
 
     async def _fields(self, request: Request) -> dict[str, str]:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:

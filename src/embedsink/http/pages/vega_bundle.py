@@ -31,7 +31,7 @@ MAKING_S_MAX = 120.0
 _NICENESS = 10
 
 
-class Vega:
+class VegaBundle:
     """The bundle, made when somebody first looks at a page."""
 
     def __init__(self, folder: DataFolder) -> None:

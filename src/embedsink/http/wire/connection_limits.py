@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from embedsink.http.wire.connection_registry import Crowd
+from embedsink.http.wire.connection_registry import ConnectionRegistry
 from embedsink.http.wire.ingest_protocol import IngestProtocol
 
 CONNECTIONS_MAX = 4_096
@@ -30,7 +30,7 @@ _TOO_LARGE = (
 )
 
 
-def bounded_connections(
+def limited_connections(
     *, connections_max: int = CONNECTIONS_MAX, request_bytes_max: int = REQUEST_BYTES_MAX
 ) -> Callable[..., asyncio.Protocol]:
     """What `uvicorn.Config(http=…)` takes, for one server.
@@ -39,10 +39,10 @@ def bounded_connections(
         connections_max: how many may be open at once.
         request_bytes_max: how long a request may be as it is written, with what frames its body.
     """
-    return partial(BoundedConnection, request_bytes_max=request_bytes_max, crowd=Crowd(connections_max))
+    return partial(LimitedConnection, request_bytes_max=request_bytes_max, registry=ConnectionRegistry(connections_max))
 
 
-class BoundedConnection(IngestProtocol):
+class LimitedConnection(IngestProtocol):
     """Closes on senders whose head is too large or takes too long, and on those who don't stop after an answer.
 
     A new connection beyond `connections_max` closes the one that has waited longest: for a whole request, for its
@@ -63,11 +63,11 @@ class BoundedConnection(IngestProtocol):
         self,
         *arguments: Any,
         request_bytes_max: int,
-        crowd: Crowd,
+        registry: ConnectionRegistry,
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        self._crowd = crowd
+        self._crowd = registry
         self._request_bytes_max = request_bytes_max
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -7,13 +7,13 @@ UNSENT_BYTES_MAX = 64 * 1_048_576
 
 
 class Closable(Protocol):
-    """A connection, as its crowd sees it."""
+    """A connection, as its registry sees it."""
 
     def give_way(self) -> None:
         """Close at once."""
 
 
-class Crowd:
+class ConnectionRegistry:
     """The connections that wait, and the bytes that clients do not read.
 
     Args:

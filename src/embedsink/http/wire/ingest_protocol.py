@@ -126,7 +126,7 @@ class IngestProtocol(HttpToolsProtocol):
         body, self._held = b"".join(self._held), None
         self._has_taken = True
         exchange = self._running = self.cycle = _Exchange(self)  # type: ignore[assignment]
-        self.app_state["events"].take_in_whole(self.scope, body, exchange.reply)
+        self.app_state["events"].ingest_whole(self.scope, body, exchange.reply)
 
     def on_response_complete(self) -> None:
         """What uvicorn does after an answer, but with one timer for many of them: each would cost 2 µs."""
@@ -215,8 +215,8 @@ class IngestProtocol(HttpToolsProtocol):
 
     def _note_refusal(self, why: str) -> None:
         """Count and log a request that could not be read."""
-        if "sink" in self.app_state:
-            self.app_state["sink"].counters["not_http"] += 1
+        if "engine" in self.app_state:
+            self.app_state["engine"].counters["not_http"] += 1
         log.warning("not_http", extra={"detail": why})
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:

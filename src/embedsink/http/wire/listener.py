@@ -19,7 +19,7 @@ PAUSE_S = 0.1
 _OF_THE_CLIENT = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
-class Acceptor:
+class Listener:
     """Accepts connections in batches, in the place of the server that `loop.create_server` returns.
 
     uvloop accepts one connection in each iteration of the event loop. An iteration serves all connections that are

@@ -4,7 +4,7 @@ import { logIn } from "/pages/login.js";
 import { at, button, make } from "/pages/make.js";
 import { write } from "/pages/words.js";
 
-const NARROWING = ["session", "type", "key", "fate", "deployment", "tenant"];
+const NARROWING = ["session", "type", "key", "outcome", "deployment", "tenant"];
 const ROWS_MAX = 500;
 const AGAIN_MS = 3000;
 const STALE_MS = 4000;
@@ -117,14 +117,14 @@ function add(rows, { isNew }) {
 }
 
 function rowOf(row, isNew) {
-  const isRejected = row.fate === "quarantined";
+  const isRejected = row.outcome === "quarantined";
   const received = new Date(row.received_at);
   const why = isRejected ? make("span", { className: "why" }, make("b", {}, row.reason), row.path ? make("span", { className: "at" }, " at ", bare(row.path)) : "") : "accepted";
-  const details = make("details", { className: `arrival ${row.fate}`, ontoggle: () => details.open && open(details, row) },
+  const details = make("details", { className: `arrival ${row.outcome}`, ontoggle: () => details.open && open(details, row) },
     make("summary", {},
       make("time", { dateTime: row.received_at, title: moment.format(received) }, time.format(received)),
       make("span", { className: "type" }, row.type === null ? make("i", {}, "unreadable") : bare(row.type), row.direction === "action" ? make("span", { className: "badge" }, "action") : ""),
-      make("span", { className: "fate" }, make("span", { className: "sign", "aria-hidden": "true" }), why),
+      make("span", { className: "outcome" }, make("span", { className: "sign", "aria-hidden": "true" }), why),
       make("span", { className: "session" }, bare(row.session ?? "–")),
       make("span", { className: "deployment" }, row.deployment ?? "–")));
   return make("li", { className: isNew ? "new" : "" }, details);
@@ -145,11 +145,11 @@ function actsOf(row, text) {
   const act = (words, onclick, attributes = {}) => Object.assign(button(words, ({ target }) => onclick(target)), attributes);
   const acts = [];
   for (const [name, value, words] of [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]]) {
-    if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value, ...(name === "type" && isUnknown(value) && { fate: "quarantined" }) })));
+    if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value, ...(name === "type" && isUnknown(value) && { outcome: "quarantined" }) })));
   }
   if (navigator.clipboard) acts.push(act("Copy", (copy) => navigator.clipboard.writeText(row.envelope).then(() => say(copy, "Copied"), () => say(copy, "Not allowed"))));
   if (row.envelope_length > [...row.envelope].length) acts.push(act("Show all of it", (button) => showWhole(row, text, button)));
-  if (row.fate === "quarantined" && !FINAL.includes(row.reason)) {
+  if (row.outcome === "quarantined" && !FINAL.includes(row.reason)) {
     acts.push(act(row.replayed_at === null ? "Try again" : "Was accepted later", (button) => replay(row, button), { disabled: row.replayed_at !== null }));
   }
   return acts;
