@@ -19,6 +19,8 @@ RUN tools/bin/python -m pip --python /opt/embedsink install --quiet --no-deps di
 FROM python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 COPY --from=build /opt/embedsink /opt/embedsink
 ENV PATH=/opt/embedsink/bin:$PATH
+# glibc: one arena for all threads, and blocks of 4 MiB and more go back to the system. It saves some 9 MiB.
+ENV MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=4194304 MALLOC_TRIM_THRESHOLD_=4194304
 # A fixed number, so that the owner of files in a mounted folder can be set from outside: chown 10001 data.
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin embedsink && install --directory --owner 10001 --mode 0750 /data /backup
 USER 10001

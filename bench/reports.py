@@ -26,7 +26,7 @@ from embedsink.errors import Refused
 from embedsink.reports.catalog import report_names
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
-from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.sql_files import read_sql
 
 ENDS_AT = datetime(2026, 11, 21)

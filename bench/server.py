@@ -16,7 +16,7 @@ from bench.child import BenchError, Child, running
 from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
-from embedsink.store.session import open_snapshot
+from embedsink.store.reader import open_snapshot
 
 EVENTS_PATH = "/api/v1/events"
 CATCH_UP_TIMEOUT_S = 180

@@ -23,7 +23,7 @@ from bench.ports import free_ports
 
 from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
-from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING, open_snapshot
 from embedsink.store.sql_files import read_sql
 from tests.stores import make_folder
 

@@ -20,7 +20,7 @@ from embedsink.engine import Engine
 from embedsink.journal.segment import identity_of
 from embedsink.settings import Settings
 from embedsink.store.query import SelectQuery
-from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING, open_snapshot
 from tests.crashing import Crashing, Server, senders
 from tests.servers import wait_until
 

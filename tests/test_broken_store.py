@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING, open_snapshot
 from tests.envelope.sending import view
 from tests.servers import RunningServer, running_server, wait_until
 

@@ -20,7 +20,7 @@ from embedsink.reports.catalog import EVENTS, all_reports, report_names, visible
 from embedsink.reports.format import Format
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 from tests.given import REQUIRED, segment
 from tests.stores import open_store
 from tests.test_formats import arrow_rows, parquet, written

@@ -21,7 +21,7 @@ from embedsink.reports.format import Format
 from embedsink.reports.formats import Style, write_rows
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
-from embedsink.store.session import EVERYTHING, ROWS_OF_BATCH, Reader
+from embedsink.store.reader import EVERYTHING, ROWS_OF_BATCH, Reader
 from tests.given import segment
 from tests.stores import open_store
 

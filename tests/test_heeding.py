@@ -17,8 +17,8 @@ from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.heeding import Seen, choose_form, heed_ready, heeds_ready
 from embedsink.store.query import SelectQuery
+from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.schema import transaction
-from embedsink.store.session import EVERYTHING, Reader
 from embedsink.store.sql_files import read_sql
 from tests.given import segment
 from tests.rows import replace_events

@@ -12,7 +12,7 @@ CONTRIBUTING = SOURCE.parents[1] / "CONTRIBUTING.md"
 
 # From the bottom up: a room imports rooms of lower layers and its own modules.
 LAYERS = [
-    {"reasons", "net", "clock_watch", "durable_files", "permissions", "browser", "memory"},
+    {"reasons", "net", "clock_watch", "durable_files", "permissions", "browser"},
     {"errors"},
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
     {"settings", "store"},

@@ -13,7 +13,7 @@ from embedsink.dashboards.query import PAIRED, answer_section
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
-from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING, Reader
 from tests.given import segment
 from tests.stores import open_store
 

@@ -32,8 +32,8 @@ from embedsink.settings import Settings
 from embedsink.store import database
 from embedsink.store.database import Ledger, Store
 from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
+from embedsink.store.reader import Reader
 from embedsink.store.schema import transaction
-from embedsink.store.session import Reader
 from embedsink.store.sql_files import read_sql
 from embedsink.store.verify import read_every_row
 from tests.crashing import Crashing, Server, senders

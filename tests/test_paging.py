@@ -21,7 +21,7 @@ from embedsink.reports.format import Format
 from embedsink.reports.formats import Style, json_chunks, write_rows
 from embedsink.reports.pagination import LIMIT_MAX, Cursor, RowsAsked
 from embedsink.store.database import Store
-from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING, Reader
 from tests.given import segment
 from tests.stores import open_store
 

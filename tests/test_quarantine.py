@@ -33,7 +33,7 @@ from embedsink.protocol.validation import Parsed, Rejection, Rules
 from embedsink.reasons import Reason
 from embedsink.store.database import Ledger, Store
 from embedsink.store.duckdb_errors import StoreRefused
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from embedsink.transfer.replay import Replay
 from tests.envelope.sending import ID, event_or_action, view

@@ -13,7 +13,7 @@ import embedsink
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.segment import trailer
-from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING, open_snapshot
 from tests.given import segment
 from tests.programs import require
 from tests.servers import free_port

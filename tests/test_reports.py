@@ -12,7 +12,7 @@ import pytest
 from embedsink.journal.segment import inspect
 from embedsink.reports.formats import csv_chunks
 from embedsink.store.query import SelectQuery
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 from tests.given import segment
 from tests.stores import open_store
 

@@ -197,3 +197,9 @@ def test_a_tls_handshake_that_is_never_begun_is_cut_off(tmp_path: Path, monkeypa
 def answers(port: int) -> bool:
     with socket.socket() as asking:
         return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_server_does_not_load_numpy() -> None:
+    look = "import sys, embedsink.http.server; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n", "it takes 12 MiB, and only repairs need it"

@@ -30,8 +30,8 @@ from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, S
 from embedsink.store.limits import StoreLimits
 from embedsink.store.purge import PurgeFilter
 from embedsink.store.query import SelectQuery
+from embedsink.store.reader import EVERYTHING, SUMMED, VARIABLES, Reader, away_is_unavailable
 from embedsink.store.schema import transaction
-from embedsink.store.session import EVERYTHING, SUMMED, VARIABLES, Reader, away_is_unavailable
 from embedsink.store.sql_files import read_sql
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 from tests.stores import open_store

@@ -16,7 +16,7 @@ from embedsink.reports.formats import Style, csv_chunks
 from embedsink.reports.scope import parse_scope
 from embedsink.reports.zip_export import write_summary
 from embedsink.store.database import Store
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 from tests.given import segment
 from tests.stores import open_store
 

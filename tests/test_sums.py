@@ -16,8 +16,8 @@ from embedsink.loader.loader import Loader
 from embedsink.store import database
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
+from embedsink.store.reader import EVERYTHING
 from embedsink.store.rollups import sum_up, sum_up_late
-from embedsink.store.session import EVERYTHING
 from tests.given import segment
 from tests.histories import INSTANTS, Event, Scope, found_rows, histories, rows_in_scope, scopes
 from tests.rows import replace_events, replace_rows, reports_upon

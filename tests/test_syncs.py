@@ -20,7 +20,7 @@ from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import trailer
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
 from embedsink.reasons import Reason
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.crashing import Server as Process
 from tests.http.asking import Server, open_server, problem

@@ -13,8 +13,8 @@ import pytest
 
 from embedsink.errors import Refused
 from embedsink.reports.scope import TIME_FORMS, Scope, parse_scope, timezones
+from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.rollups import sum_up
-from embedsink.store.session import EVERYTHING, Reader
 from embedsink.store.sql_files import read_sql
 from embedsink.store.timezones import utc_of
 from tests.rows import replace_events, views_over_nothing

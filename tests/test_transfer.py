@@ -21,7 +21,7 @@ from embedsink.journal.writer import Journal, OnDurable
 from embedsink.protocol.validation import Rules
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
-from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING, open_snapshot
 from embedsink.transfer import bulk_import
 from embedsink.transfer.bulk_import import Sums, export_csv, export_ndjson, export_parquet, import_here, import_there
 from embedsink.transfer.import_file import DELIVERY_BYTES_MAX, EVENTS_MAX, Delivery, read_deliveries

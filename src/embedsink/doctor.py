@@ -21,8 +21,8 @@ from embedsink.loader.damage import is_damaged, missing_numbers, named, present_
 from embedsink.reports.catalog import all_reports, missing_reports
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
 from embedsink.store.schema import check_duckdb_version
-from embedsink.store.session import EVERYTHING, Reader, open_snapshot
 from embedsink.store.sql_files import read_sql
 
 State = Literal["good", "wrong"]

@@ -34,7 +34,7 @@ from embedsink.settings import Settings
 from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
 from embedsink.store.limits import StoreLimits
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 
 log = logging.getLogger(__name__)
 

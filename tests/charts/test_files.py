@@ -15,7 +15,7 @@ from embedsink.dashboards.model import Chart, Figure, Gauge
 from embedsink.errors import Misconfigured
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.database import Store
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 
 SHIPPED = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
 SPEC = {"mark": "bar", "encoding": {"x": {"field": "surface"}, "y": {"field": "view_count"}}}

@@ -12,7 +12,7 @@ from embedsink.dashboards.lint import read_by, shown_by
 from embedsink.dashboards.model import Figure, Gauge, Section
 from embedsink.reports.catalog import Report, ReportColumn, all_reports
 from embedsink.store.database import Store
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 from tests.charts.test_ours import shown
 from tests.given import Given
 

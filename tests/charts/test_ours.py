@@ -12,7 +12,7 @@ from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import ChartAnswer, answer_section
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 from tests.given import Given, segment
 from tests.stores import open_store
 

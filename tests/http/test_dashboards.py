@@ -21,8 +21,8 @@ from embedsink.dashboards.model import Measure
 from embedsink.dashboards.period import period_of
 from embedsink.errors import Misconfigured
 from embedsink.http.api.dashboards import _MEASURES, Dashboards
+from embedsink.store.reader import Reader
 from embedsink.store.revisions import Revisions
-from embedsink.store.session import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 

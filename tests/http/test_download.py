@@ -16,7 +16,7 @@ from embedsink.errors import Unavailable
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.streaming import Download, _chunks, spooled
 from embedsink.reports.formats import write_rows
-from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING, Reader
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server, problem
 from tests.servers import wait_until

@@ -14,7 +14,7 @@ import pytest
 import embedsink.http.api.live
 from embedsink.auth.key_store import KeyStore
 from embedsink.reports.recent_events import ENVELOPES_BYTES_MAX, ROWS_MAX
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import WAIT_S_MAX, Server, open_server, problem
 from tests.listening import listener_count, listening

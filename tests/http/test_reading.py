@@ -17,7 +17,7 @@ from starlette.types import Message
 
 from embedsink.errors import Unavailable
 from embedsink.http.execute import while_awaited
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 from tests.http.asking import Server, open_server, problem
 
 # Longer than anybody here waits, and not for ever: a test that fails has to end.

@@ -18,7 +18,7 @@ from embedsink.http.report_response import MEDIA_TYPES
 from embedsink.reports.catalog import is_timed, report_names
 from embedsink.reports.format import REPORT_FORMATS, Format
 from embedsink.reports.formats import write_rows
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
 

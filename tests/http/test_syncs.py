@@ -15,7 +15,7 @@ import pytest
 
 from embedsink.http.api import dbt_syncs
 from embedsink.http.api.dbt_syncs import instant_us
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.envelope.sending import KEY, KEY_CUT, view
 from tests.http.asking import PAGE, Server, open_server, problem

@@ -21,7 +21,7 @@ from embedsink.dashboards.time_axis import span_of
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import all_reports
 from embedsink.store.database import Store
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 from tests.given import segment
 from tests.pictures.reading import addresses_of, names_of, parse, texts_of
 from tests.stores import open_store

@@ -14,7 +14,7 @@ from embedsink.reports.format import Format
 
 if TYPE_CHECKING:
     from embedsink.reports.formats import Style
-    from embedsink.store.session import Reader
+    from embedsink.store.reader import Reader
 
 CHUNK_BYTES = 65_536
 # A larger answer goes through a temporary file; a smaller one is shown on a full disk too.
@@ -74,7 +74,7 @@ class Folder:
     def _describing(self) -> Iterator["Reader"]:
         """The snapshot, or where there is none yet an empty store: what reports there are is known before any data."""
         from embedsink.store.database import Store
-        from embedsink.store.session import EVERYTHING, open_snapshot
+        from embedsink.store.reader import EVERYTHING, open_snapshot
 
         if self._snapshot.exists():
             with open_snapshot(self._snapshot, EVERYTHING) as reader:
@@ -91,7 +91,7 @@ class Folder:
         from embedsink.reports.pagination import RowsAsked
         from embedsink.reports.scope import parse_scope
         from embedsink.settings import read_settings
-        from embedsink.store.session import open_snapshot
+        from embedsink.store.reader import open_snapshot
 
         known_name(name)
         scope, style = parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
@@ -107,7 +107,7 @@ class Folder:
         from embedsink.reports.scope import parse_scope
         from embedsink.reports.zip_export import write_summary
         from embedsink.settings import read_settings
-        from embedsink.store.session import open_snapshot
+        from embedsink.store.reader import open_snapshot
 
         scope, style = parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
         variables = {**read_settings().variables(), **scope.variables()}

@@ -39,7 +39,7 @@ def rebuild(data: Data = DATA) -> None:
     """
     from embedsink.durable_files import move_to_damaged
     from embedsink.store.database import Store
-    from embedsink.store.session import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING, open_snapshot
 
     folder = DataFolder(existing(data))
     with FolderLock(folder):

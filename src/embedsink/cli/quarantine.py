@@ -156,7 +156,7 @@ def _rows_here(data: Path, limit: int, quarantine_id: str | None) -> list[dict[s
     import orjson
 
     from embedsink.data_folder import DataFolder
-    from embedsink.store.session import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING, open_snapshot
     from embedsink.transfer.replay import rows as read
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:

@@ -94,7 +94,7 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     from embedsink.data_folder import DataFolder
     from embedsink.reports.catalog import all_reports, missing_reports
     from embedsink.settings import read_settings
-    from embedsink.store.session import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING, open_snapshot
 
     dashboard = _find(name, data)
     period = period_of(asked, deployments=asked["deployment"], now=now)
@@ -124,7 +124,7 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
 def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
     """The dashboard as far as a snapshot of an older embedsink goes."""
     from embedsink.dashboards.lint import without_mistakes
-    from embedsink.store.session import OLDER_SNAPSHOT
+    from embedsink.store.reader import OLDER_SNAPSHOT
 
     shown, left_out = without_mistakes(dashboard, reports)
     if left_out:

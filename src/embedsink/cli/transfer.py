@@ -14,7 +14,7 @@ from embedsink.cli.output import FAILED, fail, say, strip_control, written_whole
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from embedsink.store.session import Reader
+    from embedsink.store.reader import Reader
     from embedsink.transfer.bulk_import import Sums
 
 EXPORT_EXAMPLES = examples(
@@ -47,7 +47,7 @@ def export_file(
         raise typer.BadParameter(f"-o {output.name}: does not say what to write. End it with one of {there_are}.")
     from embedsink.data_folder import DataFolder
     from embedsink.settings import read_settings
-    from embedsink.store.session import EVERYTHING, open_snapshot
+    from embedsink.store.reader import EVERYTHING, open_snapshot
 
     variables = {**EVERYTHING, "service_name": read_settings().service_name}
     with open_snapshot(DataFolder(data).snapshot, variables) as reader, written_whole(output) as part:

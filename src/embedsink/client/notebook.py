@@ -32,7 +32,7 @@ from embedsink.reports.catalog import EVENTS, all_reports, find_report, known_na
 from embedsink.reports.pagination import RowsAsked
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.settings import read_settings
-from embedsink.store.session import EVERYTHING, Reader, frame_of_parquet, open_snapshot
+from embedsink.store.reader import EVERYTHING, Reader, frame_of_parquet, open_snapshot
 
 _LISTED = ("name", "title", "question", "grain", "columns")
 _DESCRIBED = ("name", "type", "unit", "description")

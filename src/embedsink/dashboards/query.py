@@ -22,7 +22,7 @@ from embedsink.dashboards.time_axis import Clock, span_of, utc_of
 from embedsink.reports.catalog import Report
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.store.query import SelectQuery
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 # What takes most of the time of the reports that build on it, whose stages of AI queries are paired there.
 _PAIRS = "ai_pair"

@@ -17,7 +17,7 @@ from typing import Any, Self
 from embedsink.data_folder import DataFolder
 from embedsink.demo.stopping import Stop
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.store.session import EVERYTHING, open_snapshot
+from embedsink.store.reader import EVERYTHING, open_snapshot
 
 HOST = "127.0.0.1"
 # Not that of `embedsink serve`, which one may want to try meanwhile.

@@ -13,7 +13,7 @@ from embedsink.auth.key import Key
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
-from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING, Reader
 
 STOP_EVERY_S = 0.25
 

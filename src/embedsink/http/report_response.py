@@ -19,7 +19,7 @@ from embedsink.reports.format import Format
 from embedsink.reports.formats import write_rows
 from embedsink.reports.pagination import Cursor, RowsAsked
 from embedsink.reports.scope import PARAMETERS, Scope
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 MEDIA_TYPES = {
     Format.JSON: "application/json",

@@ -25,7 +25,6 @@ from embedsink.http.app import Demo, create_app
 from embedsink.http.transport import Transport
 from embedsink.http.wire.connection_limits import HEAD_TIMEOUT_S, limited_connections
 from embedsink.http.wire.listener import HANDSHAKES_MAX, Listener
-from embedsink.memory import share_memory_among_threads
 from embedsink.net import is_loopback
 from embedsink.settings import Settings
 
@@ -137,7 +136,6 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening, *, demo:
     Raises:
         Misconfigured: the address, the certificate, the keys, the folder, or another server that has it open.
     """
-    share_memory_among_threads()
     listening.check()
     listening.check_certificate()
     folder.make()

@@ -24,7 +24,7 @@ from embedsink.http.etag import EtagCheck
 from embedsink.http.execute import ended, within_its_time
 from embedsink.http.security_headers import ASKED_ABOUT
 from embedsink.reasons import Reason
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 CHUNK_BYTES = 65_536
 SPOOLED_BYTES_MAX = 1_048_576

@@ -25,7 +25,7 @@ from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
 from embedsink.store.database import Store
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 
 log = logging.getLogger(__name__)
 

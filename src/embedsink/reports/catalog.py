@@ -9,7 +9,7 @@ from typing import Any
 from embedsink.errors import Refused, instead, quote
 from embedsink.reasons import Reason
 from embedsink.store.query import Column
-from embedsink.store.session import OLDER_SNAPSHOT, Reader
+from embedsink.store.reader import OLDER_SNAPSHOT, Reader
 from embedsink.store.sql_files import read_sql
 
 # Raw events have a face like a report's, and are none: nobody has counted anything there.

@@ -13,7 +13,7 @@ import orjson
 from embedsink.reports.catalog import type_of
 from embedsink.reports.format import Format
 from embedsink.store.query import Column, SelectQuery
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 # What spreadsheets take for a formula when a cell begins with it; some read the full-width forms as the plain ones.
 _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")

@@ -17,7 +17,7 @@ from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENTS, is_windowed, known_columns, visible_columns
 from embedsink.reports.opaque_numbers import OpaqueNumbers
 from embedsink.store.query import SelectQuery
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 LIMIT_MAX = 100_000
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 ROWS_MAX = 100
 REJECTED_MAX = 100

@@ -10,7 +10,7 @@ from embedsink import __version__
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.reports.formats import Style, csv_chunks
 from embedsink.reports.scope import Scope
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 MANIFEST = "manifest.json"
 

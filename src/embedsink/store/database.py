@@ -20,14 +20,14 @@ from embedsink.store.duckdb_errors import StoreBroken, StoreRefused, StoreTooSma
 from embedsink.store.heeding import Seen, choose_form, heed_ready, see_all
 from embedsink.store.insert import described, load_rows, touched_deployments
 from embedsink.store.limits import Raised, StoreLimits
+from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
 from embedsink.store.query import View
+from embedsink.store.reader import Reader, away_is_unavailable
 from embedsink.store.revisions import Revisions
 from embedsink.store.rollups import forget_sums, sum_up, sum_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
-from embedsink.store.session import Reader, away_is_unavailable
-from embedsink.store.session_registry import OpenReaders
 from embedsink.store.sql_files import read_sql
 
 WIDE_ROW_BYTES = 2_048

@@ -19,7 +19,7 @@ from embedsink.journal.writer import OnDurable, wait_for
 from embedsink.protocol.validation import Parsed, Rejection, parse
 from embedsink.reasons import Reason
 from embedsink.reports.formats import csv_chunks
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 from embedsink.transfer.import_file import Delivery, with_room
 
 TABLE = "event"

@@ -19,7 +19,7 @@ from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_instant
 from embedsink.store.duckdb_errors import StoreBroken, StoreRefused
 from embedsink.store.purge import PURGED_AT_ONCE, PurgeFilter
-from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING, Reader
 
 LIST = "quarantine_in_scope"
 REPLAYABLE = "quarantine_replayable"

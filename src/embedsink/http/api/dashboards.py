@@ -36,7 +36,7 @@ from embedsink.http.query_params import check_parameters
 from embedsink.http.security_headers import ASKED_ABOUT
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, all_reports
-from embedsink.store.session import EVERYTHING, Reader
+from embedsink.store.reader import EVERYTHING, Reader
 
 log = logging.getLogger(__name__)
 

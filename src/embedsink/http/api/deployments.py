@@ -15,7 +15,7 @@ from embedsink.http.execute import ask_store, while_awaited
 from embedsink.http.query_params import check_parameters, limit_of
 from embedsink.http.security_headers import NEVER_KEPT
 from embedsink.reasons import Reason
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 PARAMETERS = ("limit", "cursor")
 LIMIT_DEFAULT = 100

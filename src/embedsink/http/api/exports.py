@@ -26,7 +26,7 @@ from embedsink.reports.catalog import EVENTS
 from embedsink.reports.format import Format
 from embedsink.reports.scope import PARAMETERS
 from embedsink.reports.zip_export import write_summary
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 EVENT_FORMATS = (Format.CSV, Format.NDJSON, Format.PARQUET)
 # Which database file it is stands in its first bytes; there is no registered type.

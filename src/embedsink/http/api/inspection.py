@@ -14,7 +14,7 @@ from embedsink.http.query_params import ARRIVALS, arrivals_of, check_parameters,
 from embedsink.http.security_headers import NEVER_KEPT
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import Counts, count_arrivals, rejected_arrivals
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 PARAMETERS = ("since", "until", *ARRIVALS, "wait")
 WAIT_S_DEFAULT = 5

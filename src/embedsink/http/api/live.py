@@ -26,7 +26,7 @@ from embedsink.http.security_headers import NEVER_KEPT
 from embedsink.http.streaming import Download
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 PARAMETERS = (*ARRIVALS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"

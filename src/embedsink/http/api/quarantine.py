@@ -17,7 +17,7 @@ from embedsink.http.query_params import check_parameters, limit_of
 from embedsink.http.security_headers import NEVER_KEPT
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_scope
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 from embedsink.transfer.replay import purge as purge_quarantine
 from embedsink.transfer.replay import purge_filter, rows
 from embedsink.transfer.replay import replay as try_again

@@ -17,7 +17,7 @@ from embedsink.http.security_headers import ASKED_ABOUT
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import all_reports, describe, is_timed, known_name
 from embedsink.reports.format import REPORT_FORMATS, Format
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 
 async def list_reports(request: Request) -> Response:

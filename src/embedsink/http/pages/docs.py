@@ -26,7 +26,7 @@ from embedsink.http.security_headers import ASKED_ABOUT
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.reports.format import REPORT_FORMATS
 from embedsink.settings import Settings
-from embedsink.store.session import EVERYTHING
+from embedsink.store.reader import EVERYTHING
 
 # Under so many the page is kept and compressed. A client may name any number of them.
 ADDRESSES_MAX = 8

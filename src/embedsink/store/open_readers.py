@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 
 from embedsink.store.duckdb_errors import StoreTooSmall
-from embedsink.store.session import Reader
+from embedsink.store.reader import Reader
 
 _LOOK_EVERY_S = 0.01
 
