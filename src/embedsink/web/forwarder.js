@@ -25,7 +25,7 @@ export const forward = (options) => {
     attempt(() => ({ ...options })) ?? {};
 
   // Pages on plain HTTP have no `randomUUID`, but each blob URL ends in a UUID (File API, 8.3.1). A blob URL lives until the
-  // page closes, so the forwarder creates one and replaces its last 8 digits by a counter.
+  // page closes, so the forwarder creates one and replaces its last 8 digits with a counter.
   const stem = URL.createObjectURL(new Blob()).slice(-36, -8);
   let made = 1e7;
   const uuid = () => stem + made++;
@@ -99,7 +99,7 @@ export const forward = (options) => {
     for (const entry of queue) {
       if (!entry.sent)
         if (entry.at < Date.now() - 5e8) {
-          // The server remembers ids for 7 days. An older event that did arrive would count twice.
+          // The server remembers ids for 7 days. An event almost that old could count twice, since it may have arrived.
           settle(entry, "expired");
         } else if (
           entry.context == (batch[0] ?? entry).context &&
