@@ -1,9 +1,9 @@
 export type Json = string | number | boolean | null | Json[] | { [name: string]: Json };
 
-/** Values by `<semantic view>.<dimension>`; a name has none of `= & ? # + %` and no space in it. */
+/** Values by `<semantic view>.<dimension>`. A name contains no space and none of `= & ? # + %`. */
 export type Filters = Record<`${string}.${string}`, Json>;
 
-/** The common fields of a brand theme; the vendor may know more. */
+/** The common fields of a brand theme. The vendor may support more. */
 export interface Theme {
   primaryColor?: unknown;
   borderRadius?: unknown;
@@ -16,17 +16,17 @@ export interface Actions {
   "set-color-scheme": { scheme: "light" | "dark" | "auto" };
   "set-theme": Theme | { embedTheme: Theme };
   "set-locale": { locale: string };
-  /** An object becomes one action for each of its filters. */
+  /** An object of filters is posted as one action for each filter. */
   "set-filter": Filters | { filterUrlParameter: string };
   navigate: { path: string };
   refresh: Record<string, never> | undefined;
 }
 
 /**
- * Post an action to an embed, for this origin's eyes only.
+ * Post an action to an embed. Only a page of this origin receives it.
  *
- * Throws a TypeError for an origin that is none (so for `*`), a name that is no action's, a filter without a value, and an
- * iframe that is in no page.
+ * Throws a TypeError for an invalid origin (such as `*`), an unknown action, a filter without a value, and an iframe that is
+ * not in a page.
  */
 export function send<Name extends keyof Actions>(
   iframe: HTMLIFrameElement,
@@ -38,15 +38,15 @@ export function send<Name extends keyof Actions>(
 ): void;
 
 export interface Embed {
-  /** As in `https://tenant.example.com`: `http` or `https`, with the path below which the embeds are, if there is one. */
+  /** An `http` or `https` URL, such as `https://tenant.example.com`, with the parent path of the embeds if they have one. */
   base: string;
   publicId: string;
-  /** From the session-generation API. It is a credential: never log the address. */
+  /** The session from the session-generation API. It is a credential: never log the URL. */
   session: string;
   /** Show the CSV download on widgets. */
   allowExport?: boolean;
   filters?: Filters;
 }
 
-/** The address of a signed dashboard embed. Throws a TypeError when a part of it is missing or would make another address. */
+/** Return the URL of a signed dashboard embed. Throws a TypeError if a part is missing or would change the URL's structure. */
 export function embedUrl(embed: Embed): string;

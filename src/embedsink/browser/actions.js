@@ -1,9 +1,9 @@
-// What a host page tells its embed (spec 6.5), and the address of the embed (spec 4.3). Wrong use throws a TypeError; the
-// rest is the browser's. actions.d.ts has the types.
+// The actions that a host page posts to its embed (spec 6.5), and the URL of the embed (spec 4.3). Invalid arguments throw a
+// TypeError. actions.d.ts has the types.
 
 const NAMES = ["set-color-scheme", "set-theme", "set-locale", "set-filter", "navigate", "refresh"];
 
-/** The address of a site: of a web page, and of nothing that has no origin or runs as this page (`about:`, `javascript:`). */
+/** Parse an http or https URL. Others have no origin, or run code in this page (`about:`, `javascript:`). */
 const site = (address) => {
   const url = new URL(address);
   if (!/^https?:$/.test(url.protocol)) throw TypeError(`"${address}" is not https://…`);
@@ -11,8 +11,8 @@ const site = (address) => {
 };
 
 /**
- * A filter as `f_<semantic view>.<dimension>=<JSON>`. What means something else in a query is escaped as JSON does it, so the
- * text is the same whether it is decoded as part of an address or not.
+ * Return a filter as the name and value of `f_<semantic view>.<dimension>=<JSON>`. Characters with a meaning in a query are
+ * escaped as in JSON strings, so the value is the same before and after URL decoding.
  */
 const parameter = ([name, value]) => {
   if (!/^[^.=&?#+%\s]+\.[^=&?#+%\s]+$/.test(name)) throw TypeError(`filters: "${name}" is not <view>.<dimension>`);
@@ -40,7 +40,7 @@ export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" }
     };
     const source = iframe.contentWindow;
     source.postMessage(data, target);
-    // A forwarder with `recordActions` listens to this.
+    // A forwarder with `recordActions` listens to this event.
     dispatchEvent(new MessageEvent("embedsink:action", { data, origin: target, source }));
   }
 };
@@ -48,13 +48,13 @@ export const send = (iframe, origin, name, payload = {}, { serviceName = "svc" }
 /** @type {typeof import("./actions").embedUrl} */
 export const embedUrl = ({ base, publicId, session, allowExport, filters = {} }) => {
   const url = site(base);
-  // A browser would take `..` for the folder above.
+  // A browser resolves `..` to the parent folder.
   for (const id of [publicId, session])
     if (!id || /^\.+$/.test(id)) throw TypeError(`embedUrl: "${id}" is not a publicId or session`);
   url.pathname = url.pathname.replace(/\/*$/, "/embed/dashboard/") + encodeURIComponent(publicId);
   url.search = url.hash = "";
   url.searchParams.set("session", session);
-  // As a text, too: an attribute's "false" means no.
+  // Compare as text, so that the attribute value "false" means no.
   if (`${allowExport}` == "true") url.searchParams.set("allowExport", "true");
   for (const filter of Object.entries(filters)) url.searchParams.set(...parameter(filter));
   return url.href;

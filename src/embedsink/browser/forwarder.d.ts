@@ -1,18 +1,18 @@
-/** What the host page knows of the viewer. It may be changed at any time: it is read at each event. */
+/** The host page's context for events. It is read at each event, so you can change it at any time. */
 export interface Context {
-  /** Who looks at the embed, in the host's own words; not a name or an address, where an id will do. */
+  /** The viewer, as the host identifies them. Use an id, not a name or an email address. */
   viewer?: string | null;
-  /** The host's own session, such as that of a test. By default, the forwarder makes one for each iframe. */
+  /** The host's own session id, such as that of a test. By default, the forwarder creates a session for each iframe. */
   session?: string | null;
-  /** Where the host knows it better than the embed's `ready`. */
+  /** Overrides the tenant of the embed's `ready` event. */
   tenant?: string | null;
-  /** Where the host knows it better than the embed's `ready`. */
+  /** Overrides the deployment of the embed's `ready` event. */
   deployment?: number | null;
-  /** Instead of the page's address, which is sent without its query and its fragment. */
+  /** Overrides the URL of the page, which is sent without query and fragment. */
   page?: string | null;
 }
 
-/** A message of the embed (spec 6.1), with what the forwarder adds. */
+/** A message of the embed (spec 6.1), with the fields that the forwarder adds. */
 export interface Envelope {
   source: string;
   direction: "event" | "action";
@@ -20,21 +20,23 @@ export interface Envelope {
   payload: unknown;
   timestamp: number;
   surface?: "dashboard" | "app" | "chat";
-  /** Lets a repeat count once. */
+  /** A UUID. The server counts a repeated event once. */
   id: string;
   /** The number of the event in its session, from 0. */
   seq: number;
 }
 
 /**
- * - `seen`: it has passed the listener's rules.
- * - `sent`: a request with it begins; again at each retry.
- * - `durable`: the server has it on its disk, be it accepted or quarantined.
- * - `lost`: it is given up, and counted in what the next delivery reports as `lost`.
+ * The stage of an event:
+ *
+ * - `seen`: The event passed the listener's rules.
+ * - `sent`: A request with the event begins. Each retry repeats this stage.
+ * - `durable`: The event is on the server's disk, accepted or quarantined.
+ * - `lost`: The event is counted in the `lost` field of the next delivery.
  */
 export type Stage = "seen" | "sent" | "durable" | "lost";
 
-/** An answer other than an unblemished 202: problem details (RFC 9457), or a 202 that lists rejections. */
+/** A response other than a 202 without rejections: problem details (RFC 9457), or a 202 that lists rejections. */
 export interface Problem {
   reason?: string;
   title?: string;
@@ -45,36 +47,36 @@ export interface Problem {
 }
 
 export interface Options {
-  /** The tenant's origin, as in `https://tenant.example.com`. Messages of any other are ignored. */
+  /** The tenant's origin, such as `https://tenant.example.com`. Messages from other origins are ignored. */
   origin: string;
-  /** An ingest key. It is public by nature: tie it to your page's origin. */
+  /** An ingest key. Every visitor can read it, so restrict it to your page's origin. */
   key: string;
-  /** Where to send; by default `api/v1/events` beside this module. */
+  /** The URL that receives the events. Default: `api/v1/events`, relative to this module. */
   endpoint?: string | URL;
   context?: Context;
-  /** The vendor's word in identifiers: `svc` stands for `svc-embed` and `svc:event:view`. */
+  /** The vendor's service name in identifiers. The default `svc` means `svc-embed` and `svc:event:view`. */
   serviceName?: string;
-  /** Listen to this iframe alone. By default, to every window of the origin. */
+  /** Listen to this iframe only. Default: every window of the origin. */
   iframe?: HTMLIFrameElement;
-  /** Forward the actions that `send` of actions.js posts, too. */
+  /** Also forward the actions that `send` of actions.js posts. */
   recordActions?: boolean;
-  /** Called at each stage of an event. What it throws is swallowed. */
+  /** Called at each stage of an event. Its exceptions are ignored. */
   onEvent?: (envelope: Envelope, stage: Stage) => void;
   /**
-   * Called with what the server did not like, or with an Error when there was no answer; at once with a TypeError when the
-   * key is missing or the origin is none. What it throws is swallowed.
+   * Called with a problem that the server reports, or with an Error if there was no response. Called at once with a
+   * TypeError if the key is missing or the origin is invalid. Its exceptions are ignored.
    */
   onError?: (problem: Problem | Error) => void;
 }
 
 export interface Forwarder {
-  /** How many messages did not pass the listener's rules. */
+  /** The number of messages that did not pass the listener's rules. */
   readonly ignored: number;
-  /** Send what waits now, unless a request is on its way or the server asked to wait. */
+  /** Send queued events now, unless a request is in flight or `Retry-After` has not passed. */
   flush(): void;
-  /** Take nothing more. What waits is still sent; some listeners and a lock stay until the page ends. */
+  /** Accept no more events. Queued events are still sent. Some listeners and a lock remain until the page closes. */
   stop(): void;
 }
 
-/** Forward the events of embeds until the page ends. Never throws; wrong options are told to `onError`. */
+/** Forward the events of embeds until the page closes. Never throws: `onError` receives errors in the options. */
 export function forward(options: Options): Forwarder;

@@ -1,19 +1,20 @@
-// Takes the events of an embed out of `postMessage` and delivers them to embedsink. docs/browser.md says how to add it and
-// what it promises, forwarder.d.ts has its types. Nothing in here may throw into the host page.
+// The forwarder receives an embed's events through `postMessage` and delivers them to embedsink. docs/browser.md describes
+// its use and its guarantees, forwarder.d.ts has its types. Nothing in this module may throw into the host page.
 //
-//     message ─▶ take ─▶ queue, and localStorage until it is durable ─▶ flush ─▶ 202: forgotten; or else
-//                             ▲ own: what closed pages have left                 sent again, or counted in lost
+//     message ─▶ take ─▶ queue, also in localStorage ─▶ flush ─▶ 202: delete the event
+//                          ▲                                     otherwise: retry, or count it in lost
+//                          own: queues of closed pages
 //
-// scripts/minify makes what is served: no comments, short names. Properties keep theirs, so there are few. What can stand in
-// any order stands in one that compresses well: read `take`, at the end, first.
+// scripts/minify writes the served file, without comments and with short local names. It can't shorten properties, so there
+// are few. Declarations are in the order that compresses best: read `take`, near the end, first.
 
 /** @type {typeof import("./forwarder").forward} */
 export const forward = (options) => {
   const { parse, stringify } = JSON;
-  // Browsers allow 64 KiB of `keepalive` bodies at once; what is around the events has to fit in too.
+  // Browsers limit all pending `keepalive` bodies to 64 KiB. The rest of the body must fit too, not only the events.
   const BODY_BYTES_MAX = 6e4;
 
-  /** Do what may fail without consequence for an event. */
+  /** Run an action whose failure does not affect an event. */
   const attempt = (action) => {
     try {
       return action();
@@ -23,28 +24,28 @@ export const forward = (options) => {
   let { recordActions, iframe, onError = console.warn, onEvent, key, context, endpoint, origin, serviceName = "svc" } =
     attempt(() => ({ ...options })) ?? {};
 
-  // Each blob's address ends in a UUID (File API, 8.3.1), also on pages of plain HTTP, which have no `randomUUID`. It is
-  // kept until the page ends, so one has to do: its last 8 digits count.
+  // Pages on plain HTTP have no `randomUUID`, but each blob URL ends in a UUID (File API, 8.3.1). A blob URL lives until the
+  // page closes, so the forwarder creates one and replaces its last 8 digits with a counter.
   const stem = URL.createObjectURL(new Blob()).slice(-36, -8);
   let made = 1e7;
   const uuid = () => stem + made++;
 
-  // Where the browser denies storage, an object that lives as long as the page.
+  // If the browser denies storage, use an object that lives as long as the page.
   const store = attempt(() => localStorage) ?? {};
   const sessions = new WeakMap();
   const named = { __proto__: null };
-  // Each has its `context` with the key, and the event as `text`, both JSON, the `size` of that, when it came: `at`, and
-  // whether it is `sent` and not answered yet.
+  // An entry has the `context` with the key and the event as `text` (both JSON), the `size` of `text` in bytes, the time of
+  // queueing as `at`, and `sent` while a request with it is in flight.
   let queue = [];
   let lost = {};
   let flyingBytes = 0;
   let bytesMax = BODY_BYTES_MAX;
-  // After a failure, `timer` tries again; until then nothing else does, but what knows better: a network that is back, a
-  // page that comes to the front or leaves, the host. They too wait while the server `asked` for it.
+  // After a failure, `timer` retries. Before that, only these flush: a network that is back, a page that comes to the front
+  // or is left, and the host. They wait too while `asked` is set: the server sent `Retry-After`.
   let pause = 0;
   let prefix, asked, wasLeft, isSaved, timer, place;
 
-  /** Keep what waits beyond this page, and say how long it is. A full storage keeps what it has. */
+  /** Write the queue to storage and return its length. If the storage is full, its old content stays. */
   const save = () => {
     const kept = stringify([lost, ...queue]);
     attempt(() => {
@@ -55,9 +56,9 @@ export const forward = (options) => {
     return kept.length;
   };
 
-  /** Count events that are given up, by reason. The counts go with the next delivery; what it has reported is taken off. */
+  /** Add counts of lost events, by reason. The next delivery reports them; `sign` -1 subtracts reported counts. */
   const lose = (counts, sign = 1) => {
-    // What a host has added to the prototype of all objects is no count.
+    // `| 0` and `> 0` drop properties that the host added to `Object.prototype`.
     for (const reason in counts)
       if (!((lost[reason] = (lost[reason] | 0) + sign * counts[reason]) > 0)) delete lost[reason];
     save();
@@ -65,7 +66,7 @@ export const forward = (options) => {
 
   const on = addEventListener;
 
-  /** An event's fate: durable, or lost for a reason. */
+  /** Remove an event from the queue: it is durable, or lost for a reason. */
   const settle = (entry, reason) => {
     queue = queue.filter((other) => other != entry);
     tell(entry, reason ? "lost" : "durable");
@@ -82,15 +83,15 @@ export const forward = (options) => {
     },
   };
 
-  /** Send what waits: one request at a time, but as much as the browser lets out when the page may be leaving. */
+  /** Send queued events: one request at a time, but as many as the browser allows if the page may be about to close. */
   const flush = async (isLeaving) => {
     if (wasLeft && isSaved && !store[place]) {
-      // While this page was kept alive, another one has taken over what it had saved, and told what was lost.
+      // While this page was in the back/forward cache, another page took over its queue and reported its losses.
       queue = [];
       lost = {};
     }
     if ((flyingBytes && !isLeaving) || asked) return;
-    // Not by a page that leaves: it hears no answer, and the next one would report them again.
+    // A page that closes gets no response, so it reports no losses: the next page would report them again.
     const reported = flyingBytes || isLeaving ? {} : { ...lost };
     const batch = [];
     let bytes = 0;
@@ -98,7 +99,7 @@ export const forward = (options) => {
     for (const entry of queue) {
       if (!entry.sent)
         if (entry.at < Date.now() - 5e8) {
-          // The server knows an id for 7 days: what may have arrived and is almost as old could count twice.
+          // The server remembers ids for 7 days. An event almost that old could count twice, since it may have arrived.
           settle(entry, "expired");
         } else if (
           entry.context == (batch[0] ?? entry).context &&
@@ -113,7 +114,7 @@ export const forward = (options) => {
     }
     if (!bytes) return;
     try {
-      // A string goes as text/plain, with the key in it: so browsers don't ask first, which a page that leaves can't await.
+      // A string is sent as text/plain, with the key in the body. That needs no preflight, for which a closing page has no time.
       const body = stringify({
         ...parse(batch[0].context),
         events: batch.map(({ text }) => parse(text)),
@@ -139,14 +140,14 @@ export const forward = (options) => {
     }
     flyingBytes -= bytes;
     timer = asked = clearTimeout(timer);
-    // An empty list equals "", and is all that an unblemished 202 has.
+    // A 202 without rejections has an empty list, which equals "".
     if (answer.rejected != "") attempt(() => onError(answer));
-    // A 422 keeps them too, in the quarantine.
+    // A 422 stores the events too, in the quarantine.
     const isKept = /202|422/.test(status);
-    // Too much at once; or one that can't be read, and then nor can the key.
+    // The body is too large, or it can't be parsed, so that the server finds no key in it.
     const isUnreadable = status == 413 || answer.reason == "no_credential";
     if (batch[1] && isUnreadable) {
-      // Halves tell which.
+      // Split the batch to find the event.
       bytesMax = bytes / 2;
     } else if (isKept || /^4(?!08|29)/.test(status)) {
       pause = 0;
@@ -175,11 +176,11 @@ export const forward = (options) => {
     flush();
   };
 
-  /** Take over what a forwarder has left, and keep its lock as long as this page is there: nobody else then sends it. */
+  /** Take over the queue of a closed page, and retain its lock until this page closes, so that no other page sends it. */
   const own = (other) => {
     const load = (lock) => {
       if (lock) {
-        // Without locks a live tab's events may be taken, so only where none wait: or tabs would copy each other's for ever.
+        // Without locks, the queue may be a live tab's. Only an empty queue takes one over, or tabs would copy forever.
         if (other != place && (lock.name || !queue[0]))
           attempt(() => {
             const [counts, ...entries] = parse(store[other]);
@@ -187,7 +188,7 @@ export const forward = (options) => {
               entry.sent = 0;
               queue.push(entry);
             }
-            // In this order: the room that was theirs is needed to keep them.
+            // Delete first: saving the entries needs the space that they occupied.
             delete store[other];
             lose(counts);
             next();
@@ -195,13 +196,13 @@ export const forward = (options) => {
         return new Promise((resolve) => on("pagehide", resolve));
       }
     };
-    // Without locks, several tabs may send the same: its id lets it count once. `attempt` swallows a refusal.
+    // Without locks, several tabs may send an event; its id makes it count once. `attempt` ignores a rejection.
     navigator.locks?.request(other, { ifAvailable: 1 }, load).catch(attempt) ?? load(1);
   };
 
-  /** Return the session that the last page of this tab left in `slot`, or a new one; leave it there for the next page. */
+  /** Return the session that the previous page of this tab stored in `slot`, or a new one. Store it on `pagehide`. */
   const begin = (slot, id, forget) => {
-    // It lies there only between two pages: a tab that is duplicated, and a second frame, find nothing to go on with.
+    // The session is stored only between two pages, so a duplicated tab or a second frame finds none and starts its own.
     const session = attempt(() => slot && [parse(sessionStorage[slot]), delete sessionStorage[slot]][0]) || {
       slot,
       id,
@@ -214,7 +215,7 @@ export const forward = (options) => {
     return session;
   };
 
-  /** Listens to messages, and to what actions.js tells of actions. */
+  /** Queue an event from a message, or an action that actions.js has posted. */
   const take = (event) => {
     let isEvent;
     try {
@@ -227,13 +228,13 @@ export const forward = (options) => {
         event[prefix]
       )
         throw 0;
-      // For other forwarders of this page: a second element or import would count it twice.
+      // Mark the message for other forwarders on this page: a second element or import would count it twice.
       event[prefix] = isEvent = 1;
       const isReady = data.type == serviceName + ":event:ready";
       let session = sessions.get(source);
       if (!session || isReady) {
         const src = (iframe ?? [...document.querySelectorAll("iframe")].find((one) => one.contentWindow == source))?.src;
-        // The address holds a credential. A hash of 32 bits lets a reload go on with its session, and stays in this tab.
+        // The URL contains a credential. Its 32-bit hash lets a reload continue the session, and never leaves this tab.
         const slot =
           /[?&]session=/.test(src) &&
           prefix + [...src].reduce((hash, letter) => (hash * 31 + letter.codePointAt()) | 0, 0);
@@ -242,20 +243,20 @@ export const forward = (options) => {
       }
       if (isReady) {
         const { deploymentId, embedTenant } = data.payload ?? {};
-        // Of another type, they would have every event of the context rejected.
+        // The server rejects every event of a context whose fields have other types.
         session.known = {
           deployment: deploymentId === +deploymentId ? deploymentId : null,
           tenant: embedTenant === embedTenant + "" ? embedTenant : null,
         };
       }
       const host = parse(stringify({ ...context }));
-      // Of another type, it would have every event of the context rejected.
+      // The server rejects every event of a context whose session is not a string.
       const name = host.session && host.session + "";
-      // One that the host names is numbered by its name: all iframes count on, and so does the next page of this tab.
+      // A named session has one sequence of numbers for all iframes, which the next page in this tab continues.
       const numbered = name ? (named[name] ??= begin(prefix + "=" + name, name, () => delete named[name])) : session;
       const text = stringify({ ...data, id: uuid(), seq: numbered.seq++ });
       const entry = {
-        // With the key, since another page with another one may have to send it.
+        // Include the key: a page with another key may have to send the event.
         context: stringify({
           key,
           context: {
@@ -271,11 +272,11 @@ export const forward = (options) => {
       };
       tell(entry, "seen");
       queue.push(entry);
-      // localStorage has 5 MiB, and it is the host page's.
+      // localStorage has 5 MiB, which the host page needs too.
       if (save() > 5e5) settle(entry, "queue_overflow");
       else next();
     } catch {
-      // What is no event of the embed is ignored. What is one and can't be JSON (a BigInt, a cycle) is lost.
+      // Ignore a message that is not an event of the embed. Count an event that JSON can't represent (a BigInt, a cycle) as lost.
       if (isEvent) lose({ not_json: 1 });
       else forwarder.ignored++;
     }
@@ -302,7 +303,7 @@ export const forward = (options) => {
   return forwarder;
 };
 
-// Not `document.scripts`, which an `<img name="scripts">` would replace.
+// Don't use `document.scripts`: an `<img name="scripts">` replaces it.
 for (const { src, dataset } of document.querySelectorAll("script"))
   if (src == import.meta.url)
     forward({
