@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 # Blocks that can't be run here: their page, how they begin, and why. `test_blocks.py` checks their commands.
 NOT_RUN = {
     ("README.md", "scripts/demo"): "the demo runs until Ctrl-C, and these tests are what scripts/test runs",
-    ("README.md", "docker build"): "no registry can be reached; test_wheel runs the steps of the Dockerfile",
+    ("docs/deployment.md", "docker build"): "no registry can be reached; test_wheel runs the steps of the Dockerfile",
     ("docs/operations.md", "docker run"): "no registry can be reached; its commands are those of other blocks",
     ("CONTRIBUTING.md", "scripts/demo"): "the scripts themselves",
 }
@@ -30,6 +30,7 @@ INSTEAD = {
     "python3 -m venv env && . env/bin/activate\n": "",  # test_wheel installs what is pinned
     "pip install --require-hashes -r constraints-runtime.txt   # the versions that embedsink is tested with\n": "",
     "pip install --no-deps .\n": "",
+    ". .venv/bin/activate                  # created by scripts/demo\n": "",  # PATH has the environment of the tests
     "embedsink serve 2> serve.log": "embedsink serve --port $PORT 2> serve.log",
     "sleep 2\n": 'curl -sSo it "$SERVED/api/v1/inspect?since=1h&wait=30" -H "Authorization: Bearer $READ_KEY"\n',
     "embedsink serve 2>&1": "timeout --foreground 4 embedsink serve --port $PORT 2>&1",
