@@ -30,7 +30,6 @@ INSTEAD = {
     "python3 -m venv env && . env/bin/activate\n": "",  # test_wheel installs what is pinned
     "pip install --require-hashes -r constraints-runtime.txt   # the versions that embedsink is tested with\n": "",
     "pip install --no-deps .\n": "",
-    ". .venv/bin/activate                  # created by scripts/demo\n": "",  # PATH has the environment of the tests
     "embedsink serve 2> serve.log": "embedsink serve --port $PORT 2> serve.log",
     "sleep 2\n": 'curl -sSo it "$SERVED/api/v1/inspect?since=1h&wait=30" -H "Authorization: Bearer $READ_KEY"\n',
     "embedsink serve 2>&1": "timeout --foreground 4 embedsink serve --port $PORT 2>&1",
