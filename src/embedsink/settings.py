@@ -1,6 +1,7 @@
-"""Every setting: one frozen table of names, defaults, units and meanings. README lists it; a test compares.
+"""The settings of a server: names, defaults, units and meanings.
 
-Each is read from the environment as `EMBEDSINK_<NAME>`, in capitals. Units stand last in the name.
+The environment variable of a setting is `EMBEDSINK_<NAME>`, in capitals. A name ends in its unit.
+A test compares the table in docs/configuration.md with this module.
 """
 
 import os
@@ -22,136 +23,157 @@ _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
 class Settings(BaseSettings):
-    """The limits and intervals of one server. Frozen: what was read at the start holds until the end."""
+    """The limits and intervals of one server. They are frozen after the start."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", allow_inf_nan=False)
 
     service_name: str = Field(
         "svc",
         pattern=r"^[a-z][a-z0-9-]*$",
-        description="The vendor's word in identifiers: `svc` stands for `svc-embed` and `svc:event:view`.",
+        description="The service name in identifiers: `svc` matches `svc-embed` and `svc:event:view`.",
     )
 
-    body_bytes_max: int = Field(MIB, ge=1_024, description="Largest request body, before and after decompression.")
-    events_max: int = Field(1_000, ge=1, description="Most envelopes in one request.")
-    envelope_bytes_max: int = Field(65_536, ge=256, description="Largest envelope, as compact JSON.")
-    context_bytes_max: int = Field(8_192, ge=256, description="Largest context of a delivery, as compact JSON.")
-    depth_max: int = Field(32, ge=4, le=200, description="Deepest nesting of arrays and objects in a body.")
-    body_timeout_s: float = Field(15.0, gt=0, description="Longest wait for a whole request body.")
+    body_bytes_max: int = Field(
+        MIB, ge=1_024, description="Maximum size of a request body, before and after decompression."
+    )
+    events_max: int = Field(1_000, ge=1, description="Maximum number of envelopes in one request.")
+    envelope_bytes_max: int = Field(65_536, ge=256, description="Maximum size of an envelope, as compact JSON.")
+    context_bytes_max: int = Field(8_192, ge=256, description="Maximum size of a delivery's context, as compact JSON.")
+    depth_max: int = Field(32, ge=4, le=200, description="Maximum nesting of arrays and objects in a body.")
+    body_timeout_s: float = Field(15.0, gt=0, description="Maximum time to receive a whole request body.")
     inflight_bytes_max: int = Field(
-        64 * MIB, ge=MIB, description="Most bytes of request bodies held at once; beyond it senders get 503."
+        64 * MIB, ge=MIB, description="Maximum bytes of request bodies in memory at once. Beyond it, senders get 503."
     )
     connections_max: int = Field(
-        4_096, ge=1, description="Most open connections; beyond it the one that waits longest is closed."
+        4_096,
+        ge=1,
+        description="Maximum open connections. Beyond it, the server closes the connection that has waited longest.",
     )
     rate_events_per_s: int = Field(
-        1_000_000, ge=1, description="Most envelopes per second and ingest key, bursts of two seconds allowed."
+        1_000_000,
+        ge=1,
+        description="Maximum envelopes per second for each ingest key. Bursts of two seconds are allowed.",
     )
     rate_bytes_per_s: int = Field(
-        256 * MIB, ge=1, description="Most bytes of bodies per second and key, bursts of two seconds allowed."
+        256 * MIB, ge=1, description="Maximum body bytes per second for each key. Bursts of two seconds are allowed."
     )
     rate_address_bytes_per_s: int = Field(
         128 * MIB,
         ge=1,
-        description="The same of an address with one key (IPv6: of a /64). Rejected bodies count more.",
+        description="Maximum body bytes per second for each key and address (IPv6: each /64). Rejected bodies cost "
+        "more than their size.",
     )
     rate_strangers_per_s: int = Field(
         500,
         ge=1,
-        description="Most requests per second without a good key, of an address (IPv6: of a /64), bursts of two "
-        "seconds allowed; those beyond are held back for a second, then 429.",
+        description="Maximum requests per second without a valid key for each address (IPv6: each /64). Bursts of "
+        "two seconds are allowed. Further requests are delayed for a second, then get 429.",
     )
     preflight_max_age_s: int = Field(7_200, ge=0, description="How long a browser may cache a CORS preflight.")
 
     segment_seal_s: float = Field(1.0, gt=0, description="Age at which a journal segment is sealed and loaded.")
     segment_bytes_max: int = Field(8 * MIB, ge=4_096, description="Size at which a journal segment is sealed.")
     pending_bytes_max: int = Field(
-        32 * MIB, ge=MIB, description="Most bytes waiting for the journal's next write; beyond it senders get 503."
+        32 * MIB,
+        ge=MIB,
+        description="Maximum bytes that wait for the journal's next write. Beyond it, senders get 503.",
     )
     journal_bytes_max: int = Field(
         4_096 * MIB,
         ge=MIB,
-        description="Journal that no snapshot covers yet; when loading or snapshots fall this far behind, 503.",
+        description="Maximum size of the journal that no snapshot covers yet. When loading or snapshots fall this "
+        "far behind, senders get 503.",
     )
     quarantine_bytes_per_day: int = Field(
         64 * MIB,
         ge=0,
-        description="Most bytes that the quarantine keeps of a key and UTC day; beyond it rejections are only counted.",
+        description="Maximum bytes that the quarantine stores for each key and UTC day. Further rejections are only "
+        "counted.",
     )
     quarantine_count_per_day: int = Field(
         100_000,
         ge=0,
-        description="Most rejections that it keeps of a key and UTC day; beyond it they are only counted.",
+        description="Maximum rejections that the quarantine stores for each key and UTC day. Further rejections are "
+        "only counted.",
     )
     quarantine_free_bytes_min: int = Field(
         64 * MIB, ge=0, description="Free disk space below which rejections are only counted."
     )
     quarantine_retention_days: int = Field(
-        30, ge=0, le=36_500, description="How long the quarantine keeps a rejection, in days; 0 is for ever."
+        30, ge=0, le=36_500, description="How many days the quarantine stores a rejection. 0 means no limit."
     )
     sync_bytes_max: int = Field(
         8 * MIB,
         ge=4_096,
-        description="Most bytes of dbt sync results that are not loaded yet; beyond it senders get 503.",
+        description="Maximum bytes of dbt sync results that are not loaded yet. Beyond it, senders get 503.",
     )
     free_bytes_min: int = Field(8 * MIB, ge=0, description="Free disk space below which senders get 503.")
-    journal_timeout_s: float = Field(4.0, gt=0, description="Longest wait of `/readyz` for a write to be durable.")
+    journal_timeout_s: float = Field(4.0, gt=0, description="How long `/readyz` waits for a durable write.")
 
-    dedup_days: int = Field(7, ge=1, description="How far back an id is remembered, so that a retry counts once.")
-    snapshot_interval_s: float = Field(10.0, gt=0, description="Least time between two snapshots for notebooks.")
-    store_memory_bytes: int = Field(64 * MIB, ge=64 * MIB, description="DuckDB's memory as a rule.")
+    dedup_days: int = Field(
+        7, ge=1, description="How many days an event id is remembered, so that a retry counts once."
+    )
+    snapshot_interval_s: float = Field(10.0, gt=0, description="Minimum time between two snapshots for notebooks.")
+    store_memory_bytes: int = Field(64 * MIB, ge=64 * MIB, description="DuckDB's memory limit in normal operation.")
     store_memory_bytes_max: int = Field(
         768 * MIB,
         ge=64 * MIB,
-        description="The program's memory (RSS) where DuckDB needs more, for reports and rows of huge strings: it may "
-        "count half of that itself, if that is more than as a rule, and spills the rest.",
+        description="Maximum memory (RSS) of the program while DuckDB needs more, for reports and rows of huge "
+        "strings. DuckDB's own limit is then half of it, or `EMBEDSINK_STORE_MEMORY_BYTES` if that is "
+        "more. The rest spills to disk.",
     )
-    store_threads: int = Field(1, ge=1, description="DuckDB's threads as a rule.")
-    store_threads_max: int = Field(2, ge=1, description="DuckDB's threads while a report is read.")
+    store_threads: int = Field(1, ge=1, description="DuckDB's threads in normal operation.")
+    store_threads_max: int = Field(2, ge=1, description="DuckDB's threads while a report runs.")
 
     report_concurrency_max: int = Field(
         4,
         ge=1,
-        description="Reports that run at once; others wait, and keys take turns. "
-        "The last quarter is for keys that have less than a quarter.",
+        description="Maximum reports that run at once. Further reports wait, and keys take turns. The last quarter "
+        "is reserved for keys that use less than a quarter.",
     )
     report_waiting_max: int = Field(
         64,
         ge=0,
-        description="Reports that may wait; beyond it readers get 503. "
-        "The last quarter is for keys that have less than a quarter.",
+        description="Maximum reports that wait. Beyond it, readers get 503. The last quarter is reserved for keys "
+        "that use less than a quarter.",
     )
-    report_timeout_s: float = Field(300.0, gt=0, description="Longest work on one report; its reader then gets 503.")
+    report_timeout_s: float = Field(
+        300.0, gt=0, description="Maximum run time of a report. After that, its reader gets 503."
+    )
     live_max: int = Field(
         64,
         ge=0,
-        description="Live streams, and inspections that wait, at once; beyond it readers get 503. "
-        "The last quarter is for keys that have less than a quarter.",
+        description="Maximum live streams and waiting inspections at once. Beyond it, readers get 503. The last "
+        "quarter is reserved for keys that use less than a quarter.",
     )
-    live_timeout_s: float = Field(3_600.0, gt=0, description="Longest live stream; its reader then connects again.")
-    read_timeout_s: float = Field(60.0, gt=0, description="Longest pause of a reader before its download is cut.")
+    live_timeout_s: float = Field(
+        3_600.0, gt=0, description="Maximum duration of a live stream. After that, its reader connects again."
+    )
+    read_timeout_s: float = Field(
+        60.0, gt=0, description="How long a reader may pause a download before the server cuts it off."
+    )
     session_gap_minutes: int = Field(
         30,
         # The rollups that `tenants` reads know no gaps within a quarter of an hour.
         ge=15,
         le=1_440,
-        description="Longest time between two events of a session that counts as time spent: longer gaps are left out "
-        "of `duration_s` and of the time to first value.",
+        description="Longest gap between two events of a session that counts as time spent. `duration_s` and the "
+        "time to first value leave out longer gaps.",
     )
     login_timeout_s: int = Field(43_200, ge=60, description="How long a login to the dashboards lasts.")
     frame_origins: str = Field(
         "none",
         pattern=r"^(none|https?://[a-z0-9_.:\[\]-]+( https?://[a-z0-9_.:\[\]-]+)*)$",
-        description="Origins whose pages may frame the dashboards, with spaces between; or none.",
+        description="Origins whose pages may frame the dashboards, separated by spaces, or `none`.",
         json_schema_extra={
             "allowed": "none, or a list of origins such as https://app.example.com, with spaces between"
         },
     )
-    keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often `keys.json` is looked at for changes.")
-    shutdown_timeout_s: int = Field(10, ge=1, description="Longest wait for open requests after SIGTERM.")
+    keys_reload_s: float = Field(0.5, gt=0, le=1, description="How often the server checks `keys.json` for changes.")
+    shutdown_timeout_s: int = Field(10, ge=1, description="How long the server waits for open requests after SIGTERM.")
 
     def check_that_all_fit(self) -> None:
-        """Raises Misconfigured where a body may be so large that the journal could never take it in."""
+        """Raise Misconfigured if the largest allowed body does not fit into the journal's write queue."""
         # Escaped, a byte of a body that can't be read takes six; and each event is written with its context.
         largest = 6 * self.body_bytes_max + self.events_max * (self.context_bytes_max + _AROUND_BYTES)
         if largest > self.pending_bytes_max:
@@ -161,11 +183,11 @@ class Settings(BaseSettings):
             )
 
     def variables(self) -> dict[str, object]:
-        """Return the session variables that views read beside a scope."""
+        """Return the session variables that views read in addition to a scope."""
         return {"session_gap_minutes": self.session_gap_minutes}
 
     def rules(self) -> Rules:
-        """The part that validation holds a body against."""
+        """Return the limits that validation applies to a body."""
         return Rules(
             service_name=self.service_name,
             events_max=self.events_max,
@@ -176,10 +198,10 @@ class Settings(BaseSettings):
 
 
 def read_settings() -> Settings:
-    """The settings from the environment.
+    """Return the settings from the environment.
 
     Raises:
-        Misconfigured: names each variable that has a wrong value or that there is none of, and what is allowed.
+        Misconfigured: if a variable is unknown or has an invalid value. The message names each one and what is allowed.
     """
     wrong = [_unknown(name) for name in sorted(os.environ) if name.startswith(PREFIX) and name not in _known()]
     try:
@@ -209,7 +231,7 @@ def _wrong_value(error: Any) -> str:
 
 
 def _allowed(name: str) -> str:
-    """What a setting takes, from its field: `an integer, at least 4 and at most 200`."""
+    """Return the allowed values of a setting, such as `an integer, at least 4 and at most 200`."""
     field = Settings.model_fields[name]
     if isinstance(field.json_schema_extra, dict):
         return str(field.json_schema_extra["allowed"])
