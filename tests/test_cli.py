@@ -18,9 +18,9 @@ from zipfile import ZipFile
 import pytest
 
 from embedsink import __version__
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
-from embedsink.auth.token import looks_like_key
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import looks_like_key
 from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
 from embedsink.loader.loader import Loader

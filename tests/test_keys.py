@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX, normal_origin, parse_deployment, parse_duration
-from embedsink.auth.token import looks_like_key, new_token
+from embedsink.auth.tokens import looks_like_key, new_token
 from embedsink.errors import Misconfigured
 from tests.envelope.sending import parse_body, view
 from tests.programs import require
@@ -36,14 +36,15 @@ BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 CREATE_MANY = """
 import sys
 from pathlib import Path
-from embedsink.keys import KeyStore, KeyKind
+from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 for _ in range(int(sys.argv[2])):
     print(KeyStore(Path(sys.argv[1])).create(KeyKind.READ, now=0.0)[0].key_id, flush=True)
 """
 REVOKE = """
 import sys, time
 from pathlib import Path
-from embedsink.keys import KeyStore
+from embedsink.auth.key_store import KeyStore
 KeyStore(Path(sys.argv[1])).revoke(sys.argv[2], now=time.time())
 """
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import embedsink
-from embedsink.auth.key import KeyKind
-from embedsink.auth.token import new_token
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import new_token
 from embedsink.client.http_client import HttpClient, NotEmbedsink, Unreachable
 from embedsink.client.notebook import RemoteClient
 from embedsink.errors import EmbedsinkError, Misconfigured

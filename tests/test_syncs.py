@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.client.http_client import HttpClient
 from embedsink.errors import EmbedsinkError, Refused
 from embedsink.ingest.records import read_syncs, sync_line

@@ -4,9 +4,9 @@ import hmac
 from collections.abc import Callable
 from pathlib import Path
 
-from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.key_store import KeyStore
-from embedsink.auth.token import digest_of
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.auth.tokens import digest_of
 from embedsink.errors import Misconfigured
 
 

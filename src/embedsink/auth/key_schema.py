@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, is_deployment, is_label, normal_origin
 from embedsink.errors import Misconfigured, quote
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.key_schema import document_of, entry_of, iso, key_of, keys_of
-from embedsink.auth.token import digest_of, new_token
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.auth.tokens import digest_of, new_token
 from embedsink.durable_files import sync_folder
 from embedsink.errors import Misconfigured, instead, quote
 

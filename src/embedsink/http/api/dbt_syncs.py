@@ -15,7 +15,7 @@ from starlette.responses import Response
 # Pydantic takes TypedDict with config from here on Python below 3.12.
 from typing_extensions import TypedDict
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import Misconfigured, Refused, quote, without_keys

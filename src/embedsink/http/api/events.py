@@ -10,7 +10,7 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
 from embedsink.http.anonymous_limits import AnonymousLimits, cost_of

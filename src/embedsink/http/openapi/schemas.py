@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.http.api import dbt_syncs
 from embedsink.http.openapi.parts import Schema, array, object_of, one_of, ref
 from embedsink.protocol.messages import Catalog, Delivery, catalog_for

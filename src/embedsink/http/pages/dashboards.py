@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
 from embedsink.dashboards.files import is_address
 from embedsink.dashboards.labels import NOTHING

@@ -6,7 +6,7 @@ import string
 import zlib
 from hashlib import sha256
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 TOKEN_START = re.compile(rf"es_(?:{'|'.join(KeyKind)})_")
