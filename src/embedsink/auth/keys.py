@@ -1,30 +1,33 @@
-"""A key: who may do what, where, and until when (spec 5). Its token is not in it."""
+"""A key: what its owner may write or read, for which deployments, from which pages and until when (spec 5)."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 
 class KeyKind(StrEnum):
-    """Who holds a key.
+    """The permission that a key grants."""
 
-    A page that sends events, a person who reads reports, a pipeline that records dbt syncs, or whoever runs the server.
-    """
-
-    INGEST = "ingest"
-    READ = "read"
-    SYNC = "sync"
-    ADMIN = "admin"
+    INGEST = "ingest"  # A web page sends events.
+    READ = "read"  # A person or a program reads reports.
+    SYNC = "sync"  # A pipeline records the results of dbt syncs.
+    ADMIN = "admin"  # An operator runs the server.
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is known of a key. Times are epoch seconds, in whole milliseconds.
+    """A key without its token, which is not stored. Times are epoch seconds, in whole milliseconds.
 
     Args:
-        key_id: its name in lists and logs; it opens nothing.
-        deployments: the only ones that it is good for; None for all (spec 5.3).
-        origins: the only pages that may use it; empty for any, and for programs that are no page. A sync key has none.
-        digest: the SHA-256 of its token, in hex.
+        key_id: the name in lists and logs. It grants nothing.
+        kind: the permission.
+        label: a note for people.
+        deployments: the deployments that the key is limited to; None for all (spec 5.3).
+        origins: the origins that may use the key; empty for any origin and for programs. A sync key has none.
+        created_at: the time of creation.
+        expires_at: the time from which the key is refused; None for never.
+        revoked_at: the time of revocation; None if it was not revoked.
+        digest: the SHA-256 of the token, in hex.
     """
 
     key_id: str
@@ -38,15 +41,20 @@ class Key:
     digest: str = field(repr=False)
 
     def is_live(self, now: float) -> bool:
-        """Whether the key is neither revoked nor expired."""
-        # Revoked is revoked, whenever that was: a clock that is set back must not revive the key.
+        """Return whether the key is neither revoked nor expired."""
+        # Ignore the time of revocation: setting the clock back must not restore a revoked key.
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def ended_at(self, now: float) -> float | None:
-        """When it was revoked or expired; None while it is live."""
-        ends = [at for at in (self.revoked_at, self.expires_at) if at is not None]
+        """Return when the key was revoked or expired; None while it is live."""
+        ends = [end for end in (self.revoked_at, self.expires_at) if end is not None]
         return None if self.is_live(now) else min(ends)
 
     def allows_origin(self, origin: str) -> bool:
-        """Whether a page of this origin may use the key."""
+        """Return whether a page of this origin may use the key."""
         return not self.origins or origin in self.origins
+
+
+def format_time(seconds: float) -> str:
+    """Return epoch seconds as ISO 8601 in UTC with milliseconds, the form in `keys.json`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
