@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import Key, KeyKind
-from embedsink.auth.parsing import DEPLOYMENT_MAX, normal_origin, parse_deployment, parse_duration
+from embedsink.auth.parsing import DEPLOYMENT_MAX, normalize_origin, parse_deployment, parse_duration
 from embedsink.auth.tokens import looks_like_key, new_token
 from embedsink.errors import Misconfigured
 from tests.envelope.sending import parse_body, view
@@ -430,8 +430,8 @@ def test_a_key_with_origins_is_refused_for_other_origins(file: KeyStore, origin:
     ],
 )
 def test_an_origin_is_normalized_as_browsers_send_it(typed: str, sent: str) -> None:
-    assert normal_origin(typed) == sent
-    assert normal_origin(sent) == sent
+    assert normalize_origin(typed) == sent
+    assert normalize_origin(sent) == sent
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from embedsink.auth.keys import Key, KeyKind, format_time
-from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, normal_origin
+from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, normalize_origin
 from embedsink.errors import Misconfigured, quote
 
 
@@ -33,16 +33,16 @@ def _check_printable(text: str) -> str:
     return text
 
 
-def _normalize_origin(origin: str) -> str:
+def _check_origin(origin: str) -> str:
     try:
-        return normal_origin(origin)
+        return normalize_origin(origin)
     except Misconfigured as error:
         raise ValueError(str(error)) from None
 
 
 _Line = Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX), AfterValidator(_check_printable)]
 _Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
-_Origin = Annotated[str, AfterValidator(_normalize_origin)]
+_Origin = Annotated[str, AfterValidator(_check_origin)]
 _Time = Annotated[float, BeforeValidator(_parse_time)]
 
 _LINE = f"one line of at most {LABEL_CHARACTERS_MAX} characters"

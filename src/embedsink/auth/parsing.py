@@ -67,7 +67,7 @@ def parse_label(text: str) -> str:
     return text
 
 
-def normal_origin(origin: str) -> str:
+def normalize_origin(origin: str) -> str:
     """Return an origin in the form of the `Origin` header of browsers (RFC 6454, section 6.2).
 
     Raises:
