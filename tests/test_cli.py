@@ -886,7 +886,7 @@ def test_what_could_not_be_sent_is_exit_code_1(server: RunningServer, tmp_path: 
     done = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert (done.returncode, done.stdout) == (1, "")
     assert "accepted 0, rejected 0; 1 could not be sent." in done.stderr
-    assert "line 1: out_of_scope: deployment: 2 is outside the key's scope." in done.stderr
+    assert "line 1: out_of_scope: context.deployment: 2 is outside the key's scope." in done.stderr
     file.write_text(file.read_text() * 12)
     many = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert "accepted 0, rejected 0; 12 could not be sent." in many.stderr

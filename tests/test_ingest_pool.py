@@ -20,7 +20,7 @@ from embedsink.errors import Unavailable
 from embedsink.ingest.pipeline import Job, Outcome, take_in
 from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, serve
 from embedsink.ingest.worker_pool import IngestPool
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 from tests.envelope.sending import ID, KEY, view
 from tests.servers import wait_until
 

@@ -26,7 +26,8 @@ from embedsink.ingest.records import body_rejection_line, journal_lines
 from embedsink.journal.segment import Segment, identity_of, sealed_name, trailer
 from embedsink.loader import copy_file, pending, publisher, snapshot
 from embedsink.loader.loader import Loader
-from embedsink.protocol.validation import Rejection, parse
+from embedsink.protocol.delivery import Rejection
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store import database

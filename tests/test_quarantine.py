@@ -27,9 +27,9 @@ from embedsink.loader import tasks
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.tasks import QuarantinePurge
+from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.strict_json import encode
-from embedsink.protocol.validation import Parsed, Rejection, Rules
 from embedsink.reasons import Reason
 from embedsink.store.database import Ledger, Store
 from embedsink.store.duckdb_errors import StoreRefused
@@ -48,7 +48,7 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
     parsed = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
 
     async def keep() -> None:
-        delivery = Parsed(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
+        delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
         delivery.sent_at = sent_at
         lines = journal_lines(delivery, key_id=known.key_id, new_id=uuid7)
         await wait_for(partial(server.engine.submit, lines, accepted=0, quarantined=1))

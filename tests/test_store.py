@@ -21,8 +21,9 @@ from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.records import body_rejection_line, counted_lines, journal_lines, replayed_line, sync_line
 from embedsink.journal.segment import inspect, trailer
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import catalog_for
-from embedsink.protocol.validation import Parsed, Rejection, parse
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.store import database, limits, schema
 from embedsink.store.database import Ledger, Store
@@ -514,7 +515,7 @@ def test_of_a_body_of_the_largest_size_the_beginning_is_kept_and_what_the_whole_
 
 @pytest.mark.parametrize(("size", "is_whole"), [(65_536, True), (65_537, False)])
 def test_of_an_envelope_beyond_the_limit_the_beginning_is_kept(loading: Loading, size: int, is_whole: bool) -> None:
-    parsed = Parsed(
+    parsed = ParsedDelivery(
         RECEIVED_AT, catalog_for("svc"), rejected=[Rejection(0, Reason.TOO_LARGE, "too large", b"x" * size)]
     )
     loading.lines(journal_lines(parsed, key_id="k_1", new_id=uuid4))

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 
 FOLDER = Path(__file__).parent.parent / "envelopes"
 EXPECTED = ("reason", "path", "detail", "index", "accepted", "extra")

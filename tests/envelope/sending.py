@@ -5,7 +5,8 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import Any
 
-from embedsink.protocol.validation import Parsed, Rules, parse
+from embedsink.protocol.delivery import ParsedDelivery, Rules
+from embedsink.protocol.validation import parse
 
 DEFAULTS = Rules()
 RECEIVED_AT = 1_763_596_801_600
@@ -60,7 +61,7 @@ def envelope_in(line: dict[str, Any]) -> dict[str, Any]:
     return envelope | {"payload": envelope["payload"] | line.get("extra", {})}
 
 
-def parse_body(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> Parsed:
+def parse_body(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> ParsedDelivery:
     """What becomes of a body: bytes as they are, anything else as JSON."""
     written = body if isinstance(body, bytes) else json.dumps(body).encode()
     return parse(written, RECEIVED_AT, rules, ndjson=ndjson)

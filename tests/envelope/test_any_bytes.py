@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from embedsink.errors import Refused
 from embedsink.ingest.records import body_rejection_line, journal_lines
-from embedsink.protocol.validation import Parsed, Rejection, Rules
+from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, PAYLOADS, RECEIVED_AT, event_or_action, parse_body, view
 
@@ -133,7 +133,7 @@ def spelled_out(value: Any) -> str:
     return json.dumps(value)
 
 
-def found_outcome(body: bytes, *, ndjson: bool = False) -> Refused | Parsed:
+def found_outcome(body: bytes, *, ndjson: bool = False) -> Refused | ParsedDelivery:
     """What became of a body, after a check that nothing is missing and that it can be journaled."""
     try:
         parsed = parse_body(body, RULES, ndjson=ndjson)
@@ -149,7 +149,7 @@ def found_outcome(body: bytes, *, ndjson: bool = False) -> Refused | Parsed:
     return refusal
 
 
-def assert_adds_up(parsed: Parsed) -> None:
+def assert_adds_up(parsed: ParsedDelivery) -> None:
     indexes = [rejection.index or 0 for rejection in parsed.rejected]
     assert indexes == sorted(set(indexes))
     assert set(indexes) <= set(range(parsed.received_count))
@@ -174,7 +174,7 @@ def assert_lines(lines: bytes, *, count: int) -> None:
         assert isinstance(json.loads(part), dict)
 
 
-def comparable(found: Refused | Parsed) -> object:
+def comparable(found: Refused | ParsedDelivery) -> object:
     return found.reason if isinstance(found, Refused) else found
 
 
@@ -272,7 +272,7 @@ def test_each_envelope_meets_the_same_fate_in_every_kind_of_body(delivery: dict[
     in_array = found_outcome(json.dumps(events).encode())
     in_lines = found_outcome("\n".join(map(json.dumps, events)).encode(), ndjson=True)
 
-    if isinstance(in_array, Parsed) and isinstance(in_lines, Parsed):
+    if isinstance(in_array, ParsedDelivery) and isinstance(in_lines, ParsedDelivery):
         assert in_array == in_lines
 
 

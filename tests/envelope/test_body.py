@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, may_hold_bad_text, shallow
+from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, is_shallow, may_contain_bad_text
 from embedsink.reasons import Reason
 
 # Put into a body, it makes the careful reader read it: it hides from the count of quotation marks.
@@ -128,7 +128,7 @@ def test_what_the_brackets_call_shallow_is_no_deeper_than_that(value: Any) -> No
     body = json.dumps(value).encode()
 
     for depth_max in range(10):
-        if shallow(body, explained=0, depth_max=depth_max):
+        if is_shallow(body, flat_brackets=0, depth_max=depth_max):
             check_depth(value, depth_max=depth_max)
 
 
@@ -149,8 +149,8 @@ def test_what_the_brackets_call_shallow_is_no_deeper_than_that(value: Any) -> No
 def test_bad_text_is_found_in_every_string_and_name(value: Any, is_bad: bool) -> None:
     assert has_bad_text(value) is is_bad
     # What escapes might hide is looked at, and what is looked at needlessly costs only time.
-    assert may_hold_bad_text(encode(value)) or not is_bad
+    assert may_contain_bad_text(encode(value)) or not is_bad
 
 
 def test_text_with_harmless_escapes_is_not_looked_at() -> None:
-    assert not may_hold_bad_text(b'"\\n \\" \\u00e9 \\u2028 \\uE000"')
+    assert not may_contain_bad_text(b'"\\n \\" \\u00e9 \\u2028 \\uE000"')

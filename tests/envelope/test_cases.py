@@ -6,7 +6,8 @@ import pytest
 
 from embedsink.errors import Refused
 from embedsink.ingest.records import journal_lines
-from embedsink.protocol.validation import Rejection, parse
+from embedsink.protocol.delivery import Rejection
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from tests.envelope.cases import Case, envelopes_in, read_cases
 from tests.envelope.sending import RECEIVED_AT, envelope_in

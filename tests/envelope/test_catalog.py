@@ -127,7 +127,7 @@ def test_every_other_field_of_the_envelope_is_required_and_not_null(type_: str, 
 
 
 def test_the_catalog_has_the_types_of_the_spec_and_no_others() -> None:
-    assert sorted(catalog_for("svc").kinds) == [f"svc:{type_}" for type_ in TYPES]
+    assert sorted(catalog_for("svc").types) == [f"svc:{type_}" for type_ in TYPES]
 
 
 def test_the_catalog_knows_the_payload_fields_of_the_spec_and_no_others() -> None:
@@ -143,4 +143,4 @@ def test_every_identifier_carries_the_service_name() -> None:
     catalog = catalog_for("acme")
 
     assert catalog.source == "acme-embed"
-    assert all(name.startswith(("acme:event:", "acme:action:")) for name in catalog.kinds)
+    assert all(name.startswith(("acme:event:", "acme:action:")) for name in catalog.types)

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from embedsink.ingest.records import body_rejection_line, journal_lines, replayed_line
-from embedsink.protocol.validation import Parsed, Rejection
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, parse_body, view
 
@@ -34,7 +34,7 @@ def ids() -> Iterator[str]:
     return (f"made-{number}" for number in count(1))
 
 
-def written(parsed: Parsed) -> bytes:
+def written(parsed: ParsedDelivery) -> bytes:
     made = ids()
     return journal_lines(parsed, key_id="k_1", new_id=lambda: next(made))
 
@@ -245,7 +245,7 @@ def test_what_only_looks_like_a_key_is_kept(text: str) -> None:
 
 
 def test_the_deployment_that_a_key_supplies_is_written_as_context() -> None:
-    parsed = parse_body(view(id=ID)).within_scope(frozenset({12}))
+    parsed = parse_body(view(id=ID)).restrict_to(frozenset({12}))
     (line,) = [json.loads(line) for line in written(parsed).split(b"\n")[:-1]]
 
     assert line["context"] == {"deployment": 12}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.protocol import validation
-from embedsink.protocol.error_messages import sentence
-from embedsink.protocol.validation import Parsed, Rules
+from embedsink.protocol import delivery_fields
+from embedsink.protocol.delivery import ParsedDelivery, Rules
+from embedsink.protocol.error_messages import describe_error
 from embedsink.reasons import Reason
 from tests.envelope.sending import DEFAULTS, ID, KEY, KEY_CUT, RECEIVED_AT, event_or_action, parse_body, view
 
@@ -29,7 +29,7 @@ def in_lines(*lines: Any) -> bytes:
     return b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
 
 
-def outcomes(parsed: Parsed) -> list[tuple[int, str]]:
+def outcomes(parsed: ParsedDelivery) -> list[tuple[int, str]]:
     """Where each envelope stood and what became of it, in the order of the body."""
     rejected = {one.index: str(one.reason) for one in parsed.rejected}
     return [(index, rejected.get(index, "accepted")) for index in range(parsed.received_count)]
@@ -144,9 +144,9 @@ def test_of_many_strange_members_few_are_put_into_words(monkeypatch: pytest.Monk
 
     def count_and_say(error: Any) -> str:
         said.append(error)
-        return sentence(error)
+        return describe_error(error)
 
-    monkeypatch.setattr(validation, "sentence", count_and_say)
+    monkeypatch.setattr(delivery_fields, "describe_error", count_and_say)
     many = {f"{number:x}": "x" for number in range(60_000)}
     assert outcomes(parse_body({**({part: many} if part else many), "events": [GOOD]})) == [(0, "bad_field")]
     assert 1 <= len(said) < 50
@@ -405,29 +405,29 @@ def test_a_wrong_delivery_still_names_its_deployment() -> None:
 
 def test_a_key_supplies_a_deployment_only_where_the_context_names_none() -> None:
     context = {"deployment": None, "viewer": "u"}
-    assert parse_body(GOOD).within_scope(frozenset({12})).context == {"deployment": 12}
-    assert parse_body({"context": context, "events": [GOOD]}).within_scope(frozenset({12})).context == {
+    assert parse_body(GOOD).restrict_to(frozenset({12})).context == {"deployment": 12}
+    assert parse_body({"context": context, "events": [GOOD]}).restrict_to(frozenset({12})).context == {
         "deployment": 12,
         "viewer": "u",
     }
     named = parse_body({"context": context | {"deployment": 0}, "events": [GOOD]})
-    assert named.within_scope(frozenset({0})).context == {"deployment": 0, "viewer": "u"}
+    assert named.restrict_to(frozenset({0})).context == {"deployment": 0, "viewer": "u"}
     with pytest.raises(Refused, match="deployment: 0 is outside"):
-        named.within_scope(frozenset({12}))
+        named.restrict_to(frozenset({12}))
 
 
 def test_a_deployment_outside_the_scope_is_told_where_it_stands() -> None:
     for body, told in (
         (ready(7), "payload.deploymentId: 7 is outside"),
         ({"context": {"deployment": 12}, "events": [ready(7)]}, "payload.deploymentId: 7 is outside"),
-        ({"context": {"deployment": 8}, "events": [ready(7)]}, "deployment: 8 is outside"),
+        ({"context": {"deployment": 8}, "events": [ready(7)]}, "context.deployment: 8 is outside"),
     ):
-        with pytest.raises(Refused, match=f"^{told} the key's scope. Use its own key.$"):
-            parse_body(body).within_scope(frozenset({12, 13}))
+        with pytest.raises(Refused, match=f"^{told} the key's scope. Use a key for that deployment.$"):
+            parse_body(body).restrict_to(frozenset({12, 13}))
 
 
 def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do() -> None:
-    parsed = parse_body([GOOD, ready(7), BAD, ready(None)]).within_scope(frozenset({7, 8}))
+    parsed = parse_body([GOOD, ready(7), BAD, ready(None)]).restrict_to(frozenset({7, 8}))
 
     assert outcomes(parsed) == [(0, "out_of_scope"), (1, "accepted"), (2, "wrong_source"), (3, "out_of_scope")]
     assert [one.index for one in parsed.rejected] == [0, 2, 3]
@@ -438,4 +438,4 @@ def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do
 def test_no_envelope_is_homeless_in_a_context_with_a_deployment() -> None:
     parsed = parse_body({"context": {"deployment": 0}, "events": [GOOD]})
 
-    assert parsed.within_scope(frozenset({0, 8})) == parsed
+    assert parsed.restrict_to(frozenset({0, 8})) == parsed

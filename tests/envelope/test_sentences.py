@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from embedsink.protocol.error_messages import place
+from embedsink.protocol.error_messages import field_path
 from tests.envelope.sending import KEY, KEY_CUT, event_or_action, parse_body, view
 
 
@@ -28,16 +28,16 @@ def detail_for(body: Any) -> str:
     ],
 )
 def test_a_place_is_a_path_as_in_javascript(location: tuple[int | str, ...], written: str) -> None:
-    assert place(location) == written
+    assert field_path(location) == written
 
 
 def test_a_place_quotes_at_most_64_characters_of_a_name() -> None:
-    assert place(("lost", "x" * 64)) == "lost." + "x" * 64
-    assert place(("lost", "x" * 65)) == 'lost["' + "x" * 61 + '…"]'
+    assert field_path(("lost", "x" * 64)) == "lost." + "x" * 64
+    assert field_path(("lost", "x" * 65)) == 'lost["' + "x" * 61 + '…"]'
 
 
 def test_a_place_never_holds_a_key() -> None:
-    assert place((KEY,)) == f'["{KEY_CUT}"]'
+    assert field_path((KEY,)) == f'["{KEY_CUT}"]'
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from uuid_utils import uuid7
 
 from embedsink.errors import Refused
 from embedsink.ingest.records import body_rejection_line, first_id, journal_lines, rejection_lines
-from embedsink.protocol.validation import REJECTIONS_LISTED_MAX, Parsed, Rejection, Rules, parse
+from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX, ParsedDelivery, Rejection, Rules
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 
 GZIP_MEMBERS_MAX = 16
@@ -79,10 +80,10 @@ def take_in(job: Job, rules: Rules, *, body_bytes_max: int) -> Outcome:
     return outcome_of(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
 
 
-def outcome_of(parsed: Parsed, byte_count: int, *, key_id: str, deployments: frozenset[int] | None) -> Outcome:
+def outcome_of(parsed: ParsedDelivery, byte_count: int, *, key_id: str, deployments: frozenset[int] | None) -> Outcome:
     """The journal lines of a delivery as far as its key reaches. `byte_count` is the size of its body."""
     try:
-        kept = parsed.within_scope(deployments)
+        kept = parsed.restrict_to(deployments)
     except Refused as refusal:
         return Outcome(key=parsed.key, refusal=refusal, byte_count=byte_count)
     deployment = kept.context.get("deployment")

@@ -11,9 +11,9 @@ import orjson
 
 from embedsink.errors import without_keys
 from embedsink.protocol.dbt_sync import Sync
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import ENVELOPE_FIELDS
 from embedsink.protocol.strict_json import encode
-from embedsink.protocol.validation import Parsed, Rejection
 
 NewId = Callable[[], object]
 # Of a body that can't be read, and of an envelope larger than this, no more is kept than the beginning.
@@ -25,7 +25,7 @@ _SYNC_BEGINNING = b'{"kind":"sync",'
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_BEGINNING), re.MULTILINE)
 
 
-def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
+def journal_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
     """One NDJSON line for each accepted envelope, each rejection and each reason of loss.
 
     Args:
@@ -42,7 +42,7 @@ def journal_lines(parsed: Parsed, *, key_id: str, new_id: NewId, delivery_id: st
     return _without_keys(b"".join(lines))
 
 
-def rejection_lines(parsed: Parsed, *, key_id: str, new_id: NewId) -> bytes:
+def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> bytes:
     """The lines of the rejections alone."""
     around = _around(parsed, key_id)
     return _without_keys(b"".join([_rejected_line(rejection, around, new_id) for rejection in parsed.rejected]))
@@ -100,7 +100,7 @@ def read_syncs(lines: bytes) -> Iterator[Sync]:
         )
 
 
-def _accepted_lines(parsed: Parsed, around: bytes, new_id: NewId) -> list[bytes]:
+def _accepted_lines(parsed: ParsedDelivery, around: bytes, new_id: NewId) -> list[bytes]:
     """The lines in pieces, which are joined once: this loop runs for every event, and each copy shows."""
     pieces: list[bytes] = []
     add, known_fields = pieces.append, parsed.catalog.known_fields
@@ -126,7 +126,7 @@ def _other_members(members: dict[str, Any], known: frozenset[str]) -> bytes:
     return encode({name: value for name, value in members.items() if name not in known})
 
 
-def _around(parsed: Parsed, key_id: str) -> bytes:
+def _around(parsed: ParsedDelivery, key_id: str) -> bytes:
     """The members that all lines of a delivery share."""
     shared = {
         "received_at": parsed.received_at,
@@ -184,13 +184,13 @@ def _without_keys(raw: bytes) -> bytes:
     return without_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
-def first_id(parsed: Parsed) -> str | None:
+def first_id(parsed: ParsedDelivery) -> str | None:
     """The first id that a sender gave: sent again, a delivery begins with the same envelope."""
     accepted = (envelope.get("id") for envelope in parsed.accepted)
     return next(filter(None, chain(accepted, (one.id for one in parsed.rejected))), None)
 
 
-def _lost_lines(parsed: Parsed, around: bytes, delivery_id: str | None) -> Iterator[bytes]:
+def _lost_lines(parsed: ParsedDelivery, around: bytes, delivery_id: str | None) -> Iterator[bytes]:
     """A line for each reason. Its id makes a retry count once, as an envelope's does; without any, each counts."""
     for reason, count in parsed.lost.items():
         loss: dict[str, Any] = {"reason": reason, "lost_count": count}

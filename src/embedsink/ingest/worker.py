@@ -22,7 +22,7 @@ import orjson
 from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.errors import Refused
 from embedsink.ingest.pipeline import Job, Outcome, take_in
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
 LENGTHS = struct.Struct("!II")

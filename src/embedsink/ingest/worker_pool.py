@@ -17,7 +17,7 @@ from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.ingest.fair_queue import FairQueue
 from embedsink.ingest.pipeline import Job, Outcome
 from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, rules_argument
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable
 from embedsink.ingest.records import body_rejection_line, journal_lines
 from embedsink.journal.writer import OnDurable, wait_for
-from embedsink.protocol.validation import Parsed, Rejection, parse
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.formats import csv_chunks
 from embedsink.store.reader import Reader
@@ -153,7 +154,7 @@ def _parts(engine: Engine, delivery: Delivery) -> Iterator[_Part]:
         yield _accepted(delivery, parsed)
 
 
-def _accepted(delivery: Delivery, parsed: Parsed) -> _Part:
+def _accepted(delivery: Delivery, parsed: ParsedDelivery) -> _Part:
     # Envelopes have ids by now, so that new ones are those of the rejections.
     ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
     lines = journal_lines(parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, ids), delivery_id=delivery.names[0])
