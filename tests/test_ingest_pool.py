@@ -17,7 +17,7 @@ import pytest
 import embedsink.ingest.worker
 import embedsink.ingest.worker_pool
 from embedsink.errors import Unavailable
-from embedsink.ingest.pipeline import Job, Outcome, take_in
+from embedsink.ingest.pipeline import ParseJob, ParseResult, take_in
 from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, serve
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.delivery import Rules
@@ -28,8 +28,8 @@ MIB = 1_048_576
 RULES = Rules()
 
 
-def job(body: bytes, **members: object) -> Job:
-    plain = Job(body, "", False, 1_763_596_800_000, "k_1", None)
+def job(body: bytes, **members: object) -> ParseJob:
+    plain = ParseJob(body, "", False, 1_763_596_800_000, "k_1", None)
     return replace(plain, **members)  # type: ignore[arg-type]
 
 
@@ -54,7 +54,7 @@ JOBS = {
 def test_a_pool_that_is_closed_while_an_item_arrives_ends(turns: int) -> None:
     async def close_as_it_arrives() -> None:
         pool = IngestPool(RULES, body_bytes_max=MIB)
-        answered: list[Outcome | Exception] = []
+        answered: list[ParseResult | Exception] = []
         pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
         await asyncio.to_thread(wait_until, lambda: bool(answered), what="the first is answered")
         pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
@@ -72,7 +72,7 @@ def test_a_sender_with_many_bodies_makes_room_for_others(monkeypatch: pytest.Mon
 
     async def submit_many() -> None:
         pool = IngestPool(RULES, body_bytes_max=MIB)
-        answered: dict[str, list[Outcome | Exception]] = {"k_1": [], "k_2": []}
+        answered: dict[str, list[ParseResult | Exception]] = {"k_1": [], "k_2": []}
         for number in range(100):
             with contextlib.suppress(Unavailable):
                 pool.submit(JOBS["events"], answered["k_1"].append, address=f"192.0.2.{number % 2}")
@@ -81,15 +81,15 @@ def test_a_sender_with_many_bodies_makes_room_for_others(monkeypatch: pytest.Mon
             pool.submit(honest, answered["k_2"].append, address="198.51.100.1")
         assert [type(outcome) for outcome in answered["k_1"]] == [Unavailable] * 5
         await asyncio.to_thread(wait_until, lambda: len(answered["k_2"]) == 5, what="the others are answered")
-        assert {type(outcome) for outcome in answered["k_2"]} == {Outcome}
+        assert {type(outcome) for outcome in answered["k_2"]} == {ParseResult}
         await pool.aclose()
 
     asyncio.run(submit_many())
 
 
-def told(outcome: Outcome | Exception) -> object:
+def told(outcome: ParseResult | Exception) -> object:
     """What can be compared of an outcome: each rejection has an id of its own."""
-    assert isinstance(outcome, Outcome), outcome
+    assert isinstance(outcome, ParseResult), outcome
     lines = [json.loads(line) for line in (outcome.lines + outcome.rejection_lines).splitlines()]
     refusal = outcome.refusal and (outcome.refusal.reason, str(outcome.refusal))
     counts = (outcome.accepted_count, outcome.rejected_count)
@@ -114,8 +114,8 @@ def with_pool(act: Callable[[IngestPool], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def submitted(pool: IngestPool, one: Job) -> "asyncio.Future[Outcome | Exception]":
-    future: asyncio.Future[Outcome | Exception] = asyncio.get_running_loop().create_future()
+def submitted(pool: IngestPool, one: ParseJob) -> "asyncio.Future[ParseResult | Exception]":
+    future: asyncio.Future[ParseResult | Exception] = asyncio.get_running_loop().create_future()
     pool.submit(one, future.set_result, address="192.0.2.1")
     return future
 
@@ -156,7 +156,7 @@ def test_a_body_that_no_worker_can_read_in_time_is_told_to_come_again(monkeypatc
 
 
 def test_what_still_waits_when_the_server_stops_is_answered() -> None:
-    outcomes: list[Outcome | Exception] = []
+    outcomes: list[ParseResult | Exception] = []
 
     async def close() -> None:
         pool = IngestPool(RULES, body_bytes_max=MIB)
@@ -180,7 +180,7 @@ def test_a_worker_without_work_ends_and_a_later_body_starts_another(monkeypatch:
         child = pool._worker._child
         assert child is not None
         await asyncio.to_thread(wait_until, lambda: child.poll() is not None, what="the worker has ended")
-        assert isinstance(await submitted(pool, JOBS["events"]), Outcome)
+        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
 
     with_pool(rest)
 
@@ -192,7 +192,7 @@ def test_a_worker_ends_with_its_server_and_not_by_the_signals_that_are_meant_for
         assert child is not None
         for number in (signal.SIGINT, signal.SIGTERM):
             child.send_signal(number)
-        assert isinstance(await submitted(pool, JOBS["events"]), Outcome)
+        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
         assert pool.worker_pid == child.pid
         pool._worker._writer.transport.abort()
         await asyncio.sleep(0)
@@ -202,7 +202,7 @@ def test_a_worker_ends_with_its_server_and_not_by_the_signals_that_are_meant_for
 
 
 def test_a_bug_in_the_worker_is_told_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> Outcome:
+    def fail(*_: object, **__: object) -> ParseResult:
         raise ZeroDivisionError("internals")
 
     monkeypatch.setattr(embedsink.ingest.worker, "take_in", fail)
@@ -224,6 +224,6 @@ def test_a_worker_imports_nothing_from_the_working_directory(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
 
     async def read(pool: IngestPool) -> None:
-        assert isinstance(await submitted(pool, JOBS["events"]), Outcome)
+        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
 
     with_pool(read)

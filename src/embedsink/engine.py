@@ -20,7 +20,7 @@ from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
-from embedsink.ingest.pipeline import Outcome
+from embedsink.ingest.pipeline import ParseResult
 from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import counted_lines
 from embedsink.journal.last_sealed import LastSealed
@@ -233,7 +233,7 @@ class Engine:
                 shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
                 log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
 
-    def submit_rejections(self, outcome: Outcome, on_durable: OnDurable, *, key_id: str, is_scoped: bool) -> None:
+    def submit_rejections(self, outcome: ParseResult, on_durable: OnDurable, *, key_id: str, is_scoped: bool) -> None:
         """Journal a body with rejections: what was accepted, and those or only their counts if there is no room.
 
         Args:

@@ -27,7 +27,7 @@ _KEPT = (
 
 
 @dataclass(slots=True)
-class Job:
+class ParseJob:
     """A body, and what is known of its sender.
 
     `received_at` is the server's clock, epoch milliseconds. `encoding` is the body's `Content-Encoding`.
@@ -42,7 +42,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ParseResult:
     """What became of a body: its journal lines, and what its answer says.
 
     The lines of rejections are apart, and `reasons` counts them: the quarantine may have no room for them. `key` and
@@ -66,7 +66,7 @@ class Outcome:
         return sum(self.reasons.values())
 
 
-def take_in(job: Job, rules: Rules, *, body_bytes_max: int) -> Outcome:
+def take_in(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> ParseResult:
     """Decompress a body, validate it and write its journal lines."""
     body = job.body
     try:
@@ -80,17 +80,19 @@ def take_in(job: Job, rules: Rules, *, body_bytes_max: int) -> Outcome:
     return outcome_of(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
 
 
-def outcome_of(parsed: ParsedDelivery, byte_count: int, *, key_id: str, deployments: frozenset[int] | None) -> Outcome:
+def outcome_of(
+    parsed: ParsedDelivery, byte_count: int, *, key_id: str, deployments: frozenset[int] | None
+) -> ParseResult:
     """The journal lines of a delivery as far as its key reaches. `byte_count` is the size of its body."""
     try:
         kept = parsed.restrict_to(deployments)
     except Refused as refusal:
-        return Outcome(key=parsed.key, refusal=refusal, byte_count=byte_count)
+        return ParseResult(key=parsed.key, refusal=refusal, byte_count=byte_count)
     deployment = kept.context.get("deployment")
     if not kept.rejected:
         lines = journal_lines(kept, key_id=key_id, new_id=uuid7)
-        return Outcome(lines, len(kept.accepted), key=parsed.key, deployment=deployment, byte_count=byte_count)
-    return Outcome(
+        return ParseResult(lines, len(kept.accepted), key=parsed.key, deployment=deployment, byte_count=byte_count)
+    return ParseResult(
         journal_lines(replace(kept, rejected=[]), key_id=key_id, new_id=uuid7, delivery_id=first_id(kept)),
         len(kept.accepted),
         rejection_lines(kept, key_id=key_id, new_id=uuid7),
@@ -142,9 +144,9 @@ def too_large(size: int, *, bytes_max: int) -> Refused:
     return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
 
 
-def _unreadable(body: bytes, job: Job, refusal: Refused, byte_count: int) -> Outcome:
+def _unreadable(body: bytes, job: ParseJob, refusal: Refused, byte_count: int) -> ParseResult:
     if refusal.reason not in _KEPT:
-        return Outcome(refusal=refusal, byte_count=byte_count)
+        return ParseResult(refusal=refusal, byte_count=byte_count)
     rejection = Rejection(None, refusal.reason, str(refusal), body)
     line = body_rejection_line(rejection, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
-    return Outcome(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, byte_count=byte_count)
+    return ParseResult(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, byte_count=byte_count)

@@ -21,14 +21,14 @@ import orjson
 
 from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.errors import Refused
-from embedsink.ingest.pipeline import Job, Outcome, take_in
+from embedsink.ingest.pipeline import ParseJob, ParseResult, take_in
 from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
 LENGTHS = struct.Struct("!II")
 
 
-def encode_job(job: Job) -> tuple[bytes, bytes]:
+def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
     """The message of a job: its beginning, and the body."""
     deployments = None if job.deployments is None else sorted(job.deployments)
     head = orjson.dumps(
@@ -43,13 +43,13 @@ def encode_job(job: Job) -> tuple[bytes, bytes]:
     return LENGTHS.pack(len(head), len(job.body)) + head, job.body
 
 
-def decode_outcome(head: bytes, lines: bytes) -> Outcome | str:
+def decode_outcome(head: bytes, lines: bytes) -> ParseResult | str:
     """The outcome of a job; the traceback of a bug."""
     members = orjson.loads(head)
     if "bug" in members:
         return str(members["bug"])
     refusal, end = members.pop("refusal"), members.pop("lines_end")
-    return Outcome(
+    return ParseResult(
         lines[:end],
         rejection_lines=lines[end:],
         **members,
@@ -71,7 +71,7 @@ def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> No
             members: dict[str, Any] = orjson.loads(jobs.read(head_bytes))
             if members["deployments"] is not None:
                 members["deployments"] = frozenset(members["deployments"])
-            job = Job(jobs.read(body_bytes), **members)
+            job = ParseJob(jobs.read(body_bytes), **members)
             try:
                 head, lines = _encode_outcome(take_in(job, rules, body_bytes_max=body_bytes_max))
             except Exception:  # noqa: BLE001  the server logs the traceback and answers
@@ -80,7 +80,7 @@ def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> No
             connection.sendall(lines)
 
 
-def _encode_outcome(outcome: Outcome) -> tuple[bytes, bytes]:
+def _encode_outcome(outcome: ParseResult) -> tuple[bytes, bytes]:
     refusal = outcome.refusal and (outcome.refusal.reason.name, str(outcome.refusal))
     head = {
         "accepted_count": outcome.accepted_count,

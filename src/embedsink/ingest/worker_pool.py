@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.ingest.fair_queue import FairQueue
-from embedsink.ingest.pipeline import Job, Outcome
+from embedsink.ingest.pipeline import ParseJob, ParseResult
 from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, rules_argument
 from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
@@ -31,7 +31,7 @@ JOB_TIMEOUT_S = 10.0
 _READ_BYTES = 1_048_576
 _LOST = (OSError, asyncio.IncompleteReadError, TimeoutError)
 
-Done = Callable[[Outcome | Exception], None]
+Done = Callable[[ParseResult | Exception], None]
 
 
 class IngestPool:
@@ -43,7 +43,7 @@ class IngestPool:
     """
 
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
-        self._queue: FairQueue[tuple[Job, Done]] = FairQueue(count_max=WAITING_MAX, what="large bodies")
+        self._queue: FairQueue[tuple[ParseJob, Done]] = FairQueue(count_max=WAITING_MAX, what="large bodies")
         self._worker = _Worker(rules, body_bytes_max=body_bytes_max)
         self._running: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -53,7 +53,7 @@ class IngestPool:
         """The process id of the worker; None while there is none."""
         return self._worker.pid
 
-    def submit(self, job: Job, done: Done, *, address: str) -> None:
+    def submit(self, job: ParseJob, done: Done, *, address: str) -> None:
         """Read a body when it is its turn. `done` is called once, from the event loop.
 
         Raises:
@@ -80,7 +80,7 @@ class IngestPool:
     async def _run(self) -> None:
         while not self._is_closed:
             job, done = await self._next()
-            outcome: Outcome | Exception = _stopping()
+            outcome: ParseResult | Exception = _stopping()
             try:
                 outcome = await self._read(job)
             except Exception as error:  # noqa: BLE001  answered; a bug is logged where it is answered
@@ -88,7 +88,7 @@ class IngestPool:
             finally:
                 done(outcome)
 
-    async def _next(self) -> tuple[Job, Done]:
+    async def _next(self) -> tuple[ParseJob, Done]:
         if self._worker.pid is not None:
             with contextlib.suppress(TimeoutError):
                 # Not `wait_for`: it swallows a cancellation that comes together with an item.
@@ -100,7 +100,7 @@ class IngestPool:
                 log.warning("ingest_worker_lost", extra={"detail": f"{type(error).__name__}: {error}"})
         return await self._queue.get()
 
-    async def _read(self, job: Job) -> Outcome:
+    async def _read(self, job: ParseJob) -> ParseResult:
         """Ask the worker. One that was killed is replaced, and asked once more: nothing of the body is stored yet."""
         for _ in range(2):
             try:
@@ -126,7 +126,7 @@ class _Worker:
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
-    async def ask(self, job: Job) -> Outcome:
+    async def ask(self, job: ParseJob) -> ParseResult:
         """What becomes of a body.
 
         Raises:

@@ -23,7 +23,7 @@ from embedsink.http.transport import check_transport
 from embedsink.http.wire.body_key import tokens_in
 from embedsink.http.wire.raw_response import Answer
 from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, BodyReader
-from embedsink.ingest.pipeline import Job, Outcome, inflate, inflate_beginning, outcome_of, take_in
+from embedsink.ingest.pipeline import ParseJob, ParseResult, inflate, inflate_beginning, outcome_of, take_in
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.validation import parse_plain
 from embedsink.reasons import Reason
@@ -147,7 +147,7 @@ class Events:
         except Exception as error:  # noqa: BLE001  as above
             self._reply_with(head.scope, error, reply)
 
-    def _read_at_once(self, head: "_Head", body: bytes) -> Outcome | None:
+    def _read_at_once(self, head: "_Head", body: bytes) -> ParseResult | None:
         """The outcome of a small body; None where the worker has to read it."""
         if len(body) > LOOP_BYTES_MAX:
             return None
@@ -174,7 +174,7 @@ class Events:
         self.rates.check_work(sender)
         self.bodies.inflight.hold(sender, size)
 
-        def done(outcome: Outcome | Exception) -> None:
+        def done(outcome: ParseResult | Exception) -> None:
             self.bodies.inflight.release(sender, size)
             try:
                 if isinstance(outcome, Exception):
@@ -200,7 +200,7 @@ class Events:
         else:
             self.strangers.hold_back(scope, lambda: reply(_refuse(scope, limited)))
 
-    def _keep(self, head: "_Head", outcome: Outcome, reply: Reply) -> None:
+    def _keep(self, head: "_Head", outcome: ParseResult, reply: Reply) -> None:
         """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
         refusal = outcome.refusal
         accepted_count, rejected_count, listed = outcome.accepted_count, outcome.rejected_count, outcome.listed
@@ -271,13 +271,13 @@ class _Head:
         assert self.key is not None  # noqa: S101  a bug otherwise
         return self.key
 
-    def job_of(self, body: bytes) -> Job:
+    def job_of(self, body: bytes) -> ParseJob:
         """What has to be known to read the body."""
         key = self.good_key
-        return Job(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
+        return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
 
 
-def _key_of(head: _Head, outcome: Outcome) -> Key:
+def _key_of(head: _Head, outcome: ParseResult) -> Key:
     """The key of a request whose body was read: a key in the body counts only where the parser finds it, too."""
     key = head.good_key
     if head.token_in_body is None and outcome.key is not None:
