@@ -17,7 +17,7 @@ import pytest
 import embedsink.ingest.worker
 import embedsink.ingest.worker_pool
 from embedsink.errors import Unavailable
-from embedsink.ingest.pipeline import ParseJob, ParseResult, take_in
+from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, serve
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.delivery import Rules
@@ -124,7 +124,7 @@ def test_the_worker_comes_to_the_same_outcome_as_the_event_loop() -> None:
     async def compare(pool: IngestPool) -> None:
         outcomes = [submitted(pool, one) for one in JOBS.values()]
         for name, one, outcome in zip(JOBS, JOBS.values(), outcomes, strict=True):
-            assert told(await outcome) == told(take_in(one, RULES, body_bytes_max=MIB)), name
+            assert told(await outcome) == told(parse_and_encode(one, RULES, body_bytes_max=MIB)), name
 
     with_pool(compare)
 
@@ -138,7 +138,7 @@ def test_a_body_whose_worker_was_killed_is_read_by_the_next_one() -> None:
         outcome = submitted(pool, JOBS["events"])
         await asyncio.sleep(0)
         os.kill(first, signal.SIGKILL)
-        assert told(await outcome) == told(take_in(JOBS["events"], RULES, body_bytes_max=MIB))
+        assert told(await outcome) == told(parse_and_encode(JOBS["events"], RULES, body_bytes_max=MIB))
         assert pool.worker_pid not in (None, first)
 
     with_pool(kill)
@@ -205,7 +205,7 @@ def test_a_bug_in_the_worker_is_told_with_its_traceback(monkeypatch: pytest.Monk
     def fail(*_: object, **__: object) -> ParseResult:
         raise ZeroDivisionError("internals")
 
-    monkeypatch.setattr(embedsink.ingest.worker, "take_in", fail)
+    monkeypatch.setattr(embedsink.ingest.worker, "parse_and_encode", fail)
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs, RULES), kwargs={"body_bytes_max": MIB})
     thread.start()

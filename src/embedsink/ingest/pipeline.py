@@ -66,7 +66,7 @@ class ParseResult:
         return sum(self.reasons.values())
 
 
-def take_in(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> ParseResult:
+def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> ParseResult:
     """Decompress a body, validate it and write its journal lines."""
     body = job.body
     try:
@@ -77,10 +77,10 @@ def take_in(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> ParseResult:
         # A body that is too large was decompressed up to the limit.
         byte_count = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
         return _unreadable(body, job, refusal, byte_count)
-    return outcome_of(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
+    return encode_delivery(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
 
 
-def outcome_of(
+def encode_delivery(
     parsed: ParsedDelivery, byte_count: int, *, key_id: str, deployments: frozenset[int] | None
 ) -> ParseResult:
     """The journal lines of a delivery as far as its key reaches. `byte_count` is the size of its body."""
@@ -130,7 +130,7 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def inflate_beginning(body: bytes, *, bytes_max: int) -> bytes:
+def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
     """Decompress the first bytes of a gzip body, as many as can be read; the whole may be damaged."""
     try:
         return zlib.decompressobj(_GZIP_WINDOW).decompress(body[:bytes_max], bytes_max)

@@ -21,7 +21,7 @@ import orjson
 
 from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.errors import Refused
-from embedsink.ingest.pipeline import ParseJob, ParseResult, take_in
+from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
@@ -73,7 +73,7 @@ def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> No
                 members["deployments"] = frozenset(members["deployments"])
             job = ParseJob(jobs.read(body_bytes), **members)
             try:
-                head, lines = _encode_outcome(take_in(job, rules, body_bytes_max=body_bytes_max))
+                head, lines = _encode_outcome(parse_and_encode(job, rules, body_bytes_max=body_bytes_max))
             except Exception:  # noqa: BLE001  the server logs the traceback and answers
                 head, lines = orjson.dumps({"bug": traceback.format_exc()}), b""
             connection.sendall(LENGTHS.pack(len(head), len(lines)) + head)

@@ -23,7 +23,7 @@ from embedsink.http.transport import check_transport
 from embedsink.http.wire.body_key import tokens_in
 from embedsink.http.wire.raw_response import Answer
 from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, BodyReader
-from embedsink.ingest.pipeline import ParseJob, ParseResult, inflate, inflate_beginning, outcome_of, take_in
+from embedsink.ingest.pipeline import ParseJob, ParseResult, encode_delivery, inflate, inflate_prefix, parse_and_encode
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.validation import parse_plain
 from embedsink.reasons import Reason
@@ -121,7 +121,7 @@ class Events:
         """
         beginning = beginning[:STRANGER_BYTES_MAX]
         if head.encoding == "gzip":
-            beginning = inflate_beginning(beginning, bytes_max=STRANGER_BYTES_MAX)
+            beginning = inflate_prefix(beginning, bytes_max=STRANGER_BYTES_MAX)
         tokens = list(tokens_in(beginning))
         live = next(filter(head.engine.keys.find, tokens), None)
         if live is None and not tokens:
@@ -161,12 +161,12 @@ class Events:
         parsed = None if head.is_ndjson else parse_plain(text, now_ms(), rules)
         if parsed is not None:
             key = head.good_key
-            return outcome_of(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
+            return encode_delivery(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
         self.rates.check_work(head.sender)
         value_count = text.count(b",") + (text.count(b"\n") if head.is_ndjson else 0)
         if len(text) > SLOW_BYTES_MAX or value_count > SLOW_VALUES_MAX:
             return None
-        return take_in(head.job_of(body), rules, body_bytes_max=self._body_bytes_max)
+        return parse_and_encode(head.job_of(body), rules, body_bytes_max=self._body_bytes_max)
 
     def _hand_over(self, head: "_Head", body: bytes, reply: Reply) -> None:
         """Let the worker read a body."""
