@@ -4,7 +4,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import inspect, trailer
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
@@ -22,7 +22,7 @@ def outcome(case: Case) -> ParsedDelivery | Refused:
 
 def line_or_lines(case: Case, found: ParsedDelivery | Refused) -> bytes:
     if isinstance(found, ParsedDelivery):
-        return journal_lines(found, key_id="k_1", new_id=uuid4)
+        return delivery_lines(found, key_id="k_1", new_id=uuid4)
     rejection = Rejection(None, found.reason, str(found), case.body)
     return body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
 

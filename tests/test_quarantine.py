@@ -20,7 +20,7 @@ from uuid_utils import uuid7
 import embedsink.http.api.quarantine
 import embedsink.transfer.replay
 from embedsink.errors import Unavailable
-from embedsink.ingest.records import journal_lines
+from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import Segment, number_of
 from embedsink.journal.writer import wait_for
 from embedsink.loader import tasks
@@ -50,7 +50,7 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
     async def keep() -> None:
         delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
         delivery.sent_at = sent_at
-        lines = journal_lines(delivery, key_id=known.key_id, new_id=uuid7)
+        lines = delivery_lines(delivery, key_id=known.key_id, new_id=uuid7)
         await wait_for(partial(server.engine.submit, lines, accepted=0, quarantined=1))
 
     server._runner.run(keep())

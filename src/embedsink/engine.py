@@ -22,7 +22,7 @@ from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
 from embedsink.ingest.pipeline import ParseResult
 from embedsink.ingest.quarantine_budget import QuarantineBudget
-from embedsink.ingest.records import counted_lines
+from embedsink.ingest.records import rejection_count_lines
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.writer import Journal, JournalLimits, OnDurable
 from embedsink.loader.backoff import BUSY_SHARE, Rests
@@ -252,7 +252,7 @@ class Engine:
         is_kept = has_room and self._quarantine_budget.has_room(key_id, byte_count=size, count=count)
         if not is_kept:
             deployment = outcome.deployment if is_scoped else None
-            lines = counted_lines(outcome.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
+            lines = rejection_count_lines(outcome.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
 
         def charge(failure: Unavailable | None) -> None:
             if failure is None and is_kept:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, PAYLOADS, RECEIVED_AT, event_or_action, parse_body, view
@@ -155,7 +155,7 @@ def assert_adds_up(parsed: ParsedDelivery) -> None:
     assert set(indexes) <= set(range(parsed.received_count))
     for rejection in parsed.rejected:
         assert_printable(rejection.detail)
-    lines = journal_lines(parsed, key_id="k_1", new_id=object)
+    lines = delivery_lines(parsed, key_id="k_1", new_id=object)
     assert_lines(lines, count=parsed.received_count + len(parsed.lost))
     assert parsed.received_count or parsed.lost
 

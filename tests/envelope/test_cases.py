@@ -5,7 +5,7 @@ import json
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import journal_lines
+from embedsink.ingest.records import delivery_lines
 from embedsink.protocol.delivery import Rejection
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -45,7 +45,7 @@ def test_a_valid_case_is_accepted_whole_and_unchanged(case: Case) -> None:
 def test_a_valid_case_is_journaled_with_its_unknown_fields_as_extra(case: Case) -> None:
     parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
 
-    lines = [json.loads(line) for line in journal_lines(parsed, key_id="k_1", new_id=object).split(b"\n")[:-1]]
+    lines = [json.loads(line) for line in delivery_lines(parsed, key_id="k_1", new_id=object).split(b"\n")[:-1]]
     lines = [line for line in lines if line["kind"] != "lost"]
     assert [envelope_in(line) for line in lines] == list(envelopes_in(case))
     if len(lines) == 1:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from embedsink.ingest.records import body_rejection_line, journal_lines, replayed_line
+from embedsink.ingest.records import body_rejection_line, delivery_lines, replay_line
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, parse_body, view
@@ -36,7 +36,7 @@ def ids() -> Iterator[str]:
 
 def written(parsed: ParsedDelivery) -> bytes:
     made = ids()
-    return journal_lines(parsed, key_id="k_1", new_id=lambda: next(made))
+    return delivery_lines(parsed, key_id="k_1", new_id=lambda: next(made))
 
 
 def lines_of(body: Any, **how: Any) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ def test_a_refused_body_is_kept_as_text_or_else_as_base64(raw: bytes, kept: dict
 
 
 def test_a_replay_is_one_line_that_names_what_was_accepted() -> None:
-    line = replayed_line("made-1", received_at=RECEIVED_AT)
+    line = replay_line("made-1", received_at=RECEIVED_AT)
 
     assert line == b'{"kind":"replayed","received_at":%d,"quarantine_id":"made-1"}\n' % RECEIVED_AT
 

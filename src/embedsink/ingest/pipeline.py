@@ -8,7 +8,7 @@ from typing import Any
 from uuid_utils import uuid7
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import body_rejection_line, first_id, journal_lines, rejection_lines
+from embedsink.ingest.records import body_rejection_line, delivery_lines, first_id, rejection_lines
 from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX, ParsedDelivery, Rejection, Rules
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
@@ -90,10 +90,10 @@ def encode_delivery(
         return ParseResult(key=parsed.key, refusal=refusal, byte_count=byte_count)
     deployment = kept.context.get("deployment")
     if not kept.rejected:
-        lines = journal_lines(kept, key_id=key_id, new_id=uuid7)
+        lines = delivery_lines(kept, key_id=key_id, new_id=uuid7)
         return ParseResult(lines, len(kept.accepted), key=parsed.key, deployment=deployment, byte_count=byte_count)
     return ParseResult(
-        journal_lines(replace(kept, rejected=[]), key_id=key_id, new_id=uuid7, delivery_id=first_id(kept)),
+        delivery_lines(replace(kept, rejected=[]), key_id=key_id, new_id=uuid7, delivery_id=first_id(kept)),
         len(kept.accepted),
         rejection_lines(kept, key_id=key_id, new_id=uuid7),
         dict(Counter(rejection.reason for rejection in kept.rejected)),

@@ -25,7 +25,7 @@ _SYNC_BEGINNING = b'{"kind":"sync",'
 _SYNC_LINE = re.compile(b"^%b.*$" % re.escape(_SYNC_BEGINNING), re.MULTILINE)
 
 
-def journal_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
+def delivery_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId, delivery_id: str | None = None) -> bytes:
     """One NDJSON line for each accepted envelope, each rejection and each reason of loss.
 
     Args:
@@ -48,7 +48,9 @@ def rejection_lines(parsed: ParsedDelivery, *, key_id: str, new_id: NewId) -> by
     return _without_keys(b"".join([_rejected_line(rejection, around, new_id) for rejection in parsed.rejected]))
 
 
-def counted_lines(reasons: Mapping[str, int], *, received_at: int, key_id: str, deployment: int | None) -> bytes:
+def rejection_count_lines(
+    reasons: Mapping[str, int], *, received_at: int, key_id: str, deployment: int | None
+) -> bytes:
     """A line for each reason of rejections that are only counted."""
     around = {"received_at": received_at, "key_id": key_id}
     if deployment is not None:
@@ -63,7 +65,7 @@ def body_rejection_line(rejection: Rejection, *, received_at: int, key_id: str, 
     return _without_keys(_rejected_line(rejection, around, new_id))
 
 
-def replayed_line(quarantine_id: str, *, received_at: int) -> bytes:
+def replay_line(quarantine_id: str, *, received_at: int) -> bytes:
     """The line that says a quarantined input was accepted after all."""
     return b'{"kind":"replayed",%b}\n' % encode({"received_at": received_at, "quarantine_id": quarantine_id})[1:-1]
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, instead, quote
-from embedsink.ingest.records import NewId, journal_lines, replayed_line
+from embedsink.ingest.records import NewId, delivery_lines, replay_line
 from embedsink.journal.writer import wait_for
 from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.validation import parse
@@ -174,8 +174,8 @@ def _valid(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
 
 def _lines_of(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
     name = str(row["quarantine_id"])
-    lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_from(UUID(name)), delivery_id=name)
-    return lines + replayed_line(name, received_at=now_ms())
+    lines = delivery_lines(parsed, key_id=row["key_id"], new_id=_ids_from(UUID(name)), delivery_id=name)
+    return lines + replay_line(name, received_at=now_ms())
 
 
 def _ids_from(quarantine_id: UUID) -> NewId:
