@@ -18,7 +18,7 @@ import embedsink.ingest.worker
 import embedsink.ingest.worker_pool
 from embedsink.errors import Unavailable
 from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
-from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, serve
+from embedsink.ingest.worker import LENGTHS, decode_result, encode_job, serve
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.delivery import Rules
 from tests.envelope.sending import ID, KEY, view
@@ -90,15 +90,15 @@ def test_a_sender_with_many_bodies_makes_room_for_others(monkeypatch: pytest.Mon
 def told(outcome: ParseResult | Exception) -> object:
     """What can be compared of an outcome: each rejection has an id of its own."""
     assert isinstance(outcome, ParseResult), outcome
-    lines = [json.loads(line) for line in (outcome.lines + outcome.rejection_lines).splitlines()]
+    lines = [json.loads(line) for line in (outcome.accepted_lines + outcome.rejection_lines).splitlines()]
     refusal = outcome.refusal and (outcome.refusal.reason, str(outcome.refusal))
     counts = (outcome.accepted_count, outcome.rejected_count)
     return (
         [line | {"quarantine_id": None} for line in lines],
         counts,
         outcome.reasons,
-        outcome.listed,
-        outcome.key,
+        outcome.listed_rejections,
+        outcome.body_key,
         refusal,
     )
 
@@ -212,7 +212,7 @@ def test_a_bug_in_the_worker_is_told_with_its_traceback(monkeypatch: pytest.Monk
     with ours, ours.makefile("rb") as answers:
         ours.sendall(b"".join(encode_job(JOBS["events"])))
         head_bytes, _ = LENGTHS.unpack(answers.read(LENGTHS.size))
-        bug = decode_outcome(answers.read(head_bytes), b"")
+        bug = decode_result(answers.read(head_bytes), b"")
         ours.shutdown(socket.SHUT_WR)
         thread.join()
     assert isinstance(bug, str)

@@ -250,7 +250,7 @@ def test_of_an_unreadable_body_the_beginning_is_kept_and_no_replay_tries_it(quic
     [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
     assert row["raw"].encode() == body[:8_192]
     assert (row["whole_bytes"], row["whole_sha256"]) == (len(body), sha256(body).hexdigest())
-    assert "Only the first 8,192 of its 50,007 bytes are kept." in row["detail"]
+    assert "Only the first 8,192 of its 50,007 bytes are stored." in row["detail"]
     assert replayed(quick, admin) == Replay(untried=1)
 
 

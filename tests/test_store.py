@@ -509,7 +509,7 @@ def test_of_a_body_of_the_largest_size_the_beginning_is_kept_and_what_the_whole_
     assert 8_189 <= len(kept) <= 8_192
     assert (encoding is None) == (byte != b"\xff")
     assert (whole_bytes, digest) == (len(body), sha256(body).hexdigest())
-    assert detail.endswith(f"Only the first 8,192 of its {len(body):,} bytes are kept.")
+    assert detail.endswith(f"Only the first 8,192 of its {len(body):,} bytes are stored.")
     assert loading.offending() == {}
 
 

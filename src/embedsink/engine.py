@@ -261,7 +261,7 @@ class Engine:
                 self.counters["unkept"] += count
             on_durable(failure)
 
-        lines = outcome.lines + lines
+        lines = outcome.accepted_lines + lines
         self.submit(lines, charge, accepted=outcome.accepted_count, quarantined=count, deployment=outcome.deployment)
 
     def submit(

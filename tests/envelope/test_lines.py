@@ -142,7 +142,7 @@ def test_each_reason_of_loss_has_an_id_that_stays_when_the_delivery_is_sent_agai
 def test_there_are_as_many_lines_as_envelopes_and_reasons_of_loss() -> None:
     lines = lines_of(delivery(view(), 7, view(source="other"), event_or_action("action:refresh"), lost={"quota": 2}))
 
-    assert [line["kind"] for line in lines] == ["event", "action", "quarantined", "quarantined", "lost"]
+    assert [line["kind"] for line in lines] == ["event", "action", "lost", "quarantined", "quarantined"]
     assert [line["index"] for line in lines if line["kind"] == "quarantined"] == [1, 2]
 
 
@@ -152,7 +152,7 @@ def test_a_line_is_one_line_whatever_it_holds() -> None:
 
     lines = lines_of(body)
     assert len(lines) == 3
-    assert lines[0]["envelope"]["payload"]["path"] == lines[0]["context"]["page"] == lines[2]["reason"] == strange
+    assert lines[0]["envelope"]["payload"]["path"] == lines[0]["context"]["page"] == lines[1]["reason"] == strange
 
 
 def test_an_ndjson_line_that_is_no_json_is_kept_as_it_came() -> None:

@@ -179,7 +179,7 @@ class Events:
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
-                self.rates.charge_work(sender, max(0, outcome.byte_count - size))
+                self.rates.charge_work(sender, max(0, outcome.body_bytes - size))
                 self._keep(head, outcome, reply)
             except Exception as error:  # noqa: BLE001  as above
                 self._reply_with(head.scope, error, reply)
@@ -203,9 +203,13 @@ class Events:
     def _keep(self, head: "_Head", outcome: ParseResult, reply: Reply) -> None:
         """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
         refusal = outcome.refusal
-        accepted_count, rejected_count, listed = outcome.accepted_count, outcome.rejected_count, outcome.listed
+        accepted_count, rejected_count, listed = (
+            outcome.accepted_count,
+            outcome.rejected_count,
+            outcome.listed_rejections,
+        )
         if refusal is not None:
-            self.rates.charge_work(head.sender, REJECTED_FACTOR * outcome.byte_count)
+            self.rates.charge_work(head.sender, REJECTED_FACTOR * outcome.body_bytes)
         elif rejected_count:
             self.rates.charge_work(head.sender, REJECTED_FACTOR * len(outcome.rejection_lines))
         key = _key_of(head, outcome)
@@ -223,7 +227,11 @@ class Events:
             head.engine.submit_rejections(outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None)
         else:
             head.engine.submit(
-                outcome.lines, on_durable, accepted=accepted_count, quarantined=0, deployment=outcome.deployment
+                outcome.accepted_lines,
+                on_durable,
+                accepted=accepted_count,
+                quarantined=0,
+                deployment=outcome.deployment,
             )
 
 
@@ -280,10 +288,10 @@ class _Head:
 def _key_of(head: _Head, outcome: ParseResult) -> Key:
     """The key of a request whose body was read: a key in the body counts only where the parser finds it, too."""
     key = head.good_key
-    if head.token_in_body is None and outcome.key is not None:
+    if head.token_in_body is None and outcome.body_key is not None:
         raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
-    if head.token_in_body != outcome.key:
-        if outcome.key is not None:
+    if head.token_in_body != outcome.body_key:
+        if outcome.body_key is not None:
             raise Refused(Reason.BAD_CREDENTIAL, "key: the body has another good key before this one. Send one key.")
         if outcome.refusal is not None and not outcome.reasons:
             raise outcome.refusal
