@@ -951,7 +951,7 @@ def test_a_sync_result_that_is_refused_says_why(
     words = ("sync-result", result_file, "--deployment", "14", "--url", server.url, "--key", server.key("sync"))
     assert called(*words).returncode == 0
     result_file.write_text(json.dumps(SYNC | {"svcCount": 5}))
-    assert_failed(called(*words), 'syncJobId: "job 1" has another result in deployment 14, which stays.')
+    assert_failed(called(*words), 'syncJobId: "job 1" already has a different result in deployment 14.')
     result_file.write_text(json.dumps({"syncJobId": "job 1", "svcCount": "5"}))
     done = called(*words)
     assert_failed(done, "durationMs: is missing")

@@ -149,7 +149,7 @@ async def _record(request: Request) -> Response:
     if isinstance(sync, list):
         return invalid_body(request, sync)
     # Answered only after the fsync, as an event is.
-    if await engine.syncs.keep(sync, key_id=key.key_id):
+    if await engine.syncs.record(sync, key_id=key.key_id):
         engine.counters["syncs"] += 1
     return _answer(sync.result, engine)
 
