@@ -113,7 +113,7 @@ class DbtSyncs:
             # They stay in memory until a later load.
             log.warning("syncs_held", extra={"detail": str(error)})
             return
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody can ask any more.
+        with contextlib.suppress(RuntimeError):  # The loop is closed: no request can follow.
             self._loop.call_soon_threadsafe(self._remove, loaded)
 
     async def _record(self, sync: Sync, key_id: str) -> bool:

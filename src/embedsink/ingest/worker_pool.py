@@ -89,7 +89,7 @@ class IngestPool:
                 on_result(result)
 
     async def _next(self) -> tuple[ParseJob, OnResult]:
-        """Return the next job. Stop the worker if there is none for some time."""
+        """Return the next job. Stop the worker if none arrives within `IDLE_S`."""
         if self._worker.pid is not None:
             with contextlib.suppress(TimeoutError):
                 # Not `wait_for`: it swallows a cancellation that coincides with an item.
