@@ -12,8 +12,8 @@ from bench.child import BenchError, Child, memory_peak_mib
 from bench.finding import Finding, Goal
 from bench.honest import Aggregator, send_for
 from bench.server import Server, fresh_folder, serving_on
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 
 MEMORY_MIB_MAX = 256
 

@@ -13,8 +13,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.child import BenchError, Child, running
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.store.reader import open_snapshot
 

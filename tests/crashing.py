@@ -22,8 +22,8 @@ from typing import Any
 
 import duckdb
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.store.sql_files import read_sql
 from tests.servers import free_port, wait_until
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from embedsink.ingest.records import journal_lines, replayed_line, sync_line
+from embedsink.ingest.records import delivery_lines, replay_line, sync_line
 from embedsink.journal.segment import trailer
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.validation import parse
@@ -76,9 +76,9 @@ def _lines(event: Given) -> bytes:
     seen = [(rejection.reason, rejection.detail) for rejection in parsed.rejected]
     assert [reason for reason, _ in seen] == list(filter(None, [event.get("rejected")])), (event, seen)
     own_id = uuid4()  # one envelope, one id
-    lines = journal_lines(parsed, key_id=event.get("key", "k1"), new_id=lambda: own_id)
+    lines = delivery_lines(parsed, key_id=event.get("key", "k1"), new_id=lambda: own_id)
     if "replayed" in event:
-        lines += replayed_line(str(own_id), received_at=_epoch_ms(event["replayed"]))
+        lines += replay_line(str(own_id), received_at=_epoch_ms(event["replayed"]))
     return lines
 
 

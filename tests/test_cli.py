@@ -18,9 +18,9 @@ from zipfile import ZipFile
 import pytest
 
 from embedsink import __version__
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
-from embedsink.auth.token import looks_like_key
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import looks_like_key
 from embedsink.cli.app import app, main
 from embedsink.data_folder import DataFolder
 from embedsink.loader.loader import Loader
@@ -886,7 +886,7 @@ def test_what_could_not_be_sent_is_exit_code_1(server: RunningServer, tmp_path: 
     done = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert (done.returncode, done.stdout) == (1, "")
     assert "accepted 0, rejected 0; 1 could not be sent." in done.stderr
-    assert "line 1: out_of_scope: deployment: 2 is outside the key's scope." in done.stderr
+    assert "line 1: out_of_scope: context.deployment: 2 is outside the key's scope." in done.stderr
     file.write_text(file.read_text() * 12)
     many = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert "accepted 0, rejected 0; 12 could not be sent." in many.stderr
@@ -951,7 +951,7 @@ def test_a_sync_result_that_is_refused_says_why(
     words = ("sync-result", result_file, "--deployment", "14", "--url", server.url, "--key", server.key("sync"))
     assert called(*words).returncode == 0
     result_file.write_text(json.dumps(SYNC | {"svcCount": 5}))
-    assert_failed(called(*words), 'syncJobId: "job 1" has another result in deployment 14, which stays.')
+    assert_failed(called(*words), 'syncJobId: "job 1" already has a different result in deployment 14.')
     result_file.write_text(json.dumps({"syncJobId": "job 1", "svcCount": "5"}))
     done = called(*words)
     assert_failed(done, "durationMs: is missing")

@@ -25,8 +25,9 @@ from embedsink.demo.tables import SHOWN, ledger_table
 from embedsink.demo.traffic import SEED, Delivery, at, make_live, make_traffic
 from embedsink.demo.trends import DAY_MS, DAYS
 from embedsink.errors import Refused
+from embedsink.protocol.delivery import ParsedDelivery
 from embedsink.protocol.messages import ACTIONS, EVENTS
-from embedsink.protocol.validation import Parsed, parse
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from tests.programs import require
 from tests.servers import fetch, free_port, wait_until
@@ -42,7 +43,7 @@ def deliveries() -> list[Delivery]:
     return [delivery for visit in make_traffic(NOW_MS) for delivery in visit]
 
 
-def parsed(delivery: Delivery) -> Parsed:
+def parsed(delivery: Delivery) -> ParsedDelivery:
     body = delivery.body(NOW_MS, "es_ingest_…")
     if delivery.is_gzipped:
         body = zlib.decompress(body, wbits=31)

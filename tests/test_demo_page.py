@@ -26,8 +26,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.demo.embed_site import EmbedServer
 from embedsink.demo.fixtures import CUSTOMER

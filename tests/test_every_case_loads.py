@@ -4,24 +4,25 @@ from pathlib import Path
 from uuid import uuid4
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import inspect, trailer
-from embedsink.protocol.validation import Parsed, Rejection, parse
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
+from embedsink.protocol.validation import parse
 from embedsink.store.database import Ledger, Store
 from tests.envelope.cases import Case, read_cases
 from tests.envelope.sending import RECEIVED_AT
 
 
-def outcome(case: Case) -> Parsed | Refused:
+def outcome(case: Case) -> ParsedDelivery | Refused:
     try:
         return parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
     except Refused as refusal:
         return refusal
 
 
-def line_or_lines(case: Case, found: Parsed | Refused) -> bytes:
-    if isinstance(found, Parsed):
-        return journal_lines(found, key_id="k_1", new_id=uuid4)
+def line_or_lines(case: Case, found: ParsedDelivery | Refused) -> bytes:
+    if isinstance(found, ParsedDelivery):
+        return delivery_lines(found, key_id="k_1", new_id=uuid4)
     rejection = Rejection(None, found.reason, str(found), case.body)
     return body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
 
@@ -42,7 +43,7 @@ def test_every_case_loads_and_the_ledger_adds_up(tmp_path: Path) -> None:
 
     ledger = load(tmp_path, b"".join(line_or_lines(case, found) for case, found in outcomes))
 
-    parsed = [found for _, found in outcomes if isinstance(found, Parsed)]
+    parsed = [found for _, found in outcomes if isinstance(found, ParsedDelivery)]
     rejected = sum(len(one.rejected) for one in parsed) + len(outcomes) - len(parsed)
     assert ledger.received_count == sum(len(one.accepted) for one in parsed) + rejected
     assert ledger.received_count == ledger.accepted_count + ledger.duplicate_count + ledger.quarantined_count

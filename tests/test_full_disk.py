@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 
 from embedsink import open as open_folder
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.errors import Misconfigured
 from tests.crashing import Server
 from tests.disks import mounted

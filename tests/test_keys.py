@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -18,38 +19,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
-from embedsink.auth.parsing import DEPLOYMENT_MAX, normal_origin, parse_deployment, parse_duration
-from embedsink.auth.token import looks_like_key, new_token
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.auth.parsing import DEPLOYMENT_MAX, normalize_origin, parse_deployment, parse_duration
+from embedsink.auth.tokens import looks_like_key, new_token
 from embedsink.errors import Misconfigured
 from tests.envelope.sending import parse_body, view
 from tests.programs import require
 
 NOW = 1_795_224_600.123456
+# Written by the program before its entries were a pydantic model.
+EARLIER_FILE = Path(__file__).with_name("keys.json")
 DAY_S = 86_400
 PAGE = "https://app.example.com"
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-# In a process of its own: a create or revoke as the command line does it.
+# Programs that create or revoke keys in another process.
 CREATE_MANY = """
 import sys
 from pathlib import Path
-from embedsink.keys import KeyStore, KeyKind
+from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 for _ in range(int(sys.argv[2])):
     print(KeyStore(Path(sys.argv[1])).create(KeyKind.READ, now=0.0)[0].key_id, flush=True)
 """
 REVOKE = """
 import sys, time
 from pathlib import Path
-from embedsink.keys import KeyStore
+from embedsink.auth.key_store import KeyStore
 KeyStore(Path(sys.argv[1])).revoke(sys.argv[2], now=time.time())
 """
 
 
 class Clock:
-    """A clock that stands still until a test sets it."""
+    """A clock that a test sets."""
 
     def __init__(self, now: float = NOW) -> None:
         self.now = now
@@ -86,7 +90,7 @@ def ids_in(file: KeyStore) -> list[str]:
 
 
 def rewrite(file: KeyStore, change: Callable[[dict[str, object]], None]) -> None:
-    """Edit the first key by hand."""
+    """Edit the first entry by hand, which removes the checksum."""
     document = json.loads(file.path.read_text())
     change(document["keys"][0])
     document.pop("checksum", None)
@@ -97,7 +101,7 @@ def rewrite(file: KeyStore, change: Callable[[dict[str, object]], None]) -> None
 
 
 @pytest.mark.parametrize("kind", KeyKind)
-def test_a_token_names_its_kind_and_passes_its_own_check(file: KeyStore, kind: KeyKind) -> None:
+def test_a_token_contains_its_kind_and_a_valid_checksum(file: KeyStore, kind: KeyKind) -> None:
     _, token = file.create(kind, now=NOW)
     assert re.fullmatch(f"es_{kind.value}_[0-9A-Za-z]{{49}}", token)
     assert looks_like_key(token)
@@ -108,38 +112,38 @@ def make_token(kind: KeyKind) -> str:
 
 
 @given(kind=st.sampled_from(KeyKind), at=st.integers(0, 200), other=st.characters())
-def test_any_single_wrong_character_is_recognised(kind: KeyKind, at: int, other: str) -> None:
+def test_the_checksum_detects_any_wrong_character(kind: KeyKind, at: int, other: str) -> None:
     token = make_token(kind)
     at %= len(token)
     changed = token[:at] + other + token[at + 1 :]
     assert looks_like_key(changed) == (changed == token)
 
 
-def test_every_base62_typing_error_in_one_token_is_recognised() -> None:
+def test_the_checksum_detects_every_base62_typing_error_in_one_token() -> None:
     token = make_token(KeyKind.INGEST)
     changed = {token[:at] + other + token[at + 1 :] for at in range(len(token)) for other in BASE62} - {token}
     assert len(changed) > 3_000
     assert not any(map(looks_like_key, changed))
 
 
-def test_swapped_neighbours_are_recognised() -> None:
+def test_the_checksum_detects_swapped_characters() -> None:
     token = make_token(KeyKind.READ)
     swapped = {token[:at] + token[at + 1] + token[at] + token[at + 2 :] for at in range(len(token) - 1)} - {token}
     assert not any(map(looks_like_key, swapped))
 
 
-def test_truncated_and_lengthened_tokens_are_recognised() -> None:
+def test_the_checksum_detects_truncated_and_lengthened_tokens() -> None:
     token = make_token(KeyKind.ADMIN)
     assert not any(looks_like_key(token[:length]) for length in range(len(token)))
     assert not any(looks_like_key(token + end) for end in ("0", "\n", " ", "=", token))
 
 
 @given(st.text() | st.from_regex(r"es_(ingest|read|sync|admin)_\w{49}\Z"))
-def test_any_other_text_is_no_key(text: str) -> None:
+def test_other_text_does_not_look_like_a_key(text: str) -> None:
     assert not looks_like_key(text)
 
 
-def test_tokens_are_never_the_same_and_use_the_whole_alphabet() -> None:
+def test_tokens_are_unique_and_use_the_whole_alphabet() -> None:
     tokens = {make_token(KeyKind.INGEST) for _ in range(500)}
     assert len(tokens) == 500
     assert set("".join(token.removeprefix("es_ingest_") for token in tokens)) == set(BASE62)
@@ -148,7 +152,7 @@ def test_tokens_are_never_the_same_and_use_the_whole_alphabet() -> None:
 # The file
 
 
-def test_the_created_key_is_what_a_later_reader_finds(file: KeyStore) -> None:
+def test_a_created_key_is_read_back_unchanged(file: KeyStore) -> None:
     key, _ = file.create(
         KeyKind.INGEST,
         deployments=[14, 12],
@@ -164,27 +168,27 @@ def test_the_created_key_is_what_a_later_reader_finds(file: KeyStore) -> None:
     assert key.expires_at == pytest.approx(NOW + DAY_S, abs=0.001)
 
 
-def test_keys_are_kept_in_the_order_of_their_making(file: KeyStore) -> None:
-    made = [file.create(kind, now=NOW)[0] for kind in KeyKind]
-    assert file.keys() == made
+def test_keys_are_stored_in_the_order_of_their_creation(file: KeyStore) -> None:
+    created = [file.create(kind, now=NOW)[0] for kind in KeyKind]
+    assert file.keys() == created
 
 
 def test_a_missing_file_has_no_keys(file: KeyStore) -> None:
     assert file.keys() == []
 
 
-def test_a_stolen_file_holds_no_token_nor_any_part_of_its_random(file: KeyStore) -> None:
-    made = [file.create(kind, label="x", now=NOW) for kind in KeyKind for _ in range(5)]
-    for key, _ in made[:5]:
+def test_a_stolen_file_contains_no_part_of_a_token(file: KeyStore) -> None:
+    created = [file.create(kind, label="x", now=NOW) for kind in KeyKind for _ in range(5)]
+    for key, _ in created[:5]:
         file.revoke(key.key_id, now=NOW)
     stored = b"\n".join(path.read_bytes() for path in file.path.parent.iterdir()).decode()
-    for key, token in made:
+    for key, token in created:
         random = token.rsplit("_", 1)[1]
         assert key.key_id in stored
         assert not [part for at in range(42) if (part := random[at : at + 8]) in stored]
 
 
-def test_neither_the_token_nor_its_digest_is_in_the_repr(file: KeyStore) -> None:
+def test_the_repr_contains_neither_the_token_nor_its_digest(file: KeyStore) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     assert token not in repr(key)
     assert key.digest not in repr(key)
@@ -201,26 +205,26 @@ def test_only_the_owner_can_read_the_file_whatever_the_umask(file: KeyStore) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for others")
-def test_what_root_writes_belongs_to_the_owner_of_the_folder(file: KeyStore) -> None:
+def test_files_written_by_root_belong_to_the_owner_of_the_folder(file: KeyStore) -> None:
     os.chown(file.path.parent, 4711, 4712)
     file.create(KeyKind.READ, now=NOW)
     owners = {(path.stat().st_uid, path.stat().st_gid) for path in file.path.parent.iterdir()}
     assert owners == {(4711, 4712)}
 
 
-def test_root_gives_every_file_to_the_owner_of_the_folder_before_it_has_its_name(
+def test_root_changes_the_owner_of_every_file_before_the_rename(
     file: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same for those who can't be root: whom it is given to, and that nothing else is."""
-    given: list[tuple[int, int]] = []
+    """Without root, record the new owner of every file instead of setting it."""
+    owners: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "fchown", lambda descriptor, *owner: given.append(owner))
+    monkeypatch.setattr(os, "fchown", lambda descriptor, *owner: owners.append(owner))
     file.create(KeyKind.READ, now=NOW)
     folder = file.path.parent.stat()
-    assert given == [(folder.st_uid, folder.st_gid)] * len(list(file.path.parent.iterdir()))
+    assert owners == [(folder.st_uid, folder.st_gid)] * len(list(file.path.parent.iterdir()))
 
 
-def test_the_file_is_made_to_be_read_by_people(file: KeyStore) -> None:
+def test_the_file_is_readable_by_people(file: KeyStore) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE], label="Zürich", now=NOW)
     text = file.path.read_text(encoding="utf-8")
     assert '      "label": "Zürich",\n' in text
@@ -228,7 +232,7 @@ def test_the_file_is_made_to_be_read_by_people(file: KeyStore) -> None:
     assert text.endswith("}\n")
 
 
-def test_two_processes_that_create_at_once_lose_no_key(file: KeyStore) -> None:
+def test_concurrent_creates_lose_no_key(file: KeyStore) -> None:
     processes = [start_python(CREATE_MANY, file.path, 15) for _ in range(3)]
     printed = [process.communicate(timeout=60)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
@@ -236,7 +240,7 @@ def test_two_processes_that_create_at_once_lose_no_key(file: KeyStore) -> None:
     assert set(ids_in(file)) == set(itertools.chain(*printed))
 
 
-def test_a_create_killed_at_any_moment_leaves_a_whole_file_with_every_announced_key(file: KeyStore) -> None:
+def test_a_create_killed_at_any_moment_leaves_a_complete_file_with_every_printed_key(file: KeyStore) -> None:
     announced: set[str] = set()
     for cycle in range(6):
         with start_python(CREATE_MANY, file.path, 10_000) as process:
@@ -244,7 +248,7 @@ def test_a_create_killed_at_any_moment_leaves_a_whole_file_with_every_announced_
             announced.add(process.stdout.readline().strip())
             time.sleep(0.007 * cycle)
             process.send_signal(signal.SIGKILL)
-            # The last line may be torn by the kill: then nobody was told that key.
+            # The kill may cut the last line: then that key was not printed.
             announced.update(line.strip() for line in process.stdout if line.endswith("\n"))
         assert announced <= set(ids_in(file))
     key, _ = file.create(KeyKind.READ, now=NOW)
@@ -265,7 +269,7 @@ def test_the_file_is_synced_before_its_rename_and_the_folder_after_it(file: KeyS
     assert f"<{file.path.parent}>" in ours[4]
 
 
-def test_a_full_disk_changes_nothing_and_says_so(file: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_changes_nothing(file: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
 
     def full_disk(_: int) -> None:
@@ -279,7 +283,7 @@ def test_a_full_disk_changes_nothing_and_says_so(file: KeyStore, monkeypatch: py
     assert file.keys() == [key]
 
 
-def test_create_in_a_missing_folder_says_so(tmp_path: Path) -> None:
+def test_create_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"typo/keys\.json: No such file or directory"):
         KeyStore(tmp_path / "typo" / "keys.json").create(KeyKind.READ, now=NOW)
 
@@ -306,20 +310,20 @@ DEPLOYMENTS = "a list of deployments up to 9,007,199,254,740,991, or null for al
         ({"label": "\ud800"}, r'label: "\ud800" is not one line of at most 100 characters.'),
     ],
 )
-def test_what_no_key_can_have_is_refused(file: KeyStore, arguments: dict[str, object], message: str) -> None:
+def test_create_refuses_invalid_arguments(file: KeyStore, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
         file.create(KeyKind.INGEST, now=NOW, **arguments)  # type: ignore[arg-type]
     assert not file.path.exists()
 
 
-def test_no_deployment_that_the_store_can_not_hold_is_read_from_the_file(file: KeyStore) -> None:
+def test_a_deployment_beyond_64_bits_in_the_file_is_refused(file: KeyStore) -> None:
     file.create(KeyKind.INGEST, deployments=[12], now=NOW)
     file.path.write_text(file.path.read_text().replace("12\n", "99999999999999999999\n"))
     with pytest.raises(Misconfigured, match=r"keys\[0\]\.deployments: \[99999999999999999999\] is not a list"):
         file.keys()
 
 
-def test_a_key_may_name_exactly_the_deployments_that_an_event_may(file: KeyStore) -> None:
+def test_keys_and_events_accept_the_same_deployments(file: KeyStore) -> None:
     for deployment in (-DEPLOYMENT_MAX, -1, 0, DEPLOYMENT_MAX):
         assert parse_body({"context": {"deployment": deployment}, "events": [view()]}).accepted
         assert file.create(KeyKind.INGEST, deployments=[deployment], now=NOW)[0].deployments == frozenset({deployment})
@@ -338,10 +342,10 @@ def test_a_deployment_is_typed_in_plain_digits(text: str) -> None:
         parse_deployment(text)
 
 
-# Revoking
+# Revocation
 
 
-def test_a_revoked_key_stays_in_the_file_with_the_time_of_its_end(file: KeyStore) -> None:
+def test_a_revoked_key_stays_in_the_file_with_its_revocation_time(file: KeyStore) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
     other, _ = file.create(KeyKind.READ, now=NOW)
     revoked = file.revoke(key.key_id, now=NOW + 5)
@@ -355,12 +359,12 @@ def test_revoking_again_keeps_the_first_time(file: KeyStore) -> None:
     assert file.revoke(key.key_id, now=NOW + DAY_S) == first
 
 
-def test_a_token_found_in_public_can_be_revoked_without_its_id(file: KeyStore) -> None:
+def test_a_leaked_token_can_be_revoked_without_its_id(file: KeyStore) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     assert file.revoke(token, now=NOW).key_id == key.key_id
 
 
-def test_revoking_an_unknown_key_names_the_nearest(file: KeyStore) -> None:
+def test_revoking_an_unknown_key_suggests_the_nearest(file: KeyStore) -> None:
     key, _ = file.create(KeyKind.READ, now=NOW)
     mistyped = key.key_id[:-1] + ("0" if key.key_id[-1] != "0" else "1")
     with pytest.raises(Misconfigured, match=f'^key "{mistyped}" does not exist. Did you mean "{key.key_id}"\\?$'):
@@ -376,10 +380,10 @@ def test_revoking_an_unknown_token_does_not_repeat_it(file: KeyStore) -> None:
     assert token[9:] not in str(refusal.value)
 
 
-# What a key allows
+# Scope and origins
 
 
-def test_an_unscoped_key_allows_every_deployment_and_a_scoped_one_only_its_own(file: KeyStore) -> None:
+def test_a_key_is_limited_to_its_deployments_if_it_has_any(file: KeyStore) -> None:
     unscoped, _ = file.create(KeyKind.READ, now=NOW)
     scoped, _ = file.create(KeyKind.READ, deployments=[12], now=NOW)
     assert (unscoped.deployments, scoped.deployments) == (None, frozenset({12}))
@@ -401,7 +405,7 @@ def test_an_unscoped_key_allows_every_deployment_and_a_scoped_one_only_its_own(f
         f"{PAGE}, {PAGE}",
     ],
 )
-def test_a_key_tied_to_pages_is_no_good_elsewhere(file: KeyStore, origin: str) -> None:
+def test_a_key_with_origins_is_refused_for_other_origins(file: KeyStore, origin: str) -> None:
     tied, _ = file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
     untied, _ = file.create(KeyKind.INGEST, now=NOW)
     assert tied.allows_origin(PAGE)
@@ -410,7 +414,7 @@ def test_a_key_tied_to_pages_is_no_good_elsewhere(file: KeyStore, origin: str) -
 
 
 @pytest.mark.parametrize(
-    ("written", "sent"),
+    ("typed", "sent"),
     [
         ("https://app.example.com", "https://app.example.com"),
         ("HTTPS://App.Example.COM", "https://app.example.com"),
@@ -425,9 +429,9 @@ def test_a_key_tied_to_pages_is_no_good_elsewhere(file: KeyStore, origin: str) -
         ("https://xn--bcher-kva.example", "https://xn--bcher-kva.example"),
     ],
 )
-def test_an_origin_is_kept_as_browsers_send_it(written: str, sent: str) -> None:
-    assert normal_origin(written) == sent
-    assert normal_origin(sent) == sent
+def test_an_origin_is_normalized_as_browsers_send_it(typed: str, sent: str) -> None:
+    assert normalize_origin(typed) == sent
+    assert normalize_origin(sent) == sent
 
 
 @pytest.mark.parametrize(
@@ -461,90 +465,90 @@ def test_an_origin_is_kept_as_browsers_send_it(written: str, sent: str) -> None:
         "chrome-extension://abcdefgh",
     ],
 )
-def test_what_is_no_origin_is_refused_with_advice(file: KeyStore, origin: str) -> None:
+def test_an_invalid_origin_is_refused_with_an_example(file: KeyStore, origin: str) -> None:
     with pytest.raises(Misconfigured, match=r"^origin: \".*\" is not http\(s\)://host or .*\. Write it like https://"):
         file.create(KeyKind.INGEST, origins=[PAGE, origin], now=NOW)
     assert not file.path.exists()
 
 
-# The key ring
+# The cache
 
 
-def test_a_live_key_is_found_by_its_token_alone(file: KeyStore, clock: Clock) -> None:
-    made = [file.create(kind, now=NOW) for kind in KeyKind]
-    ring = KeyCache(file, clock)
-    for key, token in made:
-        assert ring.find(token) == key
-        assert ring.find(key.key_id) is None
-        assert ring.find(key.digest) is None
-        assert ring.find(token.lower()) is None
-        assert ring.find(f" {token}") is None
-        assert ring.find(token[:-1]) is None
+def test_a_live_key_is_found_by_its_exact_token_only(file: KeyStore, clock: Clock) -> None:
+    created = [file.create(kind, now=NOW) for kind in KeyKind]
+    cache = KeyCache(file, clock)
+    for key, token in created:
+        assert cache.find(token) == key
+        assert cache.find(key.key_id) is None
+        assert cache.find(key.digest) is None
+        assert cache.find(token.lower()) is None
+        assert cache.find(f" {token}") is None
+        assert cache.find(token[:-1]) is None
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_no_text_makes_find_fail(text: str) -> None:
+def test_find_accepts_any_text(text: str) -> None:
     assert KeyCache(Path("missing-keys.json"), Clock()).find(text) is None
 
 
-def test_a_key_ends_at_the_instant_of_its_expiry(file: KeyStore, clock: Clock) -> None:
+def test_a_key_expires_exactly_at_its_expiry_time(file: KeyStore, clock: Clock) -> None:
     key, token = file.create(KeyKind.READ, expires_at=NOW + 60, now=NOW)
-    ring = KeyCache(file, clock)
+    cache = KeyCache(file, clock)
     assert key.expires_at is not None
     clock.now = key.expires_at - 0.001
-    assert ring.find(token) == key
+    assert cache.find(token) == key
     clock.now = key.expires_at
-    assert ring.find(token) is None
+    assert cache.find(token) is None
 
 
-def test_a_clock_that_is_set_back_does_not_revive_a_revoked_key(file: KeyStore, clock: Clock) -> None:
+def test_setting_the_clock_back_does_not_restore_a_revoked_key(file: KeyStore, clock: Clock) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     file.revoke(key.key_id, now=NOW)
-    ring = KeyCache(file, clock)
+    cache = KeyCache(file, clock)
     clock.now = NOW - 365 * DAY_S
-    assert ring.find(token) is None
+    assert cache.find(token) is None
 
 
 def test_a_new_key_is_found_after_a_refresh(file: KeyStore, clock: Clock) -> None:
-    ring = KeyCache(file.path, clock)
+    cache = KeyCache(file.path, clock)
     key, token = file.create(KeyKind.READ, now=NOW)
-    assert ring.find(token) is None
-    assert ring.refresh()
-    assert ring.find(token) == key
-    assert not ring.refresh()
+    assert cache.find(token) is None
+    assert cache.refresh()
+    assert cache.find(token) == key
+    assert not cache.refresh()
 
 
-def test_a_revocation_by_another_process_is_seen_within_a_second(file: KeyStore) -> None:
+def test_a_revocation_by_another_process_takes_effect_within_a_second(file: KeyStore) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
     other, other_token = file.create(KeyKind.READ, now=NOW)
-    ring = KeyCache(file, time.time)
-    assert ring.find(token) == key
+    cache = KeyCache(file, time.time)
+    assert cache.find(token) == key
     run_python(REVOKE, file.path, key.key_id)
     revoked_at = time.monotonic()
-    while ring.find(token) is not None:
+    while cache.find(token) is not None:
         assert time.monotonic() - revoked_at < 1
-        time.sleep(0.5)  # as often as the server looks
-        ring.refresh()
-    assert ring.find(other_token) == other
+        time.sleep(0.5)  # as often as the server refreshes
+        cache.refresh()
+    assert cache.find(other_token) == other
 
 
 def test_every_rewrite_is_noticed_even_within_one_clock_tick(file: KeyStore, clock: Clock) -> None:
-    ring = KeyCache(file, clock)
+    cache = KeyCache(file, clock)
     for _ in range(30):
         key, token = file.create(KeyKind.READ, now=NOW)
-        assert ring.refresh()
-        assert ring.find(token) == key
+        assert cache.refresh()
+        assert cache.find(token) == key
         file.revoke(key.key_id, now=NOW)
-        assert ring.refresh()
-        assert ring.find(token) is None
+        assert cache.refresh()
+        assert cache.find(token) is None
 
 
-def test_a_deleted_file_means_no_keys(file: KeyStore, clock: Clock) -> None:
+def test_a_deleted_file_has_no_keys(file: KeyStore, clock: Clock) -> None:
     _, token = file.create(KeyKind.READ, now=NOW)
-    ring = KeyCache(file, clock)
+    cache = KeyCache(file, clock)
     file.path.unlink()
-    assert ring.refresh()
-    assert ring.find(token) is None
+    assert cache.refresh()
+    assert cache.find(token) is None
 
 
 DAMAGES = {
@@ -562,38 +566,38 @@ DAMAGES = {
     "wrong scope": lambda text: text.replace("\n        12\n", '"12"'),
     "wrong origin": lambda text: text.replace(PAGE, "*"),
     "no zone": lambda text: text.replace("Z", ""),
-    "field twice": lambda text: text.replace('"revoked_at"', '"revoked_at": "2026-11-21T01:30:00Z", "revoked_at"'),
-    "key twice": lambda text: json.dumps({"keys": json.loads(text)["keys"] * 2}),
+    "duplicate field": lambda text: text.replace('"revoked_at"', '"revoked_at": "2026-11-21T01:30:00Z", "revoked_at"'),
+    "duplicate key": lambda text: json.dumps({"keys": json.loads(text)["keys"] * 2}),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_file_keeps_the_last_good_keys_and_is_told_once(
+def test_a_damaged_file_leaves_the_keys_in_effect_and_is_reported_once(
     file: KeyStore, clock: Clock, damage: Callable[[str], str]
 ) -> None:
     key, token = file.create(
         KeyKind.READ, deployments=[12], origins=[PAGE], expires_at=NOW + DAY_S, label="seite", now=NOW
     )
     good = file.path.read_text()
-    ring = KeyCache(file, clock)
+    cache = KeyCache(file, clock)
     file.path.write_bytes(damage(good).encode(errors="surrogateescape"))
     assert file.path.read_bytes() != good.encode()
 
     with pytest.raises(
         Misconfigured, match=r"^keys\.json: .+\. Correct or restore the file\. Until then the keys"
-    ) as told:
-        ring.refresh()
-    assert ring.problem == str(told.value)
-    assert [ring.refresh() for _ in range(3)] == [False] * 3
-    assert ring.find(token) == key
+    ) as error:
+        cache.refresh()
+    assert cache.problem == str(error.value)
+    assert [cache.refresh() for _ in range(3)] == [False] * 3
+    assert cache.find(token) == key
 
     file.path.write_text(good)
-    assert ring.refresh()
-    assert not ring.problem
-    assert ring.find(token) == key
+    assert cache.refresh()
+    assert not cache.problem
+    assert cache.find(token) == key
 
 
-def test_a_sync_key_is_never_tied_to_pages(file: KeyStore) -> None:
+def test_a_sync_key_with_origins_is_refused(file: KeyStore) -> None:
     message = "origins: a sync key belongs to a pipeline, not to pages. Leave them out."
     with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
         file.create(KeyKind.SYNC, origins=[PAGE], now=NOW)
@@ -603,7 +607,7 @@ def test_a_sync_key_is_never_tied_to_pages(file: KeyStore) -> None:
         file.keys()
 
 
-def test_a_file_of_the_time_before_sync_keys_still_opens(file: KeyStore, clock: Clock) -> None:
+def test_a_file_without_a_checksum_from_before_sync_keys_is_read(file: KeyStore, clock: Clock) -> None:
     token = "es_ingest_M6o1n8rDLiSLQNSvJ3UqZbVC8f4Jr5vHkDJKV3ywyHp2f9aBc"
     file.path.write_text(
         """{
@@ -628,12 +632,55 @@ def test_a_file_of_the_time_before_sync_keys_still_opens(file: KeyStore, clock: 
     assert KeyCache(file, clock).find(token) == file.keys()[0]
 
 
-def test_a_damaged_file_says_where_and_what_is_allowed(file: KeyStore) -> None:
+def replace_kind(entry: dict[str, object]) -> None:
+    entry["kind"] = "reader"
+
+
+def misspell_a_field(entry: dict[str, object]) -> None:
+    entry["expire_at"] = entry.pop("expires_at")
+
+
+def remove_a_field(entry: dict[str, object]) -> None:
+    del entry["revoked_at"]
+
+
+FIELDS = "key_id, kind, label, deployments, origins, created_at, expires_at, revoked_at, digest"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (replace_kind, 'keys[0].kind: "reader" is not one of ingest, read, sync, admin.'),
+        (misspell_a_field, f'keys[0]: "expire_at" is not a field of a key. The fields are {FIELDS}.'),
+        (remove_a_field, f"keys[0].revoked_at: is missing. The fields are {FIELDS}."),
+    ],
+)
+def test_an_invalid_entry_is_refused_with_its_index_its_field_and_what_is_allowed(
+    file: KeyStore, change: Callable[[dict[str, object]], None], message: str
+) -> None:
     file.create(KeyKind.READ, now=NOW)
-    rewrite(file, lambda entry: entry.update(kind="reader"))
-    message = 'keys.json: keys[0].kind: "reader" is not one of ingest, read, sync, admin. Correct or restore the file.'
-    with pytest.raises(Misconfigured, match=f"^{re.escape(message)}$"):
+    rewrite(file, change)
+    with pytest.raises(Misconfigured, match=f"^keys\\.json: {re.escape(message)} Correct or restore the file\\.$"):
         file.keys()
+
+
+def test_the_second_of_two_equal_keys_is_named(file: KeyStore) -> None:
+    file.create(KeyKind.READ, now=NOW)
+    file.path.write_text(json.dumps({"keys": json.loads(file.path.read_text())["keys"] * 2}))
+    with pytest.raises(Misconfigured, match=r"^keys\.json: keys\[1\]: has the key_id or digest of an earlier entry\."):
+        file.keys()
+
+
+def test_a_file_of_an_earlier_commit_is_read_and_written_back_unchanged(file: KeyStore) -> None:
+    earlier = json.loads(EARLIER_FILE.read_text(encoding="utf-8"))
+    shutil.copy(EARLIER_FILE, file.path)
+    ingest, read, sync, admin = file.keys()
+    assert [key.kind for key in (ingest, read, sync, admin)] == list(KeyKind)
+    assert ingest.deployments == frozenset({-3, 14})
+    assert ingest.origins == frozenset({PAGE, "http://localhost:8080"})
+    assert sync.revoked_at == pytest.approx(NOW + 4, abs=0.001)
+    file.create(KeyKind.READ, now=NOW)
+    assert json.loads(file.path.read_text(encoding="utf-8"))["keys"][:4] == earlier["keys"]
 
 
 JSON_VALUES = st.recursive(
@@ -644,10 +691,10 @@ JSON_VALUES = st.recursive(
 INSTANTS = st.datetimes(timezones=st.timezones() | st.none()).map(lambda moment: moment.isoformat())
 
 
-# Each example is a few real fsyncs: no deadline.
+# No deadline: each example waits for several fsyncs.
 @settings(deadline=None, max_examples=60)
 @given(name=st.sampled_from([field.name for field in fields(Key)]), value=JSON_VALUES | INSTANTS)
-def test_whatever_a_hand_writes_into_a_field_is_read_or_refused(name: str, value: object) -> None:
+def test_any_value_in_a_field_is_accepted_or_refused(name: str, value: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = KeyStore(Path(folder) / "keys.json")
         file.create(KeyKind.READ, now=NOW)
@@ -657,7 +704,7 @@ def test_whatever_a_hand_writes_into_a_field_is_read_or_refused(name: str, value
         except Misconfigured:
             return
         created, _ = file.create(KeyKind.READ, now=NOW)
-        # One that ended long ago may be left out.
+        # A key that ended long ago may be removed.
         known = [key.key_id for key in file.keys()]  # noqa: SIM118
         assert known in ([*(key.key_id for key in keys), created.key_id], [created.key_id])
 
@@ -668,43 +715,43 @@ def test_a_server_does_not_start_on_a_damaged_file(file: KeyStore, clock: Clock)
         KeyCache(file, clock)
 
 
-def test_a_file_out_of_reach_keeps_the_keys_and_heals_by_itself(file: KeyStore, clock: Clock) -> None:
+def test_an_unreadable_file_leaves_the_keys_in_effect_until_it_is_readable_again(file: KeyStore, clock: Clock) -> None:
     key, token = file.create(KeyKind.READ, now=NOW)
-    ring = KeyCache(file, clock)
-    # A folder in its place: out of reach for root too, who may read everything.
+    cache = KeyCache(file, clock)
+    # Put a folder at the path: root could read a file with any permissions.
     good = file.path.rename(file.path.with_name("good"))
     file.path.mkdir()
     with pytest.raises(Misconfigured, match=r"keys\.json: Is a directory\. Make it readable for this user\."):
-        ring.refresh()
-    assert not ring.refresh()
-    assert ring.find(token) == key
-    # Back with the same mtime, size and inode as before, like a chmod that was undone.
+        cache.refresh()
+    assert not cache.refresh()
+    assert cache.find(token) == key
+    # Restore the file with the same mtime, size and inode, as after a chmod and its reversal.
     file.path.rmdir()
     good.rename(file.path)
-    assert ring.refresh()
-    assert ring.problem is None
+    assert cache.refresh()
+    assert cache.problem is None
 
 
-def test_a_problem_that_changes_is_told_again(file: KeyStore, clock: Clock) -> None:
-    ring = KeyCache(file, clock)
+def test_a_new_problem_is_reported_again(file: KeyStore, clock: Clock) -> None:
+    cache = KeyCache(file, clock)
     for text in ("{", "[]"):
         file.path.write_text(text)
         with pytest.raises(Misconfigured):
-            ring.refresh()
-        assert not ring.refresh()
+            cache.refresh()
+        assert not cache.refresh()
 
 
-def test_hand_written_origins_and_zones_are_understood(file: KeyStore, clock: Clock) -> None:
+def test_edited_origins_and_time_zones_are_normalized(file: KeyStore, clock: Clock) -> None:
     _, token = file.create(KeyKind.INGEST, now=NOW)
-    ring = KeyCache(file, clock)
+    cache = KeyCache(file, clock)
     rewrite(file, lambda entry: entry.update(origins=["HTTPS://APP.example.com:443/"]))
     rewrite(file, lambda entry: entry.update(expires_at="2026-11-21T02:30:01+01:00"))
-    ring.refresh()
-    key = ring.find(token)
+    cache.refresh()
+    key = cache.find(token)
     assert key is not None
     assert key.allows_origin(PAGE)
     clock.now += 1
-    assert ring.find(token) is None
+    assert cache.find(token) is None
 
 
 # The checksum of the file
@@ -715,15 +762,15 @@ def test_every_flipped_bit_is_refused_or_changes_no_key(file: KeyStore) -> None:
         origins = [PAGE] if kind is KeyKind.INGEST else []
         file.create(kind, label="a label", deployments=[12], origins=origins, expires_at=NOW + 60, now=NOW)
     good, keys = file.path.read_bytes(), file.keys()
-    for place in range(len(good)):
+    for offset in range(len(good)):
         flipped = bytearray(good)
-        flipped[place] ^= 1
+        flipped[offset] ^= 1
         file.path.write_bytes(flipped)
         with contextlib.suppress(Misconfigured):
-            assert file.keys() == keys, f"byte {place}"
+            assert file.keys() == keys, f"byte {offset}"
 
 
-def test_keys_that_do_not_match_their_checksum_are_refused_with_what_to_do(file: KeyStore) -> None:
+def test_keys_that_do_not_match_their_checksum_are_refused_with_instructions(file: KeyStore) -> None:
     file.create(KeyKind.READ, deployments=[12], now=NOW)
     file.path.write_text(file.path.read_text().replace("12\n", "13\n"))
     with pytest.raises(Misconfigured, match=r'does not match its keys: .* delete the member "checksum"'):
@@ -733,7 +780,7 @@ def test_keys_that_do_not_match_their_checksum_are_refused_with_what_to_do(file:
     assert key.deployments == frozenset({13})
 
 
-def test_a_file_without_a_checksum_holds_and_gets_one_at_the_next_change(file: KeyStore) -> None:
+def test_a_file_without_a_checksum_is_valid_and_gets_one_at_the_next_change(file: KeyStore) -> None:
     old, token = file.create(KeyKind.READ, now=NOW)
     rewrite(file, lambda entry: None)
     assert file.keys() == [old]
@@ -743,34 +790,34 @@ def test_a_file_without_a_checksum_holds_and_gets_one_at_the_next_change(file: K
     assert KeyCache(file, lambda: NOW).find(token) == old
 
 
-# Which pages may send, for preflights
+# Origins that may send, for preflights
 
 
-def test_without_ingest_keys_no_page_may_send(file: KeyStore, clock: Clock) -> None:
+def test_without_ingest_keys_no_origin_may_send(file: KeyStore, clock: Clock) -> None:
     file.create(KeyKind.READ, origins=[PAGE], now=NOW)
     file.create(KeyKind.ADMIN, now=NOW)
     assert KeyCache(file, clock).origins() == frozenset()
 
 
-def test_pages_of_all_live_ingest_keys_may_send(file: KeyStore, clock: Clock) -> None:
+def test_the_origins_of_all_live_ingest_keys_may_send(file: KeyStore, clock: Clock) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE, "https://b.example"], now=NOW)
     file.create(KeyKind.INGEST, origins=["https://b.example", "https://soon.example"], expires_at=NOW + 60, now=NOW)
-    gone, _ = file.create(KeyKind.INGEST, origins=["https://gone.example"], now=NOW)
-    file.revoke(gone.key_id, now=NOW)
-    ring = KeyCache(file, clock)
-    assert ring.origins() == frozenset({PAGE, "https://b.example", "https://soon.example"})
+    revoked, _ = file.create(KeyKind.INGEST, origins=["https://gone.example"], now=NOW)
+    file.revoke(revoked.key_id, now=NOW)
+    cache = KeyCache(file, clock)
+    assert cache.origins() == frozenset({PAGE, "https://b.example", "https://soon.example"})
     clock.now += 60
-    assert ring.origins() == frozenset({PAGE, "https://b.example"})
+    assert cache.origins() == frozenset({PAGE, "https://b.example"})
 
 
-def test_one_live_ingest_key_without_origins_opens_all_pages(file: KeyStore, clock: Clock) -> None:
+def test_one_live_ingest_key_without_origins_allows_all_origins(file: KeyStore, clock: Clock) -> None:
     file.create(KeyKind.INGEST, origins=[PAGE], now=NOW)
     anywhere, _ = file.create(KeyKind.INGEST, now=NOW)
-    ring = KeyCache(file, clock)
-    assert ring.origins() is None
+    cache = KeyCache(file, clock)
+    assert cache.origins() is None
     file.revoke(anywhere.key_id, now=NOW)
-    ring.refresh()
-    assert ring.origins() == frozenset({PAGE})
+    cache.refresh()
+    assert cache.origins() == frozenset({PAGE})
 
 
 # Durations
@@ -787,7 +834,7 @@ def test_one_live_ingest_key_without_origins_opens_all_pages(file: KeyStore, clo
         ("36500d", 36_500 * DAY_S),
     ],
 )
-def test_a_duration_is_a_number_and_a_unit(text: str, seconds: int) -> None:
+def test_a_duration_is_a_number_with_a_unit(text: str, seconds: int) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -801,13 +848,13 @@ def test_other_durations_are_refused_with_an_example(text: str) -> None:
         parse_duration(text)
 
 
-def test_a_key_of_the_longest_duration_can_be_made(file: KeyStore) -> None:
+def test_a_key_of_the_longest_duration_can_be_created(file: KeyStore) -> None:
     key, _ = file.create(KeyKind.READ, expires_at=NOW + parse_duration("36500d"), now=NOW)
     assert isinstance(key, Key)
     assert file.keys() == [key]
 
 
-def test_an_ended_key_is_kept_for_400_days_and_a_live_one_for_ever(tmp_path: Path) -> None:
+def test_an_ended_key_is_retained_for_400_days_and_a_live_key_without_limit(tmp_path: Path) -> None:
     keys = KeyStore(tmp_path / "keys.json")
     day = 86_400
     revoked, _ = keys.create(KeyKind.READ, label="revoked", now=0)
@@ -820,7 +867,9 @@ def test_an_ended_key_is_kept_for_400_days_and_a_live_one_for_ever(tmp_path: Pat
         assert [key.label for key in known if key.label != "new"] == labels, days
 
 
-def test_of_very_many_ended_keys_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_ended_keys_are_retained_beyond_the_maximum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("embedsink.auth.key_store.ENDED_KEYS_MAX", 2)
     keys = KeyStore(tmp_path / "keys.json")
     for number in range(5):

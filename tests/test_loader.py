@@ -22,11 +22,12 @@ from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.doctor import examine
 from embedsink.engine import Engine
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import Segment, identity_of, sealed_name, trailer
 from embedsink.loader import copy_file, pending, publisher, snapshot
 from embedsink.loader.loader import Loader
-from embedsink.protocol.validation import Rejection, parse
+from embedsink.protocol.delivery import Rejection
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store import database
@@ -835,7 +836,7 @@ def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> P
     else:
         texts = [os.urandom(31_000).hex() for _ in range(128)]
         errors = [event_or_action("event:error", {"message": text}) for text in texts]
-        lines = [journal_lines(parse(json.dumps(one).encode(), 1), key_id="k_1", new_id=uuid4) for one in errors]
+        lines = [delivery_lines(parse(json.dumps(one).encode(), 1), key_id="k_1", new_id=uuid4) for one in errors]
     path = folder.journal / f"{number:012d}-00000000.ndjson"
     path.write_bytes(b"".join(line + trailer(line) for line in lines))
     return path

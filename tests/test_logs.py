@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from embedsink.auth.key import KeyKind
-from embedsink.auth.token import new_token
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import new_token
 from embedsink.json_logging import (
     BURST_LINES,
     LINE_CHARACTERS_MAX,

@@ -20,16 +20,16 @@ from uuid_utils import uuid7
 import embedsink.http.api.quarantine
 import embedsink.transfer.replay
 from embedsink.errors import Unavailable
-from embedsink.ingest.records import journal_lines
+from embedsink.ingest.records import delivery_lines
 from embedsink.journal.segment import Segment, number_of
 from embedsink.journal.writer import wait_for
 from embedsink.loader import tasks
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.publisher import Publisher
 from embedsink.loader.tasks import QuarantinePurge
+from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.strict_json import encode
-from embedsink.protocol.validation import Parsed, Rejection, Rules
 from embedsink.reasons import Reason
 from embedsink.store.database import Ledger, Store
 from embedsink.store.duckdb_errors import StoreRefused
@@ -48,9 +48,9 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
     parsed = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
 
     async def keep() -> None:
-        delivery = Parsed(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
+        delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
         delivery.sent_at = sent_at
-        lines = journal_lines(delivery, key_id=known.key_id, new_id=uuid7)
+        lines = delivery_lines(delivery, key_id=known.key_id, new_id=uuid7)
         await wait_for(partial(server.engine.submit, lines, accepted=0, quarantined=1))
 
     server._runner.run(keep())
@@ -250,7 +250,7 @@ def test_of_an_unreadable_body_the_beginning_is_kept_and_no_replay_tries_it(quic
     [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
     assert row["raw"].encode() == body[:8_192]
     assert (row["whole_bytes"], row["whole_sha256"]) == (len(body), sha256(body).hexdigest())
-    assert "Only the first 8,192 of its 50,007 bytes are kept." in row["detail"]
+    assert "Only the first 8,192 of its 50,007 bytes are stored." in row["detail"]
     assert replayed(quick, admin) == Replay(untried=1)
 
 

@@ -1,4 +1,4 @@
-"""How much the quarantine keeps of a key and day."""
+"""The daily limits of the quarantine for each key."""
 
 import pytest
 
@@ -21,14 +21,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def charged(budget: QuarantineBudget, key_id: str, *, byte_count: int, count: int) -> bool:
-    """Charge so much if there is room."""
+    """Charge the key if its budget has room. Return whether it has."""
     has_room = budget.has_room(key_id, byte_count=byte_count, count=count)
     if has_room:
         budget.charge(key_id, byte_count=byte_count, count=count)
     return has_room
 
 
-def test_bytes_and_rejections_of_a_key_have_a_limit_each_day(clock: Clock) -> None:
+def test_a_key_has_a_daily_limit_of_bytes_and_rejections(clock: Clock) -> None:
     budget = QuarantineBudget(bytes_per_day=100, count_per_day=3)
     assert charged(budget, "a", byte_count=60, count=1)
     assert not charged(budget, "a", byte_count=41, count=1)
@@ -41,7 +41,7 @@ def test_bytes_and_rejections_of_a_key_have_a_limit_each_day(clock: Clock) -> No
     assert charged(budget, "a", byte_count=100, count=3)
 
 
-def test_what_the_store_has_of_today_counts(clock: Clock) -> None:
+def test_rejections_of_today_in_the_store_count(clock: Clock) -> None:
     budget = QuarantineBudget(bytes_per_day=100, count_per_day=10)
     budget.begin_with([("a", 90, 1)])
     assert not charged(budget, "a", byte_count=11, count=1)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import embedsink
-from embedsink.auth.key import KeyKind
-from embedsink.auth.token import new_token
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import new_token
 from embedsink.client.http_client import HttpClient, NotEmbedsink, Unreachable
 from embedsink.client.notebook import RemoteClient
 from embedsink.errors import EmbedsinkError, Misconfigured
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 from embedsink.transfer.bulk_import import Sums, import_there
 from embedsink.transfer.import_file import read_deliveries
 from tests.envelope.sending import view

@@ -20,7 +20,7 @@ from embedsink.client.http_client import HttpClient
 from embedsink.client.notebook import LocalClient, RemoteClient
 from embedsink.errors import Refused
 from embedsink.http.api.exports import EVENT_FORMATS
-from embedsink.protocol.messages import ACTIONS, EVENTS, Kind
+from embedsink.protocol.messages import ACTIONS, EVENTS, MessageType
 from embedsink.reports.catalog import report_names
 from embedsink.reports.format import REPORT_FORMATS
 from embedsink.store.reader import frame_of_parquet
@@ -54,7 +54,7 @@ def canaries_in(content: str, deployment: int | None) -> bool:
     return canary(deployment) in content or (deployment is not None and str(deployment) in content)
 
 
-def texts_of(kind: Kind, deployment: int | None) -> dict[str, Any]:
+def texts_of(kind: MessageType, deployment: int | None) -> dict[str, Any]:
     """A payload with a canary wherever a text may stand."""
     payload: dict[str, Any] = {f"unknown_{canary(deployment)}": {"nested": canary(deployment)}}
     for name, type_ in get_type_hints(kind.payload).items():

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from embedsink import engine as sink_module
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.clock_watch import ClockWatch, Jump
 from embedsink.data_folder import DataFolder, FolderLock
 from embedsink.engine import Engine

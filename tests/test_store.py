@@ -18,11 +18,12 @@ import pytest
 
 import embedsink.store.purge
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
-from embedsink.ingest.records import body_rejection_line, counted_lines, journal_lines, replayed_line, sync_line
+from embedsink.ingest.records import body_rejection_line, delivery_lines, rejection_count_lines, replay_line, sync_line
 from embedsink.journal.segment import inspect, trailer
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import catalog_for
-from embedsink.protocol.validation import Parsed, Rejection, parse
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.store import database, limits, schema
 from embedsink.store.database import Ledger, Store
@@ -52,7 +53,7 @@ class Loading:
     def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
         """Load what these bodies are once they were parsed."""
         parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
-        return self.lines(*[journal_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
+        return self.lines(*[delivery_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
 
     def lines(self, *lines: bytes) -> Ledger:
         """Load these journal lines."""
@@ -156,8 +157,8 @@ def test_a_replay_is_compared_from_the_days_before_the_rejection_on(tmp_path: Pa
     loading = Loading(tmp_path, StoreLimits(dedup_days=1))
     loading.bodies(view(id=ID))  # sent once more by the time it is replayed
     end = receive_hourly(loading, 30, start=RECEIVED_AT + HOUR_MS)
-    replayed = journal_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
-    assert loading.lines(replayed, replayed_line(str(uuid4()), received_at=end)) == ledger(1, duplicate=1)
+    replayed = delivery_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    assert loading.lines(replayed, replay_line(str(uuid4()), received_at=end)) == ledger(1, duplicate=1)
     loading.store.close()
 
 
@@ -233,7 +234,7 @@ def test_rejections_losses_and_replays_are_rows(loading: Loading) -> None:
     assert rejected[1][2:] == ("5", "s1", None)
 
     [(quarantine_id,)] = loading.ask('select quarantine_id from quarantine where "index" = 2')
-    assert loading.lines(replayed_line(str(quarantine_id), received_at=RECEIVED_AT)) == ledger(0)
+    assert loading.lines(replay_line(str(quarantine_id), received_at=RECEIVED_AT)) == ledger(0)
     assert loading.ask('select "index" from quarantine where replayed_at is not null') == [(2,)]
 
 
@@ -334,7 +335,7 @@ def test_the_first_result_of_a_job_stays(loading: Loading) -> None:
 
 
 def test_syncs_and_envelopes_share_a_segment(loading: Loading) -> None:
-    event = journal_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    event = delivery_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
     assert loading.lines(sync(), event, sync(deployment=2), event) == ledger(2, accepted=1, duplicate=1)
     assert loading.ask("select count(*) from sync") == [(2,)]
 
@@ -508,16 +509,16 @@ def test_of_a_body_of_the_largest_size_the_beginning_is_kept_and_what_the_whole_
     assert 8_189 <= len(kept) <= 8_192
     assert (encoding is None) == (byte != b"\xff")
     assert (whole_bytes, digest) == (len(body), sha256(body).hexdigest())
-    assert detail.endswith(f"Only the first 8,192 of its {len(body):,} bytes are kept.")
+    assert detail.endswith(f"Only the first 8,192 of its {len(body):,} bytes are stored.")
     assert loading.offending() == {}
 
 
 @pytest.mark.parametrize(("size", "is_whole"), [(65_536, True), (65_537, False)])
 def test_of_an_envelope_beyond_the_limit_the_beginning_is_kept(loading: Loading, size: int, is_whole: bool) -> None:
-    parsed = Parsed(
+    parsed = ParsedDelivery(
         RECEIVED_AT, catalog_for("svc"), rejected=[Rejection(0, Reason.TOO_LARGE, "too large", b"x" * size)]
     )
-    loading.lines(journal_lines(parsed, key_id="k_1", new_id=uuid4))
+    loading.lines(delivery_lines(parsed, key_id="k_1", new_id=uuid4))
     assert loading.ask("select whole_bytes from quarantine") == [(None if is_whole else size,)]
     kept = (
         "select (select sum(length(raw)) from quarantine) + coalesce((select sum(length(raw)) from quarantine_rest), 0)"
@@ -529,7 +530,7 @@ def test_of_an_envelope_beyond_the_limit_the_beginning_is_kept(loading: Loading,
 def test_what_is_only_counted_adds_up_to_a_row_for_each_quarter_of_an_hour(loading: Loading) -> None:
     def counted(minute: int, deployment: int | None = None, **reasons: int) -> bytes:
         at = RECEIVED_AT // 3_600_000 * 3_600_000 + minute * 60_000
-        return counted_lines(reasons, received_at=at, key_id="k_1", deployment=deployment)
+        return rejection_count_lines(reasons, received_at=at, key_id="k_1", deployment=deployment)
 
     assert loading.lines(counted(1, bad_field=2, empty=1), counted(14, bad_field=3)) == ledger(6, quarantined=6)
     assert loading.lines(counted(16, bad_field=4)) == ledger(4, quarantined=4)
@@ -676,7 +677,7 @@ def test_a_purge_moves_the_revision_of_those_deployments_alone(loading: Loading)
 
 def test_a_count_moves_the_revision_of_its_deployment_alone(loading: Loading) -> None:
     before = {deployment: loading.store.revisions.of({deployment}) for deployment in (7, 8)}
-    loading.lines(counted_lines({"empty": 2}, received_at=RECEIVED_AT, key_id="k_1", deployment=7))
+    loading.lines(rejection_count_lines({"empty": 2}, received_at=RECEIVED_AT, key_id="k_1", deployment=7))
     assert loading.store.revisions.of({7}) != before[7]
     assert loading.store.revisions.of({8}) == before[8]
 
@@ -684,14 +685,14 @@ def test_a_count_moves_the_revision_of_its_deployment_alone(loading: Loading) ->
 def test_what_was_replayed_stays_counted_as_that_when_it_is_purged(loading: Loading) -> None:
     loading.bodies([1])
     [(quarantine_id,)] = loading.ask("select quarantine_id from quarantine")
-    loading.lines(replayed_line(str(quarantine_id), received_at=RECEIVED_AT + 1))
+    loading.lines(replay_line(str(quarantine_id), received_at=RECEIVED_AT + 1))
     loading.store.purge(PurgeFilter())
     assert loading.ask("select quarantined_count, replayed_count from rejections") == [(1, 1)]
     assert loading.offending() == {}
 
 
 def test_what_can_not_be_read_changes_nothing(loading: Loading) -> None:
-    good = journal_lines(parse(json.dumps(view()).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
+    good = delivery_lines(parse(json.dumps(view()).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
     with pytest.raises(SqlUnfit):
         loading.lines(good, b'{"kind":"event","received_at":"never"}\n')
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
@@ -878,7 +879,7 @@ def test_segments_of_the_usual_size_fit_into_the_usual_memory(
     loading: Loading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed = parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT)
-    line = journal_lines(parsed, key_id="key_1", new_id=uuid4)
+    line = delivery_lines(parsed, key_id="key_1", new_id=uuid4)
     line = line.replace(b'"title":"', b'"title":"' + b"x" * (450 - len(line)), 1)
     tries = []
 

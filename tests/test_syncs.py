@@ -1,4 +1,4 @@
-"""Results of dbt syncs across kills and restarts: what was answered with 200 is there, and stays what it was."""
+"""Results of dbt syncs across kills and restarts: a result that was answered with 200 is stored and unchanged."""
 
 import contextlib
 import json
@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.client.http_client import HttpClient
 from embedsink.errors import EmbedsinkError, Refused
 from embedsink.ingest.records import read_syncs, sync_line
@@ -27,7 +27,7 @@ from tests.http.asking import Server, open_server, problem
 from tests.servers import running_server, wait_until
 
 NEVER_S = "3600"
-# Nothing is loaded, so that what is known can only come from the journal.
+# Disable loading, so that results can only come from the journal.
 NO_LOADING = "from embedsink.loader.loader import Loader\nLoader.load_waiting = lambda self: iter(())\n"
 
 
@@ -42,8 +42,8 @@ def result(job: str = "job1", **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-class Asking:
-    """One data folder with a key for everything, and the servers on it."""
+class Client:
+    """A client with an admin key for the servers on one data folder."""
 
     def __init__(self, data: Path) -> None:
         data.mkdir(exist_ok=True)
@@ -51,13 +51,13 @@ class Asking:
         _, self.key = KeyStore(data / "keys.json").create(KeyKind.ADMIN, now=time.time())
 
     def put(self, server: Process, body: dict[str, Any]) -> dict[str, Any]:
-        there = HttpClient(f"http://127.0.0.1:{server.port}", self.key)
-        answer: dict[str, Any] = json.loads(there.put(*_path(body["syncJobId"]), body=json.dumps(body).encode()))
+        http = HttpClient(f"http://127.0.0.1:{server.port}", self.key)
+        answer: dict[str, Any] = json.loads(http.put(*_path(body["syncJobId"]), body=json.dumps(body).encode()))
         return answer
 
     def get(self, server: Process, job: str) -> dict[str, Any]:
-        there = HttpClient(f"http://127.0.0.1:{server.port}", self.key)
-        answer: dict[str, Any] = json.loads(there.get(*_path(job)))
+        http = HttpClient(f"http://127.0.0.1:{server.port}", self.key)
+        answer: dict[str, Any] = json.loads(http.get(*_path(job)))
         return answer
 
     @contextlib.contextmanager
@@ -79,28 +79,28 @@ def refused(reason: Reason) -> Any:
 
 
 @pytest.mark.server
-def test_a_result_survives_a_kill_before_it_is_loaded_and_still_refuses_another(tmp_path: Path) -> None:
-    asking = Asking(tmp_path / "data")
-    with asking.serving(EMBEDSINK_SEGMENT_SEAL_S=NEVER_S) as server:
-        assert asking.put(server, result()) == result()
+def test_a_result_survives_kills_before_it_is_loaded_and_conflicts_with_another(tmp_path: Path) -> None:
+    client = Client(tmp_path / "data")
+    with client.serving(EMBEDSINK_SEGMENT_SEAL_S=NEVER_S) as server:
+        assert client.put(server, result()) == result()
         server.kill()
-    for planted in (NO_LOADING, NO_LOADING, ""):  # killed again and again before anything is loaded
-        with asking.serving(planted=planted, EMBEDSINK_SEGMENT_SEAL_S=NEVER_S) as server:
-            assert asking.get(server, "job1") == result()
-            assert asking.put(server, result()) == result()
+    for planted in (NO_LOADING, NO_LOADING, ""):  # Kill the server twice before it loads anything.
+        with client.serving(planted=planted, EMBEDSINK_SEGMENT_SEAL_S=NEVER_S) as server:
+            assert client.get(server, "job1") == result()
+            assert client.put(server, result()) == result()
             with refused(Reason.CONFLICT):
-                asking.put(server, result(durationMs=1))
+                client.put(server, result(durationMs=1))
             server.kill()
         if planted:
             assert loaded(tmp_path / "data") == []
-    with asking.serving() as server:
-        assert asking.get(server, "job1") == result()
+    with client.serving() as server:
+        assert client.get(server, "job1") == result()
         assert server.stop() == 0
     assert loaded(tmp_path / "data") == [("job1", 5_000)]
 
 
 def loaded(data: Path) -> list[Any]:
-    """The results in the store of a server that has ended."""
+    """Return the results in the store of a stopped server."""
     with contextlib.closing(duckdb.connect(str(data / "store.duckdb"), read_only=True)) as store:
         return store.execute("select sync_job_id, duration_ms from sync").fetchall()
 
@@ -108,8 +108,8 @@ def loaded(data: Path) -> list[Any]:
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
-def test_kills_at_random_moments_lose_no_result_and_change_none(tmp_path: Path) -> None:
-    asking, chance = Asking(tmp_path / "data"), random.Random(7)
+def test_kills_at_random_moments_lose_and_change_no_result(tmp_path: Path) -> None:
+    client, chance = Client(tmp_path / "data"), random.Random(7)
     answered: dict[str, dict[str, Any]] = {}
     jobs = [f"job{number}" for number in range(60)]
 
@@ -118,7 +118,7 @@ def test_kills_at_random_moments_lose_no_result_and_change_none(tmp_path: Path) 
         while not stopping.is_set():
             body = result(mine.choice(jobs), durationMs=mine.randint(0, 2))
             try:
-                assert asking.put(server, body) == body
+                assert client.put(server, body) == body
             except Refused as refusal:
                 if refusal.reason is not Reason.CONFLICT:
                     raise
@@ -128,9 +128,9 @@ def test_kills_at_random_moments_lose_no_result_and_change_none(tmp_path: Path) 
                 assert answered.setdefault(body["syncJobId"], body) == body
 
     for _ in range(8):
-        with asking.serving(EMBEDSINK_SEGMENT_SEAL_S="0.05", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
+        with client.serving(EMBEDSINK_SEGMENT_SEAL_S="0.05", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
             for job, body in answered.items():
-                assert asking.get(server, job) == body
+                assert client.get(server, job) == body
             stopping = threading.Event()
             threads = [threading.Thread(target=send, args=(server, stopping)) for _ in range(4)]
             for thread in threads:
@@ -139,9 +139,9 @@ def test_kills_at_random_moments_lose_no_result_and_change_none(tmp_path: Path) 
             server.kill()
             for thread in threads:
                 thread.join()
-    with asking.serving() as server:
+    with client.serving() as server:
         for job, body in answered.items():
-            assert asking.get(server, job) == body
+            assert client.get(server, job) == body
         assert server.stop() == 0
     assert len(answered) > 10
     with contextlib.closing(duckdb.connect(str(tmp_path / "data" / "store.duckdb"), read_only=True)) as store:
@@ -168,19 +168,19 @@ def record(server: Server, body: dict[str, Any]) -> Any:
     return server.ask("PUT", "/api/v1/" + "/".join(_path(body["syncJobId"])), key=server.key("sync"), json=body)
 
 
-def test_a_store_that_began_anew_is_no_reason_to_forget(tmp_path: Path) -> None:
-    """The newest segments are read again: the snapshot from which such a store begins does not have them."""
+def test_results_are_found_after_the_store_was_replaced(tmp_path: Path) -> None:
+    """The results come from the newest segments, which the snapshot that the store was restored from lacks."""
     with open_server(tmp_path, segment_seal_s=0.01, snapshot_interval_s=3_600) as server:
         for job in ("job1", "job2"):
             assert record(server, result(job)).status_code == 200
 
         def is_loaded() -> bool:
             server.get("/healthz")
-            return not server.engine.syncs._held
+            return not server.engine.syncs._unloaded
 
         wait_until(is_loaded, what="it is loaded")
-        with server.engine.store.reader(EVERYTHING) as beside:  # The loader's own connection may be at work.
-            beside.run("delete from sync; delete from sync_file")
+        with server.engine.store.reader(EVERYTHING) as reader:  # The loader may be using its own connection.
+            reader.run("delete from sync; delete from sync_file")
         server.engine.store.opened_count += 1
         for job in ("job1", "job2"):
             read = server.get("/api/v1/" + "/".join(_path(job)), key=server.key("read"))
@@ -188,18 +188,18 @@ def test_a_store_that_began_anew_is_no_reason_to_forget(tmp_path: Path) -> None:
             assert problem(record(server, result(job, durationMs=1))) == "conflict"
 
 
-def test_a_damaged_segment_holds_no_result(tmp_path: Path) -> None:
+def test_results_in_a_damaged_segment_are_not_found(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     body = result()
     body[COUNT_FIELD] = body.pop("svcCount")
     lines = sync_line(Sync(1, "job1", 0, 0, digest_of(body), body), key_id="k_1")
     (tmp_path / "journal" / "000000000001-00000000.ndjson").write_bytes(lines + trailer(lines + b" "))
     with open_server(tmp_path) as server:
-        # The loader sets it aside whole, so it would be gone after a restart.
+        # The loader moves the segment to damaged/, so the result would be missing after a restart.
         assert problem(server.get("/api/v1/" + "/".join(_path("job1")), key=server.key("read"))) == "not_found"
 
 
-def test_lines_read_back_as_they_were_written() -> None:
+def test_encoded_syncs_are_decoded_unchanged() -> None:
     body = result("ä \u2028 \x01")
     syncs = [
         Sync(number, body["syncJobId"], 1, 2, digest_of(body), body, extra)
@@ -211,7 +211,7 @@ def test_lines_read_back_as_they_were_written() -> None:
     assert list(read_syncs(event)) == []
 
 
-def test_a_digest_is_of_the_content_and_not_of_its_form() -> None:
+def test_a_digest_depends_on_the_content_and_not_on_its_form() -> None:
     assert digest_of({"a": 1, "b": {"c": 2, "d": [1, 2]}}) == digest_of({"b": {"d": [1, 2], "c": 2}, "a": 1})
     assert digest_of({"a": [1, 2]}) != digest_of({"a": [2, 1]})
     assert digest_of({"a": 1}) != digest_of({"a": "1"})

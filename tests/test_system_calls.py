@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import view
 from tests.programs import require

@@ -18,7 +18,7 @@ from embedsink.client.notebook import open as open_folder
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.journal.writer import Journal, OnDurable
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store.reader import EVERYTHING, open_snapshot

@@ -20,9 +20,9 @@ from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
 from embedsink.ingest.dbt_syncs import DbtSyncs
-from embedsink.ingest.pipeline import Outcome
+from embedsink.ingest.pipeline import ParseResult
 from embedsink.ingest.quarantine_budget import QuarantineBudget
-from embedsink.ingest.records import counted_lines
+from embedsink.ingest.records import rejection_count_lines
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.writer import Journal, JournalLimits, OnDurable
 from embedsink.loader.backoff import BUSY_SHARE, Rests
@@ -233,7 +233,7 @@ class Engine:
                 shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
                 log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
 
-    def submit_rejections(self, outcome: Outcome, on_durable: OnDurable, *, key_id: str, is_scoped: bool) -> None:
+    def submit_rejections(self, outcome: ParseResult, on_durable: OnDurable, *, key_id: str, is_scoped: bool) -> None:
         """Journal a body with rejections: what was accepted, and those or only their counts if there is no room.
 
         Args:
@@ -252,7 +252,7 @@ class Engine:
         is_kept = has_room and self._quarantine_budget.has_room(key_id, byte_count=size, count=count)
         if not is_kept:
             deployment = outcome.deployment if is_scoped else None
-            lines = counted_lines(outcome.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
+            lines = rejection_count_lines(outcome.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
 
         def charge(failure: Unavailable | None) -> None:
             if failure is None and is_kept:
@@ -261,7 +261,7 @@ class Engine:
                 self.counters["unkept"] += count
             on_durable(failure)
 
-        lines = outcome.lines + lines
+        lines = outcome.accepted_lines + lines
         self.submit(lines, charge, accepted=outcome.accepted_count, quarantined=count, deployment=outcome.deployment)
 
     def submit(

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from embedsink.errors import Misconfigured, nearest, quote
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 
 MIB = 1_048_576
 PREFIX = "EMBEDSINK_"

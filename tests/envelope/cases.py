@@ -1,18 +1,18 @@
-"""Reads the case files of `tests/envelopes/`: what a sender may send, and what must become of it.
+"""Reader of the case files in `tests/envelopes/`: request bodies and their expected outcomes.
 
-A case is a JSON object. `why` says what it shows. The request body is one of
+A case is a JSON object. `why` explains its purpose. The request body is one of
 
     body        any JSON value
-    lines       NDJSON: a string is a line as it stands, anything else is written as JSON
-    text        the text as it stands, for what is no JSON
-    base64      the bytes as they are, for what is no text
+    lines       NDJSON: a string is a line as it is, any other value is encoded as JSON
+    text        the text as it is, for invalid JSON
+    base64      the bytes as they are, for input that is not text
 
-with `spelled` (replacements in the text) and `encoding` (of the text, else UTF-8). Anywhere in it,
-`{"repeat": x, "times": n}` stands for a long string or array; an array of texts is one text.
+with `spelled` (replacements in the text) and `encoding` (of the text; the default is UTF-8). Everywhere in it,
+`{"repeat": x, "times": n}` is a long string or array, and an array of texts is one text.
 
-What must become of it. In `valid/`: all envelopes are accepted (`accepted` of them, where that is unclear),
-with the unknown payload fields `extra`. In `invalid/`: the envelope at `index` (else the first) or the whole
-body is rejected with `reason` and a `detail` that begins with `path`; `accepted` others are accepted.
+In `valid/`, all envelopes are accepted: `accepted` of them, where their number is not obvious, with the unknown payload
+fields `extra`. In `invalid/`, the envelope at `index` (the first by default) or the whole body is rejected with
+`reason` and a `detail` that begins with `path`; `accepted` other envelopes are accepted.
 """
 
 import base64
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 
 FOLDER = Path(__file__).parent.parent / "envelopes"
 EXPECTED = ("reason", "path", "detail", "index", "accepted", "extra")
@@ -30,7 +30,7 @@ EXPECTED = ("reason", "path", "detail", "index", "accepted", "extra")
 
 @dataclass(frozen=True)
 class Case:
-    """One case file: `expected` is the part of it that is not the body."""
+    """A case file. `expected` is the part that describes the outcome."""
 
     name: str
     why: str
@@ -44,7 +44,7 @@ class Case:
 
 
 def read_cases(folder: str) -> list[Case]:
-    """The cases of `valid` or `invalid`, by name."""
+    """Return the cases of `valid` or `invalid`, by name."""
     return [_read(path) for path in sorted((FOLDER / folder).glob("*.json"))]
 
 
@@ -86,7 +86,7 @@ def _joined(pieces: Any) -> str:
 
 
 def _expand(value: Any) -> Any:
-    """The value with each `{"repeat": x, "times": n}` in it written out."""
+    """Return the value with each `{"repeat": x, "times": n}` expanded."""
     if isinstance(value, list):
         return [_expand(part) for part in value]
     if not isinstance(value, dict):
@@ -101,16 +101,16 @@ def _repeated(value: Any, times: int) -> Any:
 
 
 def envelopes_in(case: Case) -> Iterator[Any]:
-    """The envelopes of a valid case, as the standard library reads them."""
+    """Yield the envelopes of a valid case, parsed with the standard library."""
     if case.ndjson:
         yield from (json.loads(line) for line in case.body.splitlines() if line.strip())
         return
-    value = json.loads(case.body, parse_int=_as_browsers_do)
+    value = json.loads(case.body, parse_int=_parse_integer_as_browsers)
     if isinstance(value, dict) and "source" not in value:
         value = value["events"]
     yield from value if isinstance(value, list) else [value]
 
 
-def _as_browsers_do(literal: str) -> int | float:
+def _parse_integer_as_browsers(literal: str) -> int | float:
     integer = int(literal)
     return integer if -(2**63) <= integer < 2**64 else float(literal)

@@ -1,19 +1,20 @@
-"""Valid envelopes to change, and what becomes of what is sent."""
+"""Valid envelopes that tests change, and the parser with test defaults."""
 
 import json
 from copy import deepcopy
 from hashlib import sha256
 from typing import Any
 
-from embedsink.protocol.validation import Parsed, Rules, parse
+from embedsink.protocol.delivery import ParsedDelivery, Rules
+from embedsink.protocol.validation import parse
 
 DEFAULTS = Rules()
 RECEIVED_AT = 1_763_596_801_600
 ID = "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
-# As long as a real one, and as random as this can be.
+# A key of the real length, without a valid checksum.
 KEY = "es_ingest_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
 
-# What is kept of it: its kind, and the beginning of its SHA-256.
+# Its stored form: the kind, and the beginning of the SHA-256.
 KEY_CUT = "es_ingest_…" + sha256(KEY.encode()).hexdigest()[:8]
 
 PAYLOADS: dict[str, dict[str, Any]] = {
@@ -35,7 +36,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 
 
 def event_or_action(type_: str, payload: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """A valid envelope of `event:view` and so on, with other payload fields and envelope fields."""
+    """Return a valid envelope of a type such as `event:view`, with changed payload fields and envelope fields."""
     direction = type_.split(":")[0]
     envelope: dict[str, Any] = {
         "source": "svc-embed",
@@ -50,17 +51,17 @@ def event_or_action(type_: str, payload: dict[str, Any] | None = None, **fields:
 
 
 def view(payload: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """A valid view event."""
+    """Return a valid view event."""
     return event_or_action("event:view", payload, **fields)
 
 
 def envelope_in(line: dict[str, Any]) -> dict[str, Any]:
-    """The envelope of a journal line as it was sent: unknown fields of its payload stand apart there."""
+    """Return the envelope of a journal line as it was sent, with its unknown payload fields."""
     envelope: dict[str, Any] = line["envelope"]
     return envelope | {"payload": envelope["payload"] | line.get("extra", {})}
 
 
-def parse_body(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> Parsed:
-    """What becomes of a body: bytes as they are, anything else as JSON."""
-    written = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return parse(written, RECEIVED_AT, rules, ndjson=ndjson)
+def parse_body(body: object, rules: Rules = DEFAULTS, *, ndjson: bool = False) -> ParsedDelivery:
+    """Parse a body: bytes as they are, any other value as JSON."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return parse(content, RECEIVED_AT, rules, ndjson=ndjson)

@@ -1,4 +1,4 @@
-"""Whatever is sent is accepted or gets a reason: there is no third way, and never an exception.
+"""Any input is accepted or rejected with a reason; it never raises another exception.
 
 `pytest --hypothesis-profile ci` tries many more examples.
 """
@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import body_rejection_line, journal_lines
-from embedsink.protocol.validation import Parsed, Rejection, Rules
+from embedsink.ingest.records import body_rejection_line, delivery_lines
+from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, PAYLOADS, RECEIVED_AT, event_or_action, parse_body, view
 
-Way = tuple[int | str, ...]
+Path = tuple[int | str, ...]
 
 BODY_REASONS = {reason for reason in Reason if reason.status == 400} | {Reason.TOO_MANY_EVENTS}
 RULES = Rules(depth_max=6, events_max=30, envelope_bytes_max=2_000, context_bytes_max=500)
@@ -35,7 +35,7 @@ DELIVERY = {
     "key": "es_ingest_example",
 }
 
-# Everything that text can do to us, lone surrogates and NUL included.
+# Text with names from the protocol, any characters, lone surrogates and NUL.
 WORDS = [
     "",
     "id",
@@ -59,7 +59,7 @@ JSON = st.recursive(
 )
 
 
-# JSON text that no value gives: keys twice, odd numbers, both spellings of a letter, too much depth, slips.
+# JSON text that no Python value is encoded to: duplicate keys, odd numbers, escaped letters, excessive depth, errors.
 LITERALS = [
     "0",
     "-0.0",
@@ -89,24 +89,24 @@ def json_texts(draw: st.DrawFn, levels: int = 4) -> str:
 
 @st.composite
 def changed_deliveries(draw: st.DrawFn) -> dict[str, Any]:
-    """A valid delivery with a few places deleted, replaced, moved or added to."""
+    """Return a valid delivery with some values deleted, replaced, nested or inserted."""
     delivery: dict[str, Any] = deepcopy(DELIVERY)
     for _ in range(draw(st.integers(0, 3))):
-        places = [path for path in paths(delivery) if path]
-        if places:
-            change(delivery, draw(st.sampled_from(places)), draw)
+        targets = [path for path in paths(delivery) if path]
+        if targets:
+            change(delivery, draw(st.sampled_from(targets)), draw)
     return delivery
 
 
-def paths(value: Any, path: Way = ()) -> list[Way]:
-    """The way to each part of a value."""
+def paths(value: Any, path: Path = ()) -> list[Path]:
+    """Return the paths of all parts of a value."""
     members: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path] + [inner for step, part in members for inner in paths(part, (*path, step))]
 
 
-def change(value: Any, path: Way, draw: st.DrawFn) -> None:
-    *way, last = path
-    for step in way:
+def change(value: Any, path: Path, draw: st.DrawFn) -> None:
+    *parents, last = path
+    for step in parents:
         value = value[step]
     action = draw(st.sampled_from(["delete", "replace", "insert", "nest"]))
     if action == "delete":
@@ -121,20 +121,20 @@ def change(value: Any, path: Way, draw: st.DrawFn) -> None:
         value[draw(TEXTS)] = draw(JSON)
 
 
-def spelled_out(value: Any) -> str:
-    """JSON with every character of every string escaped, which the careful reader has to read."""
+def escaped(value: Any) -> str:
+    """Return JSON with every character of every string escaped, which needs the slower parser."""
     if isinstance(value, str):
         units = value.encode("utf-16-be", "surrogatepass")
         return '"' + "".join(f"\\u{high:02x}{low:02X}" for high, low in zip(units[::2], units[1::2], strict=True)) + '"'
     if isinstance(value, list):
-        return "[" + ",".join(map(spelled_out, value)) + "]"
+        return "[" + ",".join(map(escaped, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{spelled_out(name)}:{spelled_out(part)}" for name, part in value.items()) + "}"
+        return "{" + ",".join(f"{escaped(name)}:{escaped(part)}" for name, part in value.items()) + "}"
     return json.dumps(value)
 
 
-def found_outcome(body: bytes, *, ndjson: bool = False) -> Refused | Parsed:
-    """What became of a body, after a check that nothing is missing and that it can be journaled."""
+def outcome_of(body: bytes, *, ndjson: bool = False) -> Refused | ParsedDelivery:
+    """Parse a body, and check that each envelope has an outcome and that it can be journaled."""
     try:
         parsed = parse_body(body, RULES, ndjson=ndjson)
     except Refused as refused:
@@ -149,13 +149,13 @@ def found_outcome(body: bytes, *, ndjson: bool = False) -> Refused | Parsed:
     return refusal
 
 
-def assert_adds_up(parsed: Parsed) -> None:
+def assert_adds_up(parsed: ParsedDelivery) -> None:
     indexes = [rejection.index or 0 for rejection in parsed.rejected]
     assert indexes == sorted(set(indexes))
     assert set(indexes) <= set(range(parsed.received_count))
     for rejection in parsed.rejected:
         assert_printable(rejection.detail)
-    lines = journal_lines(parsed, key_id="k_1", new_id=object)
+    lines = delivery_lines(parsed, key_id="k_1", new_id=object)
     assert_lines(lines, count=parsed.received_count + len(parsed.lost))
     assert parsed.received_count or parsed.lost
 
@@ -174,16 +174,16 @@ def assert_lines(lines: bytes, *, count: int) -> None:
         assert isinstance(json.loads(part), dict)
 
 
-def comparable(found: Refused | Parsed) -> object:
-    return found.reason if isinstance(found, Refused) else found
+def comparable(outcome: Refused | ParsedDelivery) -> object:
+    return outcome.reason if isinstance(outcome, Refused) else outcome
 
 
 class NotStrict(Exception):
-    """The oracle's only word: this is not strict JSON of a bearable depth."""
+    """The text is not strict JSON, or is too deep."""
 
 
 def strict(body: bytes, depth_max: int) -> Any:
-    """The value of a body by the standard library alone: an independent opinion on what is strict JSON."""
+    """Return the value of a body, parsed strictly with the standard library alone, as an independent reference."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({name for name, _ in pairs}) < len(pairs):
@@ -216,13 +216,13 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value.values() if isinstance(value, dict) else value), default=0)
 
 
-def assert_judged_as_by_the_oracle(body: bytes) -> None:
-    found = found_outcome(body)
-    refused = isinstance(found, Refused) and found.reason not in {Reason.EMPTY, Reason.TOO_MANY_EVENTS}
+def assert_agrees_with_the_standard_library(body: bytes) -> None:
+    outcome = outcome_of(body)
+    refused = isinstance(outcome, Refused) and outcome.reason not in {Reason.EMPTY, Reason.TOO_MANY_EVENTS}
     try:
         strict(body, RULES.depth_max)
     except NotStrict:
-        assert isinstance(found, Refused)
+        assert isinstance(outcome, Refused)
     else:
         assert not refused
 
@@ -232,56 +232,56 @@ def assert_judged_as_by_the_oracle(body: bytes) -> None:
 @example(b"\xff\xfe[\0]\0")
 @example(b"[" * 100_000)
 @example(b'{"a":' * 100_000)
-def test_any_bytes_meet_a_fate(body: bytes) -> None:
-    assert_judged_as_by_the_oracle(body)
-    found_outcome(body, ndjson=True)
+def test_any_bytes_have_an_outcome(body: bytes) -> None:
+    assert_agrees_with_the_standard_library(body)
+    outcome_of(body, ndjson=True)
 
 
 @given(json_texts() | st.text('{}[]",:01eE-+. \\u', max_size=20))
 @example('{"a": "\\u0022", "a": 1}')
 @example('[{"events": 1, "events": []}]')
-def test_any_text_that_looks_like_json_is_read_as_strictly_as_by_the_standard_library(text: str) -> None:
-    assert_judged_as_by_the_oracle(text.encode())
-    found_outcome(text.encode(), ndjson=True)
+def test_text_that_resembles_json_is_parsed_as_strictly_as_by_the_standard_library(text: str) -> None:
+    assert_agrees_with_the_standard_library(text.encode())
+    outcome_of(text.encode(), ndjson=True)
 
 
 @given(JSON)
-def test_any_json_value_meets_a_fate(value: Any) -> None:
-    found = found_outcome(json.dumps(value).encode())
+def test_any_json_value_has_an_outcome(value: Any) -> None:
+    outcome = outcome_of(json.dumps(value).encode())
 
-    assert comparable(found_outcome(spelled_out(value).encode())) == comparable(found)
+    assert comparable(outcome_of(escaped(value).encode())) == comparable(outcome)
 
 
 @given(changed_deliveries())
 @example({"events": [view()] * 31})
 @example({"events": None, "key": "\ud800"})
 @example({"events": [view()], "context": 3, "key": "\0"})
-def test_any_change_to_a_delivery_meets_the_same_fate_read_fast_or_carefully(
+def test_both_parsers_give_a_changed_delivery_the_same_outcome(
     delivery: dict[str, Any],
 ) -> None:
-    found = found_outcome(json.dumps(delivery).encode())
+    outcome = outcome_of(json.dumps(delivery).encode())
 
-    assert comparable(found_outcome(spelled_out(delivery).encode())) == comparable(found)
+    assert comparable(outcome_of(escaped(delivery).encode())) == comparable(outcome)
 
 
 @given(changed_deliveries())
-def test_each_envelope_meets_the_same_fate_in_every_kind_of_body(delivery: dict[str, Any]) -> None:
+def test_an_envelope_has_the_same_outcome_in_an_array_and_in_ndjson(delivery: dict[str, Any]) -> None:
     events = delivery.get("events")
     if not isinstance(events, list) or not events:
         return
-    in_array = found_outcome(json.dumps(events).encode())
-    in_lines = found_outcome("\n".join(map(json.dumps, events)).encode(), ndjson=True)
+    in_array = outcome_of(json.dumps(events).encode())
+    in_lines = outcome_of("\n".join(map(json.dumps, events)).encode(), ndjson=True)
 
-    if isinstance(in_array, Parsed) and isinstance(in_lines, Parsed):
+    if isinstance(in_array, ParsedDelivery) and isinstance(in_lines, ParsedDelivery):
         assert in_array == in_lines
 
 
 @given(changed_deliveries(), st.data())
-def test_any_damage_to_the_bytes_of_a_delivery_meets_a_fate(delivery: dict[str, Any], data: st.DataObject) -> None:
+def test_a_delivery_with_damaged_bytes_has_an_outcome(delivery: dict[str, Any], data: st.DataObject) -> None:
     body = json.dumps(delivery).encode()
     start = data.draw(st.integers(0, len(body)))
     end = data.draw(st.integers(start, min(start + 4, len(body))))
     damaged = body[:start] + data.draw(st.binary(max_size=4)) + body[end:]
 
-    assert_judged_as_by_the_oracle(damaged)
-    assert_judged_as_by_the_oracle(body[:start])
+    assert_agrees_with_the_standard_library(damaged)
+    assert_agrees_with_the_standard_library(body[:start])

@@ -1,4 +1,4 @@
-"""Bytes become JSON values, strictly."""
+"""The strict JSON parser."""
 
 import json
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, may_hold_bad_text, shallow
+from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, is_shallow, may_contain_bad_text
 from embedsink.reasons import Reason
 
-# Put into a body, it makes the careful reader read it: it hides from the count of quotation marks.
-CAREFULLY = b'["\\u0022", %b]'
+# A body with this escape needs the slower parser, because it breaks the count of quotation marks.
+FOR_SLOW_PARSER = b'["\\u0022", %b]'
 
 
 def read(body: bytes) -> Any:
@@ -24,7 +24,7 @@ def reason_for(body: bytes) -> Reason:
 
 
 def nested(levels: int, innermost: Any = None) -> Any:
-    """An array in an array, that many times."""
+    """Return nested arrays with so many levels."""
     value = [] if innermost is None else [innermost]
     for _ in range(levels - 1):
         value = [value]
@@ -40,17 +40,17 @@ def nested(levels: int, innermost: Any = None) -> Any:
         *("-99999999999999999999", "1" * 300, "0.30000000000000004", "123456789.123456789"),
     ],
 )
-def test_a_number_reads_the_same_fast_and_carefully(literal: str) -> None:
+def test_both_parsers_agree_on_numbers(literal: str) -> None:
     fast = read(f"[{literal}]".encode())[0]
-    careful = read(CAREFULLY % literal.encode())[1]
+    slow = read(FOR_SLOW_PARSER % literal.encode())[1]
 
-    assert repr(fast) == repr(careful)
+    assert repr(fast) == repr(slow)
 
 
 @pytest.mark.parametrize("literal", ["9" * 400, "-" + "9" * 400, "9" * 5000, "1e400", "-1e400", "1" + "0" * 309])
 def test_a_number_beyond_the_range_of_floats_is_not_finite(literal: str) -> None:
     assert reason_for(literal.encode()) == Reason.NOT_FINITE
-    assert reason_for(CAREFULLY % literal.encode()) == Reason.NOT_FINITE
+    assert reason_for(FOR_SLOW_PARSER % literal.encode()) == Reason.NOT_FINITE
 
 
 @pytest.mark.parametrize(
@@ -83,37 +83,37 @@ def test_a_number_beyond_the_range_of_floats_is_not_finite(literal: str) -> None
         (b"[" * 100_000, Reason.TOO_DEEP),
     ],
 )
-def test_what_is_not_strict_json_is_refused_with_the_reason(body: bytes, reason: Reason) -> None:
+def test_invalid_json_is_refused_with_its_reason(body: bytes, reason: Reason) -> None:
     assert reason_for(body) == reason
 
 
-def test_a_key_may_stand_in_two_objects() -> None:
+def test_two_objects_may_have_the_same_key() -> None:
     assert read(b'[{"a": 1}, {"a": 1}]') == [{"a": 1}, {"a": 1}]
     assert read(b'{"a": {"a": 1}}') == {"a": {"a": 1}}
 
 
-def test_a_lone_surrogate_is_read_so_that_its_envelope_can_be_kept() -> None:
+def test_a_lone_surrogate_is_parsed_so_that_its_envelope_can_be_stored() -> None:
     assert read(b'{"title": "\\ud800"}') == {"title": "\ud800"}
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"\udfff": 1}, ["a\ud800b"], {"a": ["é\ud800"]}])
-def test_what_is_written_reads_back_the_same_also_with_lone_surrogates(value: Any) -> None:
-    written = encode(value)
+def test_encoded_values_with_lone_surrogates_are_parsed_unchanged(value: Any) -> None:
+    encoded = encode(value)
 
-    assert written.isascii()
-    assert b"\n" not in written
-    assert json.loads(written) == value
+    assert encoded.isascii()
+    assert b"\n" not in encoded
+    assert json.loads(encoded) == value
 
 
 @pytest.mark.parametrize("innermost", [None, 1, "[[["])
-def test_depth_is_counted_the_same_whether_the_innermost_array_is_empty_or_not(innermost: Any) -> None:
+def test_an_empty_array_counts_as_a_level(innermost: Any) -> None:
     check_depth(nested(32, innermost), depth_max=32)
     with pytest.raises(Refused) as refusal:
         check_depth(nested(33, innermost), depth_max=32)
     assert refusal.value.reason == Reason.TOO_DEEP
 
 
-def test_depth_counts_objects_and_arrays_alike() -> None:
+def test_objects_and_arrays_count_as_levels() -> None:
     check_depth({"a": [{"b": 1}]}, depth_max=3)
     with pytest.raises(Refused):
         check_depth({"a": [{"b": {}}]}, depth_max=3)
@@ -124,11 +124,11 @@ def test_a_scalar_has_no_depth() -> None:
 
 
 @pytest.mark.parametrize("value", [nested(5), {"a": {"b": [1]}}, [[], [], [[]]], "[[[[", {"{": "["}])
-def test_what_the_brackets_call_shallow_is_no_deeper_than_that(value: Any) -> None:
+def test_a_shallow_body_never_exceeds_the_maximum_depth(value: Any) -> None:
     body = json.dumps(value).encode()
 
     for depth_max in range(10):
-        if shallow(body, explained=0, depth_max=depth_max):
+        if is_shallow(body, flat_brackets=0, depth_max=depth_max):
             check_depth(value, depth_max=depth_max)
 
 
@@ -146,11 +146,11 @@ def test_what_the_brackets_call_shallow_is_no_deeper_than_that(value: Any) -> No
         ({"a": {"\0": 1}}, True),
     ],
 )
-def test_bad_text_is_found_in_every_string_and_name(value: Any, is_bad: bool) -> None:
+def test_bad_text_is_detected_in_every_string_and_name(value: Any, is_bad: bool) -> None:
     assert has_bad_text(value) is is_bad
-    # What escapes might hide is looked at, and what is looked at needlessly costs only time.
-    assert may_hold_bad_text(encode(value)) or not is_bad
+    # A false suspicion costs only time.
+    assert may_contain_bad_text(encode(value)) or not is_bad
 
 
-def test_text_with_harmless_escapes_is_not_looked_at() -> None:
-    assert not may_hold_bad_text(b'"\\n \\" \\u00e9 \\u2028 \\uE000"')
+def test_harmless_escapes_are_not_suspected() -> None:
+    assert not may_contain_bad_text(b'"\\n \\" \\u00e9 \\u2028 \\uE000"')

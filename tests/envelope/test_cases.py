@@ -1,24 +1,25 @@
-"""Every case file meets the outcome that it names (tests/envelope/cases.py says how to read them)."""
+"""Every case file has the outcome that it names (tests/envelope/cases.py describes the format)."""
 
 import json
 
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import journal_lines
-from embedsink.protocol.validation import Rejection, parse
+from embedsink.ingest.records import delivery_lines
+from embedsink.protocol.delivery import Rejection
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from tests.envelope.cases import Case, envelopes_in, read_cases
 from tests.envelope.sending import RECEIVED_AT, envelope_in
 
 VALID = read_cases("valid")
 INVALID = read_cases("invalid")
-# Found by others than `parse`: at load, and by the key's scope.
-FOUND_ELSEWHERE = {Reason.ID_CONFLICT, Reason.OUT_OF_SCOPE}
+# Reasons of the loader and of the key's scope.
+REASONS_OUTSIDE_THE_PARSER = {Reason.ID_CONFLICT, Reason.OUT_OF_SCOPE}
 
 
 def rejection_in(case: Case) -> tuple[Reason, str]:
-    """The reason and the detail with which the case is rejected, be it one envelope or the whole body."""
+    """Return the reason and the detail of the rejected envelope or body."""
     try:
         parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
     except Refused as refusal:
@@ -31,7 +32,7 @@ def rejection_in(case: Case) -> tuple[Reason, str]:
 
 
 @pytest.mark.parametrize("case", VALID, ids=str)
-def test_a_valid_case_is_accepted_whole_and_unchanged(case: Case) -> None:
+def test_a_valid_case_is_accepted_unchanged(case: Case) -> None:
     parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
 
     assert parsed.rejected == []
@@ -44,7 +45,7 @@ def test_a_valid_case_is_accepted_whole_and_unchanged(case: Case) -> None:
 def test_a_valid_case_is_journaled_with_its_unknown_fields_as_extra(case: Case) -> None:
     parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
 
-    lines = [json.loads(line) for line in journal_lines(parsed, key_id="k_1", new_id=object).split(b"\n")[:-1]]
+    lines = [json.loads(line) for line in delivery_lines(parsed, key_id="k_1", new_id=object).split(b"\n")[:-1]]
     lines = [line for line in lines if line["kind"] != "lost"]
     assert [envelope_in(line) for line in lines] == list(envelopes_in(case))
     if len(lines) == 1:
@@ -52,7 +53,7 @@ def test_a_valid_case_is_journaled_with_its_unknown_fields_as_extra(case: Case) 
 
 
 @pytest.mark.parametrize("case", INVALID, ids=str)
-def test_an_invalid_case_is_rejected_with_its_reason_and_place(case: Case) -> None:
+def test_an_invalid_case_is_rejected_with_its_reason_and_path(case: Case) -> None:
     reason, detail = rejection_in(case)
 
     assert reason == case.expected["reason"]
@@ -74,19 +75,19 @@ def test_there_are_enough_cases() -> None:
     assert len(INVALID) >= 120
 
 
-def test_each_case_says_why_in_a_sentence() -> None:
+def test_each_case_explains_itself_in_a_sentence() -> None:
     assert [case.name for case in VALID + INVALID if not case.why.endswith((".", "?"))] == []
 
 
-def test_each_reason_that_parsing_finds_has_a_case() -> None:
-    shown = {case.expected["reason"] for case in INVALID}
+def test_each_reason_of_the_parser_has_a_case() -> None:
+    covered = {case.expected["reason"] for case in INVALID}
 
-    of_an_envelope = {reason for reason in Reason if reason.status is None} - FOUND_ELSEWHERE
+    of_an_envelope = {reason for reason in Reason if reason.status is None} - REASONS_OUTSIDE_THE_PARSER
     of_a_body = {reason for reason in Reason if reason.status == 400} - {
         Reason.TWO_CREDENTIALS,
         Reason.BAD_PARAMETER,
     }
-    assert shown == of_an_envelope | of_a_body | {Reason.TOO_MANY_EVENTS}
+    assert covered == of_an_envelope | of_a_body | {Reason.TOO_MANY_EVENTS}
 
 
 def test_each_type_of_the_catalog_has_a_valid_and_an_invalid_case() -> None:

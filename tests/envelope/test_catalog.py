@@ -1,4 +1,4 @@
-"""The catalog is spec 6, field by field. The table is typed from the spec, not from the code."""
+"""The catalog agrees with spec 6 in every field. The table is copied from the spec, not from the code."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ import pytest
 from embedsink.protocol.messages import catalog_for
 from tests.envelope.sending import event_or_action, parse_body
 
-# Type, field, whether it is required, and what it takes: JSON types, or else the words it is one of.
+# Type, field, presence, and the accepted JSON types or words.
 SPEC = """
     event:ready               embedTenant         required  string null
     event:ready               deploymentId        required  integer null
@@ -63,7 +63,7 @@ class Field(NamedTuple):
     type: str
     name: str
     presence: str
-    takes: frozenset[str]
+    accepted: frozenset[str]
 
     def __str__(self) -> str:
         return f"{self.type}.{self.name}"
@@ -81,18 +81,18 @@ TYPES = sorted({field.type for field in FIELDS} | TYPES_WITHOUT_FIELDS)
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=str)
-def test_a_field_takes_what_the_spec_says_and_nothing_else(field: Field) -> None:
-    words = field.takes - SAMPLES.keys()
+def test_a_field_accepts_only_the_values_of_the_spec(field: Field) -> None:
+    words = field.accepted - SAMPLES.keys()
     values = SAMPLES | {word: word for word in words}
 
-    taken = {
+    accepted = {
         name for name, value in values.items() if parse_body(event_or_action(field.type, {field.name: value})).accepted
     }
-    assert taken == field.takes
+    assert accepted == field.accepted
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=str)
-def test_a_field_may_be_absent_only_where_it_is_optional(field: Field) -> None:
+def test_only_an_optional_field_may_be_absent(field: Field) -> None:
     envelope = event_or_action(field.type)
     envelope["payload"].pop(field.name, None)
 
@@ -100,7 +100,7 @@ def test_a_field_may_be_absent_only_where_it_is_optional(field: Field) -> None:
 
 
 @pytest.mark.parametrize("type_", TYPES)
-def test_a_type_happens_only_where_the_spec_says(type_: str) -> None:
+def test_a_type_is_accepted_only_on_the_surfaces_of_the_spec(type_: str) -> None:
     envelope = event_or_action(type_)
     surfaces = {"dashboard", "app", "chat", None}
     allowed = {None} if type_.startswith("action:") else {"dashboard"} if type_ in DASHBOARD_ONLY else surfaces - {None}
@@ -109,7 +109,7 @@ def test_a_type_happens_only_where_the_spec_says(type_: str) -> None:
 
 
 @pytest.mark.parametrize("type_", TYPES)
-def test_a_surface_is_absent_from_actions_and_never_from_events(type_: str) -> None:
+def test_events_require_a_surface_and_actions_have_none(type_: str) -> None:
     envelope = event_or_action(type_)
     envelope.pop("surface", None)
 
@@ -118,7 +118,7 @@ def test_a_surface_is_absent_from_actions_and_never_from_events(type_: str) -> N
 
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("field", ["source", "direction", "type", "payload", "timestamp"])
-def test_every_other_field_of_the_envelope_is_required_and_not_null(type_: str, field: str) -> None:
+def test_all_other_envelope_fields_are_required_and_not_null(type_: str, field: str) -> None:
     envelope = event_or_action(type_)
     absent = {name: value for name, value in envelope.items() if name != field}
 
@@ -126,21 +126,21 @@ def test_every_other_field_of_the_envelope_is_required_and_not_null(type_: str, 
     assert not parse_body(absent | {field: None}).accepted
 
 
-def test_the_catalog_has_the_types_of_the_spec_and_no_others() -> None:
-    assert sorted(catalog_for("svc").kinds) == [f"svc:{type_}" for type_ in TYPES]
+def test_the_catalog_has_exactly_the_types_of_the_spec() -> None:
+    assert sorted(catalog_for("svc").types) == [f"svc:{type_}" for type_ in TYPES]
 
 
-def test_the_catalog_knows_the_payload_fields_of_the_spec_and_no_others() -> None:
+def test_the_catalog_has_exactly_the_payload_fields_of_the_spec() -> None:
     known = {
         (type_.removeprefix("svc:"), name) for type_, names in catalog_for("svc").known_fields.items() for name in names
     }
 
-    # A theme is open, so all of it is kept as extra.
+    # A theme is open, so all its fields are stored as extra.
     assert known == {(field.type, field.name) for field in FIELDS if field.type != "action:set-theme"}
 
 
-def test_every_identifier_carries_the_service_name() -> None:
+def test_every_identifier_contains_the_service_name() -> None:
     catalog = catalog_for("acme")
 
     assert catalog.source == "acme-embed"
-    assert all(name.startswith(("acme:event:", "acme:action:")) for name in catalog.kinds)
+    assert all(name.startswith(("acme:event:", "acme:action:")) for name in catalog.types)

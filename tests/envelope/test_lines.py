@@ -1,4 +1,4 @@
-"""Journal lines keep what was parsed, one line each."""
+"""Journal lines contain all parsed data, one record a line."""
 
 import base64
 import json
@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from embedsink.ingest.records import body_rejection_line, journal_lines, replayed_line
-from embedsink.protocol.validation import Parsed, Rejection
+from embedsink.ingest.records import body_rejection_line, delivery_lines, replay_line
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.reasons import Reason
 from tests.envelope.sending import ID, KEY, KEY_CUT, RECEIVED_AT, envelope_in, event_or_action, parse_body, view
 
@@ -23,7 +23,7 @@ CONTEXT = {
     "page": "https://a.example",
 }
 OTHER_ID = ID[:-1] + "f"
-AROUND = {"received_at": RECEIVED_AT, "sent_at": 1_763_596_801_500, "key_id": "k_1", "context": CONTEXT}
+SHARED = {"received_at": RECEIVED_AT, "sent_at": 1_763_596_801_500, "key_id": "k_1", "context": CONTEXT}
 
 
 def delivery(*events: Any, **parts: Any) -> dict[str, Any]:
@@ -31,36 +31,36 @@ def delivery(*events: Any, **parts: Any) -> dict[str, Any]:
 
 
 def ids() -> Iterator[str]:
-    return (f"made-{number}" for number in count(1))
+    return (f"new-{number}" for number in count(1))
 
 
-def written(parsed: Parsed) -> bytes:
-    made = ids()
-    return journal_lines(parsed, key_id="k_1", new_id=lambda: next(made))
+def encoded(parsed: ParsedDelivery) -> bytes:
+    new_ids = ids()
+    return delivery_lines(parsed, key_id="k_1", new_id=lambda: next(new_ids))
 
 
 def lines_of(body: Any, **how: Any) -> list[dict[str, Any]]:
-    text = written(parse_body(body, **how))
+    text = encoded(parse_body(body, **how))
     assert text.endswith(b"\n")
     return [json.loads(line) for line in text[:-1].split(b"\n")]
 
 
-def test_an_event_is_one_line_with_all_that_is_known_of_it() -> None:
+def test_an_event_is_one_line_with_its_context() -> None:
     event = view(id=ID, seq=7)
 
-    assert lines_of(delivery(event)) == [{"kind": "event", **AROUND, "envelope": event}]
+    assert lines_of(delivery(event)) == [{"kind": "event", **SHARED, "envelope": event}]
 
 
 def test_an_action_is_one_line_of_its_kind() -> None:
     action = event_or_action("action:refresh", id=ID)
 
-    assert lines_of(delivery(action)) == [{"kind": "action", **AROUND, "envelope": action}]
+    assert lines_of(delivery(action)) == [{"kind": "action", **SHARED, "envelope": action}]
 
 
-def test_an_id_is_made_only_where_there_is_none() -> None:
+def test_only_an_envelope_without_an_id_gets_one() -> None:
     lines = lines_of(delivery(view(id=ID), view(), view(id=None), event_or_action("action:refresh")))
 
-    assert [line.get("id") for line in lines] == [None, "made-1", "made-2", "made-3"]
+    assert [line.get("id") for line in lines] == [None, "new-1", "new-2", "new-3"]
 
 
 def test_a_bare_envelope_has_no_context_and_no_sent_at() -> None:
@@ -70,7 +70,7 @@ def test_a_bare_envelope_has_no_context_and_no_sent_at() -> None:
     assert line["sent_at"] is None
 
 
-def test_unknown_payload_fields_stand_apart_because_their_names_may_be_known_elsewhere() -> None:
+def test_unknown_payload_fields_are_stored_as_extra() -> None:
     event = view({"zoom": 1.5, "Title": None, "fatal": "sometimes"}, id=ID)
     (line,) = lines_of(event)
 
@@ -79,7 +79,7 @@ def test_unknown_payload_fields_stand_apart_because_their_names_may_be_known_els
     assert envelope_in(line) == event
 
 
-def test_unknown_envelope_fields_are_envelope_extra_and_stay_in_the_envelope() -> None:
+def test_unknown_envelope_fields_are_stored_as_envelope_extra_and_in_the_envelope() -> None:
     event = view(id=ID, version=2, kind="quarantined", received_at=0)
     (line,) = lines_of(event)
 
@@ -87,7 +87,7 @@ def test_unknown_envelope_fields_are_envelope_extra_and_stay_in_the_envelope() -
     assert (line["kind"], line["received_at"], line["envelope"]) == ("event", RECEIVED_AT, event)
 
 
-def test_a_theme_is_extra_as_a_whole() -> None:
+def test_all_fields_of_a_theme_are_stored_as_extra() -> None:
     theme = {"embedTheme": {"font": "Inter"}, "path": 3}
     (line,) = lines_of(event_or_action("action:set-theme", theme, id=ID))
 
@@ -95,21 +95,21 @@ def test_a_theme_is_extra_as_a_whole() -> None:
     assert line["envelope"]["payload"] == {}
 
 
-def test_a_rejection_is_one_line_with_what_was_sent() -> None:
-    wrong = event_or_action("event:download", {"format": "doc"}, id=ID)
+def test_a_rejection_is_one_line_with_the_raw_envelope() -> None:
+    invalid = event_or_action("event:download", {"format": "doc"}, id=ID)
 
-    assert lines_of(delivery(view(id=ID), wrong))[1] == {
+    assert lines_of(delivery(view(id=ID), invalid))[1] == {
         "kind": "quarantined",
-        **AROUND,
-        "quarantine_id": "made-1",
+        **SHARED,
+        "quarantine_id": "new-1",
         "index": 1,
         "reason": "bad_field",
         "detail": 'payload.format: "doc" is not one of csv, xlsx, png, pdf.',
-        "raw": json.dumps(wrong, separators=(",", ":")),
+        "raw": json.dumps(invalid, separators=(",", ":")),
     }
 
 
-def test_a_rejected_envelope_with_lone_surrogates_is_kept_as_escapes() -> None:
+def test_lone_surrogates_of_a_rejected_envelope_are_stored_as_escapes() -> None:
     (line,) = lines_of(view({"title": "a\ud800"}))
 
     assert json.loads(line["raw"])["payload"]["title"] == "a\ud800"
@@ -120,49 +120,49 @@ def test_each_reason_of_loss_is_one_line() -> None:
     lines = lines_of(delivery(lost={"queue_overflow": 3, "too_old": 1, "quota": 0}))
 
     assert lines == [
-        {"kind": "lost", **AROUND, "reason": "queue_overflow", "lost_count": 3},
-        {"kind": "lost", **AROUND, "reason": "too_old", "lost_count": 1},
+        {"kind": "lost", **SHARED, "reason": "queue_overflow", "lost_count": 3},
+        {"kind": "lost", **SHARED, "reason": "too_old", "lost_count": 1},
     ]
 
 
-def test_each_reason_of_loss_has_an_id_that_stays_when_the_delivery_is_sent_again() -> None:
-    def told(*events: Any, **lost: int) -> list[str | None]:
+def test_the_id_of_a_loss_is_the_same_when_the_delivery_is_sent_again() -> None:
+    def loss_ids(*events: Any, **lost: int) -> list[str | None]:
         return [line.get("id") for line in lines_of(delivery(*events, lost=lost)) if line["kind"] == "lost"]
 
-    first = told(view(id=ID), quota=3, too_old=1)
+    first = loss_ids(view(id=ID), quota=3, too_old=1)
     assert len({UUID(id) for id in first if id}) == 2
-    # However far the counts and the delivery have grown by then, and whatever has no id.
-    assert told(view(id=ID.upper()), view(id=OTHER_ID), quota=5, too_old=2) == first
-    assert told(view(), 7, view(id=ID), quota=3, too_old=1) == first
-    assert told(view(id=ID, surface="moon"), quota=3, too_old=1) == first
-    assert set(told(view(id=OTHER_ID), quota=3, too_old=1)).isdisjoint(first)
-    assert told(view(), 7, quota=3) == [None]
+    # Larger counts, further envelopes and envelopes without an id make no difference.
+    assert loss_ids(view(id=ID.upper()), view(id=OTHER_ID), quota=5, too_old=2) == first
+    assert loss_ids(view(), 7, view(id=ID), quota=3, too_old=1) == first
+    assert loss_ids(view(id=ID, surface="moon"), quota=3, too_old=1) == first
+    assert set(loss_ids(view(id=OTHER_ID), quota=3, too_old=1)).isdisjoint(first)
+    assert loss_ids(view(), 7, quota=3) == [None]
 
 
-def test_there_are_as_many_lines_as_envelopes_and_reasons_of_loss() -> None:
+def test_each_envelope_and_each_reason_of_loss_is_one_line() -> None:
     lines = lines_of(delivery(view(), 7, view(source="other"), event_or_action("action:refresh"), lost={"quota": 2}))
 
-    assert [line["kind"] for line in lines] == ["event", "action", "quarantined", "quarantined", "lost"]
+    assert [line["kind"] for line in lines] == ["event", "action", "lost", "quarantined", "quarantined"]
     assert [line["index"] for line in lines if line["kind"] == "quarantined"] == [1, 2]
 
 
-def test_a_line_is_one_line_whatever_it_holds() -> None:
+def test_a_record_with_line_breaks_is_one_line() -> None:
     strange = "a\nb\r\nc\u2028d\x85e\x1b"
     body = delivery(view({"path": strange}, id=ID), view(source=strange), context={"page": strange}, lost={strange: 1})
 
     lines = lines_of(body)
     assert len(lines) == 3
-    assert lines[0]["envelope"]["payload"]["path"] == lines[0]["context"]["page"] == lines[2]["reason"] == strange
+    assert lines[0]["envelope"]["payload"]["path"] == lines[0]["context"]["page"] == lines[1]["reason"] == strange
 
 
-def test_an_ndjson_line_that_is_no_json_is_kept_as_it_came() -> None:
+def test_an_ndjson_line_that_is_not_json_is_stored_unchanged() -> None:
     lines = lines_of(b'{"source": \r\n' + json.dumps(view(id=ID)).encode(), ndjson=True)
 
     assert lines[1]["raw"] == '{"source": \r'
 
 
 @pytest.mark.parametrize(
-    ("raw", "kept"),
+    ("raw", "stored"),
     [
         (b"{'a': 1}", {"raw": "{'a': 1}"}),
         ('"é'.encode(), {"raw": '"é'}),
@@ -171,9 +171,9 @@ def test_an_ndjson_line_that_is_no_json_is_kept_as_it_came() -> None:
         (b'"\x00', {"raw": base64.b64encode(b'"\x00').decode(), "raw_encoding": "base64"}),
     ],
 )
-def test_a_refused_body_is_kept_as_text_or_else_as_base64(raw: bytes, kept: dict[str, str]) -> None:
+def test_a_refused_body_is_stored_as_text_or_as_base64(raw: bytes, stored: dict[str, str]) -> None:
     rejection = Rejection(None, Reason.NOT_JSON, "body: Expecting value. Send JSON.", raw)
-    line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "made-1")
+    line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1")
 
     assert line.endswith(b"\n")
     assert b"\n" not in line[:-1]
@@ -181,18 +181,18 @@ def test_a_refused_body_is_kept_as_text_or_else_as_base64(raw: bytes, kept: dict
         "kind": "quarantined",
         "received_at": RECEIVED_AT,
         "key_id": "k_1",
-        "quarantine_id": "made-1",
+        "quarantine_id": "new-1",
         "index": None,
         "reason": "not_json",
         "detail": "body: Expecting value. Send JSON.",
-        **kept,
+        **stored,
     }
 
 
-def test_a_replay_is_one_line_that_names_what_was_accepted() -> None:
-    line = replayed_line("made-1", received_at=RECEIVED_AT)
+def test_a_replay_is_one_line_with_the_id_of_the_rejection() -> None:
+    line = replay_line("new-1", received_at=RECEIVED_AT)
 
-    assert line == b'{"kind":"replayed","received_at":%d,"quarantine_id":"made-1"}\n' % RECEIVED_AT
+    assert line == b'{"kind":"replayed","received_at":%d,"quarantine_id":"new-1"}\n' % RECEIVED_AT
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ def test_a_replay_is_one_line_that_names_what_was_accepted() -> None:
         delivery(f"Bearer {KEY}"),
     ],
 )
-def test_no_key_is_ever_written_down(body: Any) -> None:
-    text = written(parse_body(body))
+def test_no_line_contains_a_key(body: Any) -> None:
+    text = encoded(parse_body(body))
 
     assert b"0123456789abcdef" not in text
     assert text.count(b"\n") == len(body["events"]) + len(body.get("lost", {}))
 
 
-def test_two_keys_that_stand_as_names_in_one_object_stay_two_names() -> None:
+def test_two_keys_as_names_in_one_object_remain_two_names() -> None:
     other = KEY[:-1] + "0"
     (line,) = lines_of(view({KEY: 1, other: 2}, id=ID))
 
@@ -228,40 +228,40 @@ def test_two_keys_that_stand_as_names_in_one_object_stay_two_names() -> None:
 
 
 @pytest.mark.parametrize("around", [b'{"key": "%b", }', b'"\xff%b"', b'\x00"%b"', b"es_%b", b"%b\xc3"])
-def test_no_key_of_a_refused_body_is_ever_written_down(around: bytes) -> None:
+def test_the_line_of_a_refused_body_contains_no_key(around: bytes) -> None:
     rejection = Rejection(None, Reason.NOT_JSON, "body: it.", around % KEY.encode())
-    line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "made-1"))
+    line = json.loads(body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=lambda: "new-1"))
 
     raw = base64.b64decode(line["raw"]) if "raw_encoding" in line else line["raw"].encode()
     assert raw == around % KEY_CUT.encode()
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_models.count", "es_ingest_short", "es_es_admin_"])
-def test_what_only_looks_like_a_key_is_kept(text: str) -> None:
+def test_text_that_resembles_a_key_is_stored_unchanged(text: str) -> None:
     event = event_or_action("event:drilldown", {"member": text}, id=ID)
 
     assert lines_of(event)[0]["envelope"] == event
     assert json.loads(lines_of(event | {"source": "x"})[0]["raw"])["payload"]["member"] == text
 
 
-def test_the_deployment_that_a_key_supplies_is_written_as_context() -> None:
-    parsed = parse_body(view(id=ID)).within_scope(frozenset({12}))
-    (line,) = [json.loads(line) for line in written(parsed).split(b"\n")[:-1]]
+def test_the_deployment_from_a_key_is_stored_in_the_context() -> None:
+    parsed = parse_body(view(id=ID)).restrict_to(frozenset({12}))
+    (line,) = [json.loads(line) for line in encoded(parsed).split(b"\n")[:-1]]
 
     assert line["context"] == {"deployment": 12}
 
 
-def test_large_numbers_are_written_as_they_were_read() -> None:
+def test_large_numbers_are_stored_unchanged() -> None:
     event = event_or_action("event:drilldown", {"value": [2**64 - 1, -(2**63), 1e300, 0.1, -0.0]}, id=ID)
 
     assert lines_of(event)[0]["envelope"] == event
 
 
-def test_a_number_beyond_64_bits_is_written_as_the_nearest_double() -> None:
+def test_a_number_beyond_64_bits_is_stored_as_the_nearest_double() -> None:
     event = event_or_action("event:drilldown", {"value": [2**70, -(2**63) - 1, 2**64]}, id=ID)
 
     assert lines_of(event)[0]["envelope"]["payload"]["value"] == [2.0**70, -(2.0**63), 2.0**64]
 
 
-def test_no_line_is_written_for_what_is_empty() -> None:
-    assert written(replace(parse_body(view()), accepted=[])) == b""
+def test_an_empty_delivery_has_no_lines() -> None:
+    assert encoded(replace(parse_body(view()), accepted=[])) == b""

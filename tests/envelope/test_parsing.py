@@ -1,4 +1,4 @@
-"""Each envelope of a body meets one outcome, and together they are as many as came in."""
+"""Each envelope of a body has exactly one outcome."""
 
 import json
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.protocol import validation
-from embedsink.protocol.error_messages import sentence
-from embedsink.protocol.validation import Parsed, Rules
+from embedsink.protocol import delivery_fields
+from embedsink.protocol.delivery import ParsedDelivery, Rules
+from embedsink.protocol.error_messages import describe_error
 from embedsink.reasons import Reason
 from tests.envelope.sending import DEFAULTS, ID, KEY, KEY_CUT, RECEIVED_AT, event_or_action, parse_body, view
 
@@ -29,33 +29,33 @@ def in_lines(*lines: Any) -> bytes:
     return b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
 
 
-def outcomes(parsed: Parsed) -> list[tuple[int, str]]:
-    """Where each envelope stood and what became of it, in the order of the body."""
+def outcomes(parsed: ParsedDelivery) -> list[tuple[int, str]]:
+    """Return the index and the outcome of each envelope, in the order of the body."""
     rejected = {one.index: str(one.reason) for one in parsed.rejected}
     return [(index, rejected.get(index, "accepted")) for index in range(parsed.received_count)]
 
 
-# The four bodies.
+# The four forms of a body.
 
 
-def test_a_bare_envelope_is_a_body() -> None:
+def test_a_body_may_be_an_envelope() -> None:
     parsed = parse_body(GOOD)
 
     assert parsed.accepted == [GOOD]
     assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == ({}, None, {}, None)
 
 
-def test_an_array_of_envelopes_is_a_body() -> None:
+def test_a_body_may_be_an_array_of_envelopes() -> None:
     assert outcomes(parse_body([GOOD, BAD, GOOD])) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
 
 
-def test_ndjson_is_a_body() -> None:
+def test_a_body_may_be_ndjson() -> None:
     parsed = parse_body(in_lines(GOOD, BAD, GOOD), ndjson=True)
 
     assert outcomes(parsed) == [(0, "accepted"), (1, "wrong_source"), (2, "accepted")]
 
 
-def test_a_delivery_is_a_body_with_a_context() -> None:
+def test_a_body_may_be_a_delivery_with_a_context() -> None:
     context = {"deployment": 12, "session": "s_9f3c"}
     parsed = parse_body(
         {"sentAt": 1.5, "context": context, "events": [GOOD, BAD], "lost": {"quota": 3, "age": 0}, "key": "k"}
@@ -66,7 +66,7 @@ def test_a_delivery_is_a_body_with_a_context() -> None:
     assert parsed.received_at == RECEIVED_AT
 
 
-def test_an_envelope_is_journaled_as_it_was_sent() -> None:
+def test_an_accepted_envelope_is_unchanged() -> None:
     sent = view({"b": 1, "a": [1.0, 1e300, "é"]}, z=None, a={})
     (accepted,) = parse_body(sent).accepted
 
@@ -74,11 +74,11 @@ def test_an_envelope_is_journaled_as_it_was_sent() -> None:
     assert list(accepted) == list(sent)
 
 
-def test_a_body_is_read_as_ndjson_only_where_that_is_said() -> None:
+def test_a_body_is_parsed_as_ndjson_only_on_request() -> None:
     assert refusal_of(in_lines(GOOD, GOOD)).reason == Reason.NOT_JSON
 
 
-def test_one_line_of_ndjson_may_not_span_several() -> None:
+def test_an_ndjson_envelope_must_not_span_several_lines() -> None:
     assert refusal_of(json.dumps(GOOD, indent=1).encode(), ndjson=True).reason == Reason.NOT_JSON
 
 
@@ -91,7 +91,7 @@ def test_an_object_with_events_and_a_source_is_an_envelope() -> None:
 
 @pytest.mark.parametrize("good", range(3))
 @pytest.mark.parametrize("bad", range(3))
-def test_accepted_and_rejected_add_up_to_what_came_in(good: int, bad: int) -> None:
+def test_accepted_and_rejected_envelopes_add_up_to_the_body(good: int, bad: int) -> None:
     envelopes = [GOOD] * good + [BAD] * bad
     if not envelopes:
         return
@@ -105,28 +105,28 @@ def test_accepted_and_rejected_add_up_to_what_came_in(good: int, bad: int) -> No
         assert [index for index, _ in outcomes(parsed)] == list(range(good + bad))
 
 
-def test_a_wrong_delivery_rejects_each_of_its_events() -> None:
+def test_an_invalid_delivery_rejects_all_its_envelopes() -> None:
     parsed = parse_body({"context": {"tennant": "acme"}, "events": [GOOD, BAD, 7]})
 
     assert outcomes(parsed) == [(0, "bad_field"), (1, "bad_field"), (2, "bad_field")]
     assert {one.detail.split(":")[0] for one in parsed.rejected} == {"context.tennant"}
 
 
-def test_what_a_wrong_delivery_said_beside_its_events_is_kept_with_each() -> None:
-    beside = {"sentAt": 1, "context": {"session": "s_1", "deployment": "12"}}
-    parsed = parse_body({**beside, "events": [GOOD, GOOD], "lost": {"quota": 3}, "key": "k"})
+def test_the_fields_of_an_invalid_delivery_are_stored_with_each_rejection() -> None:
+    fields = {"sentAt": 1, "context": {"session": "s_1", "deployment": "12"}}
+    parsed = parse_body({**fields, "events": [GOOD, GOOD], "lost": {"quota": 3}, "key": "k"})
 
-    assert [json.loads(one.raw) for one in parsed.rejected] == [{**beside, "events": [GOOD]}] * 2
+    assert [json.loads(one.raw) for one in parsed.rejected] == [{**fields, "events": [GOOD]}] * 2
     again = parse_body(json.loads(parsed.rejected[0].raw))
-    assert outcomes(again) == [(0, "bad_field")], "replayed, it is as wrong as it was"
+    assert outcomes(again) == [(0, "bad_field")], "a replay rejects it again"
 
 
-def test_where_a_wrong_delivery_belongs_is_known_all_the_same() -> None:
+def test_a_valid_deployment_of_an_invalid_context_is_used() -> None:
     assert parse_body({"context": {"deployment": 12, "zone": 3}, "events": [GOOD]}).context == {"deployment": 12}
     assert parse_body({"context": {"deployment": True}, "events": [GOOD]}).context == {}
 
 
-def test_a_long_wrong_context_is_kept_whole_once() -> None:
+def test_a_long_invalid_context_is_stored_whole_only_once() -> None:
     context = {"session": "x" * 100_000, "deployment": "12"}
     few = parse_body({"context": context, "events": [GOOD] * 3})
     assert [json.loads(one.raw)["context"] for one in few.rejected] == [context] * 3
@@ -139,31 +139,31 @@ def test_a_long_wrong_context_is_kept_whole_once() -> None:
 
 
 @pytest.mark.parametrize("part", [None, "context", "lost"])
-def test_of_many_strange_members_few_are_put_into_words(monkeypatch: pytest.MonkeyPatch, part: str | None) -> None:
-    said = []
+def test_few_of_many_unknown_members_are_described(monkeypatch: pytest.MonkeyPatch, part: str | None) -> None:
+    described = []
 
-    def count_and_say(error: Any) -> str:
-        said.append(error)
-        return sentence(error)
+    def record_and_describe(error: Any) -> str:
+        described.append(error)
+        return describe_error(error)
 
-    monkeypatch.setattr(validation, "sentence", count_and_say)
+    monkeypatch.setattr(delivery_fields, "describe_error", record_and_describe)
     many = {f"{number:x}": "x" for number in range(60_000)}
     assert outcomes(parse_body({**({part: many} if part else many), "events": [GOOD]})) == [(0, "bad_field")]
-    assert 1 <= len(said) < 50
+    assert 1 <= len(described) < 50
 
 
-def test_a_detail_tells_the_first_thing_that_is_wrong_in_a_delivery() -> None:
+def test_a_detail_describes_the_first_problem_of_a_delivery() -> None:
     context = {"page": 1, "tenant": 2, "deployment": "12", "zone": 3}
     (rejection,) = parse_body({"key": 7, "context": context, "events": [GOOD]}).rejected
 
     assert rejection.detail == 'context.deployment: "12" is not an integer. Types are strict: send an integer.'
 
 
-def test_a_delivery_whose_events_are_no_list_is_one_rejection() -> None:
+def test_a_delivery_whose_events_are_not_a_list_is_one_rejection() -> None:
     assert outcomes(parse_body({"events": GOOD})) == [(0, "bad_field")]
 
 
-def test_what_is_right_in_a_wrong_delivery_is_kept() -> None:
+def test_the_valid_fields_of_an_invalid_delivery_are_used() -> None:
     parsed = parse_body(
         {"sentAt": "now", "context": {"deployment": 12}, "events": [GOOD], "lost": {"quota": 3}, "key": "k"}
     )
@@ -178,7 +178,7 @@ def test_what_is_right_in_a_wrong_delivery_is_kept() -> None:
 
 
 @pytest.mark.parametrize("wrong", ['["\\ud800"]', '{"\\u0000": "a"}', '"\\u0000"', "[]", '{"a": "b"}', "true"])
-def test_what_is_wrong_in_a_delivery_is_not_kept(wrong: str) -> None:
+def test_the_invalid_fields_of_a_delivery_are_ignored(wrong: str) -> None:
     body = '{"events": [1], "context": %s, "lost": %s, "key": [%s], "sentAt": %s}'
     parsed = parse_body((body % ((wrong,) * 4)).encode())
 
@@ -186,7 +186,7 @@ def test_what_is_wrong_in_a_delivery_is_not_kept(wrong: str) -> None:
     assert (parsed.context, parsed.sent_at, parsed.lost, parsed.key) == ({}, None, {}, None)
 
 
-def test_a_delivery_may_hold_nothing_but_losses() -> None:
+def test_a_delivery_may_consist_of_losses() -> None:
     parsed = parse_body({"events": [], "lost": {"quota": 3}})
 
     assert parsed.received_count == 0
@@ -207,7 +207,7 @@ def test_ndjson_without_lines_is_refused_as_empty(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("envelope", [GOOD, BAD, 7, None])
-def test_more_envelopes_than_allowed_are_refused_whatever_they_are(envelope: Any) -> None:
+def test_too_many_envelopes_of_any_kind_are_refused(envelope: Any) -> None:
     rules = Rules(events_max=3)
 
     for body, ndjson in (
@@ -220,7 +220,7 @@ def test_more_envelopes_than_allowed_are_refused_whatever_they_are(envelope: Any
     assert parse_body([envelope] * 3, rules).received_count == 3
 
 
-def test_ndjson_is_refused_whole_only_when_no_line_can_be_read() -> None:
+def test_ndjson_is_refused_only_if_no_line_is_json() -> None:
     assert refusal_of(in_lines(UNREADABLE, b"\xff"), ndjson=True).reason == Reason.NOT_JSON
     assert outcomes(parse_body(in_lines(UNREADABLE, GOOD, b"\xff"), ndjson=True)) == [
         (0, "not_json"),
@@ -233,29 +233,29 @@ def test_ndjson_is_refused_whole_only_when_no_line_can_be_read() -> None:
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """A drilldown whose brackets nest that deep."""
+    """Return a drilldown with so many levels of brackets."""
     value: Any = "HERE"
     for _ in range(levels - 2):
         value = [value]
     return event_or_action("event:drilldown", {"value": value})
 
 
-@pytest.mark.parametrize("spelled", ["fast", "[fast[", "\\u0022carefully"])
-def test_depth_counts_every_bracket_of_the_body_however_it_is_read(spelled: str) -> None:
-    def depths(around: Callable[[Any], Any], *, ndjson: bool = False) -> list[int]:
-        bodies = [json.dumps(around(nested(levels))).replace("HERE", spelled).encode() for levels in range(28, 35)]
+@pytest.mark.parametrize("text", ["fast", "[fast[", "\\u0022slow"])
+def test_depth_includes_every_level_of_the_body_with_both_parsers(text: str) -> None:
+    def accepted_depths(wrap: Callable[[Any], Any], *, ndjson: bool = False) -> list[int]:
+        bodies = [json.dumps(wrap(nested(levels))).replace("HERE", text).encode() for levels in range(28, 35)]
         return [index + 28 for index, body in enumerate(bodies) if is_shallow(body, ndjson=ndjson)]
 
-    assert depths(lambda envelope: envelope) == [28, 29, 30, 31, 32]
-    assert depths(lambda envelope: envelope, ndjson=True) == [28, 29, 30, 31, 32]
-    assert depths(lambda envelope: [envelope]) == [28, 29, 30, 31]
-    assert depths(lambda envelope: [envelope, BAD]) == [28, 29, 30, 31]
-    assert depths(lambda envelope: {"events": [envelope]}) == [28, 29, 30]
-    assert depths(lambda envelope: {"events": [envelope], "sentAt": "now"}) == [28, 29, 30]
+    assert accepted_depths(lambda envelope: envelope) == [28, 29, 30, 31, 32]
+    assert accepted_depths(lambda envelope: envelope, ndjson=True) == [28, 29, 30, 31, 32]
+    assert accepted_depths(lambda envelope: [envelope]) == [28, 29, 30, 31]
+    assert accepted_depths(lambda envelope: [envelope, BAD]) == [28, 29, 30, 31]
+    assert accepted_depths(lambda envelope: {"events": [envelope]}) == [28, 29, 30]
+    assert accepted_depths(lambda envelope: {"events": [envelope], "sentAt": "now"}) == [28, 29, 30]
 
 
 def is_shallow(body: bytes, *, ndjson: bool) -> bool:
-    """False where the body is refused as too deep."""
+    """Return whether the body is not refused as too deep."""
     try:
         parse_body(body, ndjson=ndjson)
     except Refused as refusal:
@@ -263,11 +263,11 @@ def is_shallow(body: bytes, *, ndjson: bool) -> bool:
     return True
 
 
-def test_a_deep_line_of_ndjson_breaks_no_other() -> None:
+def test_a_line_of_ndjson_that_is_too_deep_is_one_rejection() -> None:
     assert outcomes(parse_body(in_lines(nested(33), GOOD), ndjson=True)) == [(0, "too_deep"), (1, "accepted")]
 
 
-def test_an_envelope_may_be_as_large_as_its_limit_in_bytes_of_compact_json() -> None:
+def test_the_size_limit_of_an_envelope_counts_bytes_of_compact_json() -> None:
     size = len(json.dumps(GOOD, separators=(",", ":")))
 
     for body, ndjson in ((GOOD, False), ([GOOD], False), ({"events": [GOOD]}, False), (in_lines(GOOD), True)):
@@ -275,7 +275,7 @@ def test_an_envelope_may_be_as_large_as_its_limit_in_bytes_of_compact_json() -> 
         assert outcomes(parse_body(body, Rules(envelope_bytes_max=size - 1), ndjson=ndjson)) == [(0, "too_large")]
 
 
-def test_numbers_that_grow_when_they_are_written_out_count_as_written() -> None:
+def test_the_size_of_a_number_is_that_of_its_encoded_form() -> None:
     body = json.dumps(event_or_action("event:drilldown", {"value": "HERE"})).replace(
         '"HERE"', "[1e15,1e15,1e15,1e15,1e15,1e15]"
     )
@@ -285,7 +285,7 @@ def test_numbers_that_grow_when_they_are_written_out_count_as_written() -> None:
     assert outcomes(parse_body([json.loads(body), BAD], rules)) == [(0, "too_large"), (1, "wrong_source")]
 
 
-def test_a_context_has_a_limit_in_bytes_because_it_is_written_with_each_envelope() -> None:
+def test_the_context_has_a_size_limit() -> None:
     rules = Rules(context_bytes_max=len('{"page":"0123456789"}'))
 
     assert outcomes(parse_body({"context": {"page": "0123456789"}, "events": [GOOD]}, rules)) == [(0, "accepted")]
@@ -294,7 +294,7 @@ def test_a_context_has_a_limit_in_bytes_because_it_is_written_with_each_envelope
     assert (too_large.context, too_large.lost) == ({}, {"quota": 3})
 
 
-def test_reasons_of_loss_have_a_limit_because_each_is_a_line() -> None:
+def test_the_reasons_of_loss_have_a_limit() -> None:
     few, many = ({str(reason): 1 for reason in range(count)} for count in (32, 33))
 
     assert outcomes(parse_body({"events": [GOOD], "lost": few})) == [(0, "accepted")]
@@ -302,12 +302,12 @@ def test_reasons_of_loss_have_a_limit_because_each_is_a_line() -> None:
     assert outcomes(parse_body({"events": [GOOD], "lost": {"x" * 65: 1}})) == [(0, "bad_field")]
 
 
-# What is wrong first.
+# The order of validation.
 
 
-def test_an_envelope_is_judged_from_the_outside_in() -> None:
-    right = event_or_action("event:download")
-    wrong: dict[str, Any] = {
+def test_an_envelope_is_validated_from_outer_to_inner_fields() -> None:
+    valid = event_or_action("event:download")
+    invalid: dict[str, Any] = {
         "source": "other",
         "direction": "both",
         "type": "svc:event:bookmark",
@@ -315,20 +315,20 @@ def test_an_envelope_is_judged_from_the_outside_in() -> None:
         "payload": {"format": "doc"},
         "timestamp": "now",
     }
-    found = []
-    for name in list(wrong):
-        found.append(str(parse_body(wrong).rejected[0].reason))
-        wrong[name] = right[name]
+    reasons = []
+    for name in list(invalid):
+        reasons.append(str(parse_body(invalid).rejected[0].reason))
+        invalid[name] = valid[name]
 
-    assert found == [
+    assert reasons == [
         *("wrong_source", "wrong_direction", "unknown_type"),
         *("wrong_surface", "bad_field", "bad_timestamp"),
     ]
-    assert len(parse_body(wrong).accepted) == 1
+    assert len(parse_body(invalid).accepted) == 1
 
 
 @pytest.mark.parametrize("good_first", [True, False])
-def test_the_company_of_an_envelope_does_not_change_its_fate(good_first: bool) -> None:
+def test_other_envelopes_do_not_change_the_outcome_of_an_envelope(good_first: bool) -> None:
     bad = [
         BAD,
         view(timestamp=None),
@@ -346,7 +346,7 @@ def test_the_company_of_an_envelope_does_not_change_its_fate(good_first: bool) -
         assert replace(together.rejected[0], index=alone.index) == alone
 
 
-# What is echoed.
+# Echoed ids.
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_the_company_of_an_envelope_does_not_change_its_fate(good_first: bool) -
         (KEY, KEY_CUT),
     ],
 )
-def test_a_rejection_echoes_an_id_to_find_it_by_where_it_is_short_text(sent: Any, echoed: str | None) -> None:
+def test_a_rejection_echoes_an_id_if_it_is_short_text(sent: Any, echoed: str | None) -> None:
     (rejection,) = parse_body(view(id=sent, source="other")).rejected
 
     assert rejection.listed() == {
@@ -390,44 +390,44 @@ def ready(deployment: int | None) -> dict[str, Any]:
         ({"context": {"deployment": 12}, "events": [GOOD]}, {12}),
         ({"context": {"deployment": 12}, "events": [ready(7), ready(8), GOOD]}, {7, 8, 12}),
         ({"context": {"deployment": 0}, "events": [ready(None)]}, {0}),
-        # A field of another event's that happens to have the name is no deployment.
+        # In other types, a field of this name is not a deployment.
         (view({"deploymentId": 7}), set()),
         (event_or_action("action:refresh", {"deploymentId": 7}), set()),
     ],
 )
-def test_deployments_are_those_of_the_context_and_of_ready_events(body: Any, named: set[int]) -> None:
+def test_deployments_come_from_the_context_and_from_ready_events(body: Any, named: set[int]) -> None:
     assert parse_body(body).deployments == named
 
 
-def test_a_wrong_delivery_still_names_its_deployment() -> None:
+def test_an_invalid_delivery_has_the_deployment_of_its_context() -> None:
     assert parse_body({"context": {"deployment": 12}, "events": [BAD], "sentAt": "now"}).deployments == {12}
 
 
-def test_a_key_supplies_a_deployment_only_where_the_context_names_none() -> None:
+def test_a_key_supplies_the_deployment_if_the_context_has_none() -> None:
     context = {"deployment": None, "viewer": "u"}
-    assert parse_body(GOOD).within_scope(frozenset({12})).context == {"deployment": 12}
-    assert parse_body({"context": context, "events": [GOOD]}).within_scope(frozenset({12})).context == {
+    assert parse_body(GOOD).restrict_to(frozenset({12})).context == {"deployment": 12}
+    assert parse_body({"context": context, "events": [GOOD]}).restrict_to(frozenset({12})).context == {
         "deployment": 12,
         "viewer": "u",
     }
     named = parse_body({"context": context | {"deployment": 0}, "events": [GOOD]})
-    assert named.within_scope(frozenset({0})).context == {"deployment": 0, "viewer": "u"}
+    assert named.restrict_to(frozenset({0})).context == {"deployment": 0, "viewer": "u"}
     with pytest.raises(Refused, match="deployment: 0 is outside"):
-        named.within_scope(frozenset({12}))
+        named.restrict_to(frozenset({12}))
 
 
-def test_a_deployment_outside_the_scope_is_told_where_it_stands() -> None:
-    for body, told in (
+def test_a_deployment_outside_the_scope_is_refused_with_its_path() -> None:
+    for body, problem in (
         (ready(7), "payload.deploymentId: 7 is outside"),
         ({"context": {"deployment": 12}, "events": [ready(7)]}, "payload.deploymentId: 7 is outside"),
-        ({"context": {"deployment": 8}, "events": [ready(7)]}, "deployment: 8 is outside"),
+        ({"context": {"deployment": 8}, "events": [ready(7)]}, "context.deployment: 8 is outside"),
     ):
-        with pytest.raises(Refused, match=f"^{told} the key's scope. Use its own key.$"):
-            parse_body(body).within_scope(frozenset({12, 13}))
+        with pytest.raises(Refused, match=f"^{problem} the key's scope. Use a key for that deployment.$"):
+            parse_body(body).restrict_to(frozenset({12, 13}))
 
 
-def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do() -> None:
-    parsed = parse_body([GOOD, ready(7), BAD, ready(None)]).within_scope(frozenset({7, 8}))
+def test_envelopes_without_a_deployment_are_rejected_for_a_key_with_several() -> None:
+    parsed = parse_body([GOOD, ready(7), BAD, ready(None)]).restrict_to(frozenset({7, 8}))
 
     assert outcomes(parsed) == [(0, "out_of_scope"), (1, "accepted"), (2, "wrong_source"), (3, "out_of_scope")]
     assert [one.index for one in parsed.rejected] == [0, 2, 3]
@@ -435,7 +435,7 @@ def test_envelopes_that_name_no_deployment_are_out_of_scope_beside_those_that_do
     assert json.loads(parsed.rejected[0].raw) == GOOD
 
 
-def test_no_envelope_is_homeless_in_a_context_with_a_deployment() -> None:
+def test_a_context_with_a_deployment_needs_none_in_the_envelopes() -> None:
     parsed = parse_body({"context": {"deployment": 0}, "events": [GOOD]})
 
-    assert parsed.within_scope(frozenset({0, 8})) == parsed
+    assert parsed.restrict_to(frozenset({0, 8})) == parsed

@@ -1,11 +1,11 @@
-"""Details say where, what was seen and what is allowed, and never more of it than 64 characters."""
+"""Details contain the path, the value (up to 64 characters) and what is allowed."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from embedsink.protocol.error_messages import place
+from embedsink.protocol.error_messages import field_path
 from tests.envelope.sending import KEY, KEY_CUT, event_or_action, parse_body, view
 
 
@@ -27,17 +27,17 @@ def detail_for(body: Any) -> str:
         (("context", "ü\r\n\x1b[31m"), 'context["\\u00fc\\r\\n\\u001b[31m"]'),
     ],
 )
-def test_a_place_is_a_path_as_in_javascript(location: tuple[int | str, ...], written: str) -> None:
-    assert place(location) == written
+def test_a_path_is_written_as_in_javascript(location: tuple[int | str, ...], written: str) -> None:
+    assert field_path(location) == written
 
 
-def test_a_place_quotes_at_most_64_characters_of_a_name() -> None:
-    assert place(("lost", "x" * 64)) == "lost." + "x" * 64
-    assert place(("lost", "x" * 65)) == 'lost["' + "x" * 61 + '…"]'
+def test_a_path_quotes_at_most_64_characters_of_a_name() -> None:
+    assert field_path(("lost", "x" * 64)) == "lost." + "x" * 64
+    assert field_path(("lost", "x" * 65)) == 'lost["' + "x" * 61 + '…"]'
 
 
-def test_a_place_never_holds_a_key() -> None:
-    assert place((KEY,)) == f'["{KEY_CUT}"]'
+def test_a_path_never_contains_a_key() -> None:
+    assert field_path((KEY,)) == f'["{KEY_CUT}"]'
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_place_never_holds_a_key() -> None:
         ({"events": [1], "lost": dict.fromkeys("abcdefghijklmnopqrstuvwxyz0123456789", 1)}, None),
     ],
 )
-def test_a_detail_says_what_was_seen_and_what_is_allowed(envelope: Any, detail: str | None) -> None:
+def test_a_detail_contains_the_value_and_what_is_allowed(envelope: Any, detail: str | None) -> None:
     if detail is not None:
         assert detail_for(envelope) == detail
     else:
         assert detail_for(envelope).endswith("has more than 32 members. Send fewer.")
 
 
-# Each puts a wrong value where another sentence quotes it.
+# Bodies with an invalid value at each path whose message quotes it.
 QUOTING: dict[str, Callable[[str], Any]] = {
     "envelope": lambda wrong: wrong,
     "source": lambda wrong: view(source=wrong),
@@ -123,13 +123,13 @@ def test_a_detail_quotes_at_most_64_characters(body_with: Callable[[str], Any]) 
 
 
 @pytest.mark.parametrize("body_with", QUOTING.values(), ids=QUOTING)
-def test_a_detail_is_one_printable_line_whatever_it_quotes(body_with: Callable[[str], Any]) -> None:
+def test_a_detail_is_one_printable_line_for_any_value(body_with: Callable[[str], Any]) -> None:
     assert detail_for(body_with("a\r\n\x1b[31m\u2028é")).isprintable()
 
 
 @pytest.mark.parametrize("body_with", QUOTING.values(), ids=QUOTING)
 @pytest.mark.parametrize("around", ["{}", "Bearer {}", "é{}", "x" * 40 + "{}", '"{}"', "key={}&a=1"])
-def test_a_detail_never_holds_a_key(body_with: Callable[[str], Any], around: str) -> None:
+def test_a_detail_never_contains_a_key(body_with: Callable[[str], Any], around: str) -> None:
     body = body_with(around.format(KEY))
 
     assert KEY[:20] not in detail_for(body)

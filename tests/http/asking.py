@@ -16,8 +16,8 @@ import httpx
 from starlette.applications import Starlette
 from starlette.types import Message, Receive, Scope, Send
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
 from embedsink.http.app import Demo, create_app

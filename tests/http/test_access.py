@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
-from embedsink.auth.token import new_token
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import new_token
 from embedsink.errors import Refused
 from embedsink.http.authentication import token_of
 from tests.envelope.sending import event_or_action, view

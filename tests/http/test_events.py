@@ -8,7 +8,8 @@ import pytest
 
 from embedsink.errors import Unavailable
 from embedsink.journal.writer import OnDurable
-from embedsink.protocol.validation import Parsed, parse
+from embedsink.protocol.delivery import ParsedDelivery
+from embedsink.protocol.validation import parse
 from tests.envelope.sending import view
 from tests.http.asking import Server, problem
 
@@ -59,10 +60,10 @@ def test_everything_that_a_delivery_says_is_journaled(server: Server) -> None:
 
 def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     submit = server.engine.journal.submit
-    parsed: list[weakref.ref[Parsed]] = []
-    held: list[Parsed | None] = []
+    parsed: list[weakref.ref[ParsedDelivery]] = []
+    held: list[ParsedDelivery | None] = []
 
-    def note_and_parse(*arguments: Any, **options: Any) -> Parsed:
+    def note_and_parse(*arguments: Any, **options: Any) -> ParsedDelivery:
         delivery = parse(*arguments, **options)
         parsed.append(weakref.ref(delivery))
         return delivery
@@ -110,7 +111,7 @@ def test_the_good_is_accepted_and_the_bad_is_listed(server: Server) -> None:
                 "index": 2,
                 "id": None,
                 "reason": "not_an_object",
-                "detail": 'envelope: "x" is not an object. Send what `event.data` holds.',
+                "detail": 'envelope: "x" is not an object. Send the value of `event.data`.',
             },
         ],
     }

@@ -18,7 +18,7 @@ from embedsink.http.rate_limiter import Sender
 from embedsink.http.wire.raw_response import Answer
 from embedsink.http.wire.request_body import STRANGER_BYTES_MAX
 from embedsink.ingest.worker_pool import IngestPool
-from embedsink.protocol.validation import Rules
+from embedsink.protocol.delivery import Rules
 from tests.envelope.sending import KEY, view
 from tests.http.asking import Server, open_server, problem
 
@@ -32,7 +32,7 @@ def fail(*_: object, **__: object) -> Any:
 
 @pytest.fixture
 def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("parse_plain", "take_in"):
+    for name in ("parse_plain", "parse_and_encode"):
         monkeypatch.setattr(embedsink.http.api.events, name, fail)
     monkeypatch.setattr(IngestPool, "submit", fail)
 
@@ -111,9 +111,9 @@ def test_what_takes_long_never_runs_on_the_event_loop(
 ) -> None:
     type_ = "application/x-ndjson" if body.startswith(b"1\n") else "application/json"
     expected = server.post(body, key=server.key(), type_=type_)
-    monkeypatch.setattr(embedsink.http.api.events, "take_in", fail)
-    monkeypatch.setattr("embedsink.protocol.strict_json._read_carefully", fail)
-    monkeypatch.setattr("embedsink.protocol.validation._validate", fail)
+    monkeypatch.setattr(embedsink.http.api.events, "parse_and_encode", fail)
+    monkeypatch.setattr("embedsink.protocol.strict_json._parse_with_reasons", fail)
+    monkeypatch.setattr("embedsink.protocol.envelope._find_problem", fail)
     answer = server.post(body, key=server.key(), type_=type_)
     assert answer.status_code == expected.status_code
     assert answer.json().get("rejected", []) == expected.json().get("rejected", [])

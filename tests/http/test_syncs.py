@@ -53,7 +53,7 @@ def loaded_count(server: Server) -> int:
 
 def nothing_is_held(server: Server) -> bool:
     server.get("/healthz")  # The event loop runs only while somebody asks.
-    return not server.engine.syncs._held
+    return not server.engine.syncs._unloaded
 
 
 @pytest.fixture(scope="module")

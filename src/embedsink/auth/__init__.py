@@ -1,1 +1,1 @@
-"""Keys: who may write and who may read (spec 5)."""
+"""API keys: their tokens, the file that stores them, and what each may write or read (spec 5)."""

@@ -1,24 +1,23 @@
-"""The keys in memory, looked up at every request and read again when their file changes."""
+"""The keys in memory. The server looks one up at each request and reads the file again when it changes."""
 
-import hmac
 from collections.abc import Callable
 from pathlib import Path
 
-from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.key_store import KeyStore
-from embedsink.auth.token import digest_of
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.auth.tokens import digest_of
 from embedsink.errors import Misconfigured
 
 
 class KeyCache:
-    """The keys in memory, for a server that looks one up at every request.
+    """The keys of a `keys.json` in memory.
 
     Args:
-        file: what to read and to watch.
-        clock: the time in epoch seconds.
+        file: the file to read and watch.
+        clock: returns the time in epoch seconds.
 
     Raises:
-        Misconfigured: the file is damaged, and there are no earlier keys to go on with.
+        Misconfigured: the file is damaged.
     """
 
     def __init__(self, file: KeyStore | Path, clock: Callable[[], float]) -> None:
@@ -28,36 +27,34 @@ class KeyCache:
         self._read()
 
     def find(self, token: str) -> Key | None:
-        """The live key with this token; None for any other text, whatever is wrong with it."""
-        # No look at the form: a text that was never made as a token has no digest here.
-        key = self._found.get(token)
+        """Return the live key with this token; None for any other text."""
+        key = self._by_token.get(token)
         if key is None:
-            digest = digest_of(token)
-            key = self._keys.get(digest)
-            if key is None or not hmac.compare_digest(key.digest, digest):
+            key = self._keys.get(digest_of(token))
+            if key is None:
                 return None
-            self._found[token] = key
+            self._by_token[token] = key
         return key if key.is_live(self._clock()) else None
 
     def is_live(self, key: Key) -> bool:
-        """Whether a key that was found before still holds: it may have been revoked meanwhile, or have expired."""
-        now = self._keys.get(key.digest)
-        return now is not None and now.is_live(self._clock())
+        """Return whether a key is still live: it may have expired or been revoked since `find` returned it."""
+        current = self._keys.get(key.digest)
+        return current is not None and current.is_live(self._clock())
 
     def by_id(self, key_id: str) -> Key | None:
-        """The key of this id, live or not; None when there never was one, or it was taken out of the file."""
+        """Return the key with this id, live or not; None if the file has no such key."""
         return next((key for key in self._keys.values() if key.key_id == key_id), None)
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed; whether it had. Costs a `stat`: call it twice a second.
+        """Read the file again if it has changed, and return whether it had. Costs a `stat`: call it twice a second.
 
-        A file that can't be read, or is damaged, leaves the keys as they were; `problem` says why, until it
-        is good again. A deleted file is a good one, without keys.
+        If the file can't be read or is damaged, the keys stay as they were, and `problem` describes the error until
+        the file is valid again. A missing file is valid and has no keys.
 
         Raises:
-            Misconfigured: `problem`, when it is new: the same one is not raised twice.
+            Misconfigured: `problem`, when it is new. The same problem is raised once.
         """
-        # While there is a problem, look inside each time: chmod mends a file without giving it a new version.
+        # While there is a problem, read at each call: chmod makes a file readable without changing its version.
         if self._file.version() == self._version and self.problem is None:
             return False
         try:
@@ -70,24 +67,25 @@ class KeyCache:
         return True
 
     def origins(self) -> frozenset[str] | None:
-        """From where pages may send: the origins of all live ingest keys, or None when one allows any."""
-        now = self._clock()
-        live = [key for key in self._keys.values() if key.kind is KeyKind.INGEST and key.is_live(now)]
+        """Return the origins of all live ingest keys; None if one of these keys allows any origin."""
+        live = [key for key in self._live() if key.kind is KeyKind.INGEST]
         if any(not key.origins for key in live):
             return None
         return frozenset(origin for key in live for origin in key.origins)
 
     def deployments(self) -> list[int]:
-        """The deployments that live keys are scoped to, each as often as there are keys for it."""
+        """Return the deployments that live keys are limited to, once for each such key."""
+        return sorted(deployment for key in self._live() for deployment in key.deployments or ())
+
+    def _live(self) -> list[Key]:
         now = self._clock()
-        live = [key.deployments for key in self._keys.values() if key.deployments is not None and key.is_live(now)]
-        return sorted(deployment for deployments in live for deployment in deployments)
+        return [key for key in self._keys.values() if key.is_live(now)]
 
     def _read(self) -> None:
-        # The version before the keys: when the file changes in between, the next look sees a newer version.
+        # Take the version before reading: if the file changes in between, the next refresh sees a newer version.
         version = self._file.version()
         keys = self._file.keys()
         self._keys = {key.digest: key for key in keys}
-        # By token, what was found since: hashing one at each request costs 2 µs. Never more than there are keys.
-        self._found: dict[str, Key] = {}
+        # Hashing a token costs 2 µs at each request. This cache has at most one entry for each key.
+        self._by_token: dict[str, Key] = {}
         self._version, self.problem = version, None

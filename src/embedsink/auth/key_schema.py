@@ -1,139 +1,176 @@
-"""A key as it stands in `keys.json`, written and read strictly: a slip in a file edited by hand must open nothing."""
+"""The format of `keys.json`, written and read strictly: a typing error in an edited file must not grant access.
+
+Importing this module loads pydantic, so `key_store` imports it only where it reads or writes the file.
+"""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
-from embedsink.auth.key import Key, KeyKind
-from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, is_deployment, is_label, normal_origin
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from embedsink.auth.keys import Key, KeyKind, format_time
+from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, normalize_origin
 from embedsink.errors import Misconfigured, quote
 
 
-def entry_of(key: Key) -> dict[str, Any]:
-    """A key as it stands in `keys.json`."""
+def _parse_time(text: object) -> float:
+    if not isinstance(text, str):
+        raise ValueError("not a string")  # Not TypeError, which pydantic does not catch.
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError("no time zone")
+    try:
+        return time.astimezone(UTC).timestamp()
+    except OverflowError as error:
+        raise ValueError("outside the years 1 to 9999") from error
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("not printable")
+    return text
+
+
+def _check_origin(origin: str) -> str:
+    try:
+        return normalize_origin(origin)
+    except Misconfigured as error:
+        raise ValueError(str(error)) from None
+
+
+_Line = Annotated[str, Field(max_length=LABEL_CHARACTERS_MAX), AfterValidator(_check_printable)]
+_Deployment = Annotated[int, Field(ge=-DEPLOYMENT_MAX, le=DEPLOYMENT_MAX)]
+_Origin = Annotated[str, AfterValidator(_check_origin)]
+_Time = Annotated[float, BeforeValidator(_parse_time)]
+
+_LINE = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
+_TIME = "a time with a zone, such as 2026-11-21T09:30:00Z"
+_DEPLOYMENTS = f"a list of deployments up to {DEPLOYMENT_MAX:,}, or null for all of them"
+
+
+class KeyEntry(BaseModel):
+    """One entry of `keys.json`. All fields are required. Error messages quote the descriptions: "… is not …"."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    key_id: _Line = Field(description=_LINE)
+    kind: KeyKind = Field(strict=False, description=f"one of {', '.join(KeyKind)}")
+    label: _Line = Field(description=_LINE)
+    # An empty list is refused: a reader could take it for all deployments or for none.
+    deployments: list[_Deployment] | None = Field(min_length=1, description=_DEPLOYMENTS)
+    origins: list[_Origin] = Field(description="a list of origins")
+    created_at: _Time = Field(description=_TIME)
+    expires_at: _Time | None = Field(description=f"{_TIME}, or null")
+    revoked_at: _Time | None = Field(description=f"{_TIME}, or null")
+    digest: _Line = Field(description=_LINE)
+
+
+def to_entry(key: Key) -> dict[str, Any]:
+    """Return a key as an entry of `keys.json`."""
     return {
         "key_id": key.key_id,
         "kind": key.kind.value,
         "label": key.label,
         "deployments": None if key.deployments is None else sorted(key.deployments),
         "origins": sorted(key.origins),
-        "created_at": iso(key.created_at),
-        "expires_at": None if key.expires_at is None else iso(key.expires_at),
-        "revoked_at": None if key.revoked_at is None else iso(key.revoked_at),
+        "created_at": format_time(key.created_at),
+        "expires_at": None if key.expires_at is None else format_time(key.expires_at),
+        "revoked_at": None if key.revoked_at is None else format_time(key.revoked_at),
         "digest": key.digest,
     }
 
 
-def document_of(keys: list[Key]) -> dict[str, Any]:
-    """The content of `keys.json`."""
-    entries = [entry_of(key) for key in keys]
+def to_document(keys: list[Key]) -> dict[str, Any]:
+    """Return the content of `keys.json`."""
+    entries = [to_entry(key) for key in keys]
     return {"checksum": _checksum(entries), "keys": entries}
 
 
-def keys_of(content: bytes) -> list[Key]:
-    """All keys of a file. One without a checksum was written by hand or by an older program.
+def parse_file(content: bytes) -> list[Key]:
+    """Return all keys of a `keys.json`. The checksum is optional: an edited file has none.
 
     Raises:
-        Misconfigured: it is not as `document_of` makes it, to the last field.
+        Misconfigured: the content is not in the form that `to_document` returns.
     """
     try:
-        document = json.loads(content, object_pairs_hook=_object)
+        document = json.loads(content, object_pairs_hook=_unique_members)
     except (ValueError, RecursionError) as error:
         raise Misconfigured(f"is not JSON ({error}).") from None
     if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
         raise Misconfigured('is not {"keys": […]}.')
-    keys = [key_of(entry, where=f"keys[{place}].") for place, entry in enumerate(document["keys"])]
-    if len({key.key_id for key in keys}) < len(keys) or len({key.digest for key in keys}) < len(keys):
-        raise Misconfigured("has the same key twice.")  # Which one counts? Only one of them may be revoked.
+    keys = [parse_entry(entry, path=f"keys[{index}]") for index, entry in enumerate(document["keys"])]
+    _check_unique(keys)
     if "checksum" in document and document["checksum"] != _checksum(document["keys"]):
         raise Misconfigured(
-            "has a checksum that does not match its keys: it is damaged, or was edited by hand. After an edit, look at "
+            "has a checksum that does not match its keys: it is damaged, or was edited by hand. After an edit, check "
             'every key and delete the member "checksum"; the next change writes a new one.'
         )
     return keys
 
 
-def key_of(entry: Any, *, where: str = "") -> Key:
-    """A key from its entry, all checked: writing `expire_at` must not make a key that never expires."""
-    if not isinstance(entry, dict) or entry.keys() != _FIELDS.keys():
-        raise Misconfigured(f"{where.rstrip('.')}: does not have exactly the fields {', '.join(_FIELDS)}.")
-    fields = {}
-    for name, (read, allowed) in _FIELDS.items():
-        try:
-            fields[name] = read(entry[name])
-        except Misconfigured as error:
-            raise Misconfigured(f"{where}{error}") from None
-        except (TypeError, ValueError, OverflowError):
-            raise Misconfigured(f"{where}{name}: {quote(entry[name])} is not {allowed}.") from None
-    key = Key(**fields)
-    if key.kind is KeyKind.SYNC and key.origins:
-        # A page's key is public, and the first result of a sync stays for ever.
-        raise Misconfigured(f"{where}origins: a sync key belongs to a pipeline, not to pages. Leave them out.")
-    return key
+def parse_entry(entry: object, *, path: str = "") -> Key:
+    """Return the key of an entry, with all fields validated.
+
+    Args:
+        entry: the entry as JSON.
+        path: the path of the entry in the file, for error messages.
+
+    Raises:
+        Misconfigured: a field is missing, unknown or invalid.
+    """
+    try:
+        fields = KeyEntry.model_validate(entry)
+    except ValidationError as error:
+        raise Misconfigured(_describe(error, entry, path)) from None
+    if fields.kind is KeyKind.SYNC and fields.origins:
+        # The key of a page is public, and the first result of a sync can't be replaced.
+        field = _field_path(path, "origins")
+        raise Misconfigured(f"{field}: a sync key belongs to a pipeline, not to pages. Leave them out.")
+    deployments = None if fields.deployments is None else frozenset(fields.deployments)
+    return Key(**{**dict(fields), "deployments": deployments, "origins": frozenset(fields.origins)})
 
 
-def iso(seconds: float) -> str:
-    """A time as it stands in the file: ISO 8601, UTC, milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _describe(error: ValidationError, entry: object, path: str) -> str:
+    """Return the first error as a sentence. An unknown field comes first: it may be a missing one, misspelt."""
+    errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    first, allowed = errors[0], ", ".join(KeyEntry.model_fields)
+    if not isinstance(entry, dict):
+        return f"{path}: {quote(entry)} is not an object with the fields {allowed}."
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return f"{path}: {quote(name)} is not a field of a key. The fields are {allowed}."
+    field = _field_path(path, name)
+    if first["type"] == "missing":
+        return f"{field}: is missing. The fields are {allowed}."
+    if first["type"] == "value_error" and name == "origins":
+        return _field_path(path, str(first["ctx"]["error"]))
+    return f"{field}: {quote(entry[name])} is not {KeyEntry.model_fields[name].description}."
+
+
+def _field_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _check_unique(keys: list[Key]) -> None:
+    # Of two entries with the same digest, only one may be revoked.
+    key_ids: set[str] = set()
+    digests: set[str] = set()
+    for index, key in enumerate(keys):
+        if key.key_id in key_ids or key.digest in digests:
+            raise Misconfigured(f"keys[{index}]: has the key_id or digest of an earlier entry. Delete one of the two.")
+        key_ids.add(key.key_id)
+        digests.add(key.digest)
 
 
 def _checksum(entries: list[Any]) -> str:
-    """The SHA-256 of all entries, in hex, however they are indented."""
+    """Return the SHA-256 of all entries, in hex. Indentation does not change it."""
     return sha256(json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    # A `revoked_at` that was written above the old one must not lose against it.
-    if len(dict(fields)) < len(fields):
-        raise ValueError("a field stands twice in its object")
-    return dict(fields)
-
-
-def _instant(text: Any) -> float:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("no zone")
-    return moment.astimezone(UTC).timestamp()
-
-
-def _deployments(numbers: Any) -> frozenset[int]:
-    # No empty list: one could take it for "all" as well as for "none".
-    if not isinstance(numbers, list) or not numbers or not all(map(is_deployment, numbers)):
-        raise ValueError("no ids")
-    return frozenset(numbers)
-
-
-def _origins(origins: Any) -> frozenset[str]:
-    if not isinstance(origins, list):
-        raise TypeError("no list")
-    return frozenset(map(normal_origin, origins))
-
-
-def _line(text: Any) -> str:
-    if not is_label(text):
-        raise ValueError("no line")
-    return str(text)
-
-
-def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else read(value)
-
-
-_A_LINE = f"one line of at most {LABEL_CHARACTERS_MAX} characters"
-_AN_INSTANT = "an instant such as 2026-11-21T09:30:00Z"
-_FIELDS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "key_id": (_line, _A_LINE),
-    "kind": (KeyKind, f"one of {', '.join(KeyKind)}"),
-    "label": (_line, _A_LINE),
-    "deployments": (
-        _optional(_deployments),
-        f"a list of deployments up to {DEPLOYMENT_MAX:,}, or null for all of them",
-    ),
-    "origins": (_origins, "a list of origins"),
-    "created_at": (_instant, _AN_INSTANT),
-    "expires_at": (_optional(_instant), f"{_AN_INSTANT}, or null"),
-    "revoked_at": (_optional(_instant), f"{_AN_INSTANT}, or null"),
-    "digest": (_line, _A_LINE),
-}
+def _unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    # JSON parsers use the last of two equal names: a `revoked_at` inserted above the old one would have no effect.
+    if len(dict(members)) < len(members):
+        raise ValueError("an object has the same field twice")
+    return dict(members)

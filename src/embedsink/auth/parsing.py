@@ -1,10 +1,10 @@
-"""What people write of a key, read strictly: spans of time, deployments, labels, origins."""
+"""Strict parsers for what people type: durations, deployments, labels and origins."""
 
 import re
 
 from embedsink.errors import Misconfigured, quote
 
-# As the wire has it (SafeInteger in envelope/catalog.py), in either direction: importing that would load pydantic.
+# The same limit as SafeInteger in protocol/messages.py, in either direction. Importing it would load pydantic.
 DEPLOYMENT_MAX = 2**53 - 1
 DURATION_DAYS_MAX = 36_500
 LABEL_CHARACTERS_MAX = 100
@@ -20,10 +20,10 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def parse_duration(text: str) -> int:
-    """A span of time such as `90d`, in seconds.
+    """Return a duration such as `90d` in seconds.
 
     Raises:
-        Misconfigured: it is not a number with a unit (s, m, h, d, w), or not between a second and 100 years.
+        Misconfigured: the text is not a number with a unit (s, m, h, d, w), or not between 1 second and 100 years.
     """
     match = _DURATION.fullmatch(text)
     seconds = int(match[1]) * _UNITS_S[match[2]] if match else 0
@@ -36,16 +36,17 @@ def parse_duration(text: str) -> int:
 
 
 def parse_deployment(text: str, *, name: str = "deployment") -> int:
-    """A deployment as it is typed: digits of ASCII, no zeros in front, and no more than the wire allows.
+    """Return a deployment from its decimal digits, without leading zeros and within the limit of the protocol.
 
     Args:
-        name: what it is called where it was typed.
+        text: what the user typed.
+        name: the name of the parameter, for the error message.
 
     Raises:
-        Misconfigured: it can be no deployment.
+        Misconfigured: the text is not a deployment.
     """
     number = int(text) if _DEPLOYMENT.fullmatch(text) else None
-    if number is None or not is_deployment(number) or str(number) != text:
+    if number is None or abs(number) > DEPLOYMENT_MAX or str(number) != text:
         raise Misconfigured(
             f"{name}: {quote(text)} is not an integer from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}. "
             "Write it in plain digits."
@@ -53,34 +54,24 @@ def parse_deployment(text: str, *, name: str = "deployment") -> int:
     return number
 
 
-def is_deployment(number: object) -> bool:
-    """Whether the wire takes this as a deployment: an integer that is safe in JSON (RFC 7493), so no boolean."""
-    return type(number) is int and abs(number) <= DEPLOYMENT_MAX
-
-
-def is_label(text: object) -> bool:
-    """Whether a text can stand in a list of keys: one printable line."""
-    return isinstance(text, str) and len(text) <= LABEL_CHARACTERS_MAX and text.isprintable()
-
-
 def parse_label(text: str) -> str:
-    """What a key is for: one printable line.
+    """Return the label of a key unchanged, if it is one printable line.
 
     Raises:
-        Misconfigured: it is too long, or more than a line.
+        Misconfigured: the label is too long, or has a character that can't be printed.
     """
-    if not is_label(text):
+    if len(text) > LABEL_CHARACTERS_MAX or not text.isprintable():
         raise Misconfigured(
             f"label: {quote(text)} is not one line of at most {LABEL_CHARACTERS_MAX} characters. Shorten it."
         )
     return text
 
 
-def normal_origin(origin: str) -> str:
-    """An origin as browsers put it into their `Origin` header (RFC 6454, section 6.2).
+def normalize_origin(origin: str) -> str:
+    """Return an origin in the form of the `Origin` header of browsers (RFC 6454, section 6.2).
 
     Raises:
-        Misconfigured: it is no origin of a web page.
+        Misconfigured: the text is not the origin of a web page.
     """
     match = _ORIGIN.fullmatch(origin)
     if match is None or not 0 < int(match[3] or 1) < 65_536:

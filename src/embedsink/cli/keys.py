@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.key_store import KeyStore
-from embedsink.auth.parsing import normal_origin, parse_deployment, parse_duration, parse_label
-from embedsink.auth.token import TOKEN_START
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.auth.parsing import normalize_origin, parse_deployment, parse_duration, parse_label
+from embedsink.auth.tokens import TOKEN_START
 from embedsink.cli.options import DATA, Data, checked, examples
 from embedsink.cli.output import say, show_table
 from embedsink.data_folder import DataFolder
@@ -46,7 +46,7 @@ def create(
         typer.Option(
             metavar="URL",
             help="Good for pages of this origin alone. Repeatable; not for sync keys.",
-            parser=checked(normal_origin),
+            parser=checked(normalize_origin),
         ),
     ] = None,
     expires: Annotated[

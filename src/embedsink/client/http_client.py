@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.parse import quote as quoted
 
-from embedsink.auth.token import looks_like_key
+from embedsink.auth.tokens import looks_like_key
 from embedsink.errors import EmbedsinkError, Misconfigured, Refused, Unavailable, quote
 from embedsink.net import is_loopback
 from embedsink.reasons import Reason

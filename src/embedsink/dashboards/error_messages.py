@@ -20,7 +20,7 @@ from embedsink.dashboards.model import (
     Table,
 )
 from embedsink.errors import instead, nearest, quote
-from embedsink.protocol.error_messages import TYPES, alternatives, place
+from embedsink.protocol.error_messages import TYPES, alternatives, field_path
 
 Location = tuple[int | str, ...]
 Limits = Mapping[str, Any]
@@ -126,7 +126,7 @@ def _owner(location: Location) -> type[BaseModel]:
 
 
 def _where(location: Location) -> str:
-    return place(_without_kind(location)) or "file"
+    return field_path(_without_kind(location)) or "file"
 
 
 def _at(location: Location, content: Any) -> Any:

@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.demo.fixtures import CUSTOMER, DEPLOYMENTS
 from embedsink.demo.sites import PAGE_PATH, origins

@@ -13,8 +13,8 @@ from http.client import HTTPException
 from pathlib import Path
 from random import Random
 
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.demo.console import Screen
 from embedsink.demo.embed_site import EmbedServer

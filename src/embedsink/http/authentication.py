@@ -6,8 +6,8 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 
-from embedsink.auth.key import Key, KeyKind
-from embedsink.auth.token import TOKEN_START
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.auth.tokens import TOKEN_START
 from embedsink.engine import Engine
 from embedsink.errors import Refused, quote
 from embedsink.http.sessions import Sessions

@@ -8,7 +8,7 @@ from typing import Self
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.auth.key import Key
+from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from embedsink.auth.key import Key
+from embedsink.auth.keys import Key
 from embedsink.errors import Refused, instead, nearest, quote
 from embedsink.protocol.messages import ACTIONS, EVENTS
 from embedsink.protocol.strict_json import has_bad_text

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.auth.key import Key
+from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 from embedsink.http.etag import EtagCheck
 from embedsink.http.execute import ask_briefly, while_awaited

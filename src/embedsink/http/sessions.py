@@ -9,8 +9,8 @@ import secrets
 from itsdangerous import BadSignature, TimestampSigner
 from starlette.requests import Request
 
-from embedsink.auth.key import Key
 from embedsink.auth.key_cache import KeyCache
+from embedsink.auth.keys import Key
 from embedsink.http.transport import is_https
 
 COOKIE = "embedsink_login"

@@ -1,1 +1,1 @@
-"""Request bodies to journal records."""
+"""The step from request bodies to journal lines."""

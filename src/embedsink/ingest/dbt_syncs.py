@@ -1,10 +1,10 @@
-"""The results of dbt syncs: one for each deployment and job, found as soon as it is durable.
+"""The results of dbt syncs: one for each deployment and job, readable as soon as it is durable.
 
-    keep ─▶ journal ─▶ held in memory, and answered ─▶ loader ─▶ store, and no longer held
-    find ◀────────────── held, or else in the store
+    record ─▶ journal ─▶ memory, then answer ─▶ loader ─▶ store, then out of memory
+    find ◀────────────── memory, or else the store
 
-What was not loaded before a restart, or is missing in a store that had to be begun anew, is read from the journal when
-somebody asks.
+After a restart, or after a damaged store was replaced, the results that the store lacks are read from the journal when
+the first request needs them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import find_damage
-from embedsink.journal.writer import Journal, OnDurable, wait_for
+from embedsink.journal.writer import Journal, wait_for
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
@@ -32,191 +32,166 @@ log = logging.getLogger(__name__)
 VIEW = "sync_result"
 LOADED_VIEW = "sync_in_scope"
 
-Name = tuple[int, str]
+Name = tuple[int, str]  # deployment and job
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A result that is durable, as JSON: a list of many files takes twenty times the room as objects."""
+    """A durable result. It is stored as JSON: as objects, a long list of files takes twenty times the memory."""
 
     digest: str
     content: bytes
 
     @property
     def result(self) -> dict[str, Any]:
-        """The fields of spec 2.1, the count of cubes under `COUNT_FIELD`."""
-        found: dict[str, Any] = orjson.loads(self.content)
-        return found
+        """The fields of spec 2.1, with the count of cubes under `COUNT_FIELD`."""
+        fields: dict[str, Any] = orjson.loads(self.content)
+        return fields
 
 
 class DbtSyncs:
-    """The results of an open data folder. Its methods belong to the event loop, but for `forget_loaded`.
+    """The results of an open data folder. Its methods belong to the event loop, except `forget_loaded`.
 
     Args:
-        journal: where new ones go.
-        store: where the loader brings them.
-        bytes_max: how many bytes of results may wait for the loader.
-        lookups: gives a place to each question to the store.
+        journal: the journal for new results.
+        store: the store that the loader copies them to.
+        bytes_max: the maximum size of the results that are not loaded yet, in bytes.
+        lookups: the limit of concurrent queries to the store.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        store: Store,
-        *,
-        bytes_max: int,
-        lookups: ConcurrencyLimiter,
-    ) -> None:
+    def __init__(self, journal: Journal, store: Store, *, bytes_max: int, lookups: ConcurrencyLimiter) -> None:
         self._journal = journal
         self._store = store
-        self._unread: list[Path] = []
-        self._opened_count = 0  # of the store, when `_unread` was made
         self._bytes_max = bytes_max
         self._lookups = lookups
-        self._held: dict[Name, Recorded] = {}
-        self._held_bytes = 0
-        self._being_kept: dict[Name, asyncio.Event] = {}
-        self._reading = asyncio.Lock()
+        self._unloaded: dict[Name, Recorded] = {}
+        self._unloaded_bytes = 0
+        self._recording: dict[Name, asyncio.Task[bool]] = {}
+        self._unread_segments: list[Path] = []
+        self._opened_count = 0  # the value of `store.opened_count` when the segments were listed
+        self._recovery_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
     async def find(self, deployment: int, job_id: str, *, key_id: str) -> Recorded | None:
-        """The result of a job; None when there is none.
+        """Return the result of a job; None if the job has none.
 
         Raises:
-            Unavailable: the store can't be asked now.
+            Unavailable: the store can't answer now.
         """
-        return await self._look_up((deployment, job_id), key_id)
+        name = deployment, job_id
+        while True:
+            await self._recover()
+            # Look in memory first: the loader stores a result before it is removed from memory.
+            recorded = self._unloaded.get(name) or await self._find_loaded(name, key_id)
+            # A store that was replaced meanwhile may lack results, because it began from an older snapshot.
+            if recorded or self._opened_count == self._store.opened_count:
+                return recorded
 
-    async def keep(self, sync: Sync, *, key_id: str) -> bool:
-        """Make a result durable; whether it is new. The same again changes nothing.
+    async def record(self, sync: Sync, *, key_id: str) -> bool:
+        """Make a result durable. Return whether it is new: recording an equal result again changes nothing.
 
         Raises:
-            Refused: `conflict` when the job has another result.
-            Unavailable: nothing is kept of it.
+            Refused: `conflict` when the job has a different result.
+            Unavailable: nothing was stored.
         """
-        name = (sync.deployment, sync.job_id)
-        while (being_kept := self._being_kept.get(name)) is not None:
-            await being_kept.wait()
-        self._being_kept[name] = asyncio.Event()
-        is_submitted = False
-        try:
-            known = await self._look_up(name, key_id)
-            if known is not None:
-                return _is_new(sync, known)
-            durable = wait_for(lambda on_durable: self._submit(sync, key_id, on_durable))
-            is_submitted = True
-        finally:
-            # Once it is submitted the journal's answer lets others, also when whoever sent it has left meanwhile.
-            if not is_submitted:
-                self._let_others(name)
-        await durable
-        return True
+        name = sync.deployment, sync.job_id
+        while (other := self._recording.get(name)) is not None:
+            await asyncio.wait([other])
+        # A task of its own: if the request is cancelled, the next one for this job still waits for the journal.
+        task = self._recording[name] = asyncio.create_task(self._record(sync, key_id))
+        task.add_done_callback(lambda _: self._recording.pop(name))
+        return await asyncio.shield(task)
 
     def forget_loaded(self) -> None:
-        """Hold no longer what the store has. Called in the loader's thread, after a load."""
-        names = list(self._held)
+        """Remove the results from memory that the store has. The loader calls this in its thread, after a load."""
+        names = list(self._unloaded)
         if not names:
             return
         try:
             loaded = self._loaded_of(names)
         except Unavailable as error:
-            # They are held until a later load.
+            # They stay in memory until a later load.
             log.warning("syncs_held", extra={"detail": str(error)})
             return
-        with contextlib.suppress(RuntimeError):  # A closed loop has nobody left to ask.
-            self._loop.call_soon_threadsafe(self._forget, loaded)
+        with contextlib.suppress(RuntimeError):  # The loop is closed: no request can follow.
+            self._loop.call_soon_threadsafe(self._remove, loaded)
 
-    def _submit(self, sync: Sync, key_id: str, on_durable: OnDurable) -> None:
+    async def _record(self, sync: Sync, key_id: str) -> bool:
+        known = await self.find(sync.deployment, sync.job_id, key_id=key_id)
+        if known is not None:
+            _check_equal(sync, known)
+            return False
         line = sync_line(sync, key_id=key_id)
-        if self._held and self._held_bytes + len(line) > self._bytes_max:
-            waiting = "syncs: as many bytes wait for the loader as may (EMBEDSINK_SYNC_BYTES_MAX). Send it again."
-            raise Unavailable(Reason.OVERLOADED, waiting, retry_after_s=5)
+        if self._unloaded and self._unloaded_bytes + len(line) > self._bytes_max:
+            detail = "syncs: too many bytes wait for the loader (EMBEDSINK_SYNC_BYTES_MAX). Wait, then resend."
+            raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5)
+        await wait_for(lambda on_durable: self._journal.submit(line, on_durable))
+        self._add(sync)
+        return True
 
-        def durable(failure: Unavailable | None) -> None:
-            if failure is None:
-                self._hold(sync)
-            self._let_others((sync.deployment, sync.job_id))
-            on_durable(failure)
-
-        self._journal.submit(line, durable)
-
-    def _hold(self, sync: Sync) -> None:
+    def _add(self, sync: Sync) -> None:
         recorded = Recorded(sync.digest, encode(sync.result))
-        # The first one counts, as it does when they are loaded.
-        if self._held.setdefault((sync.deployment, sync.job_id), recorded) is recorded:
-            self._held_bytes += len(recorded.content)
+        # The first result of a job counts, as it does in the loader.
+        if self._unloaded.setdefault((sync.deployment, sync.job_id), recorded) is recorded:
+            self._unloaded_bytes += len(recorded.content)
 
-    def _forget(self, names: set[Name]) -> None:
+    def _remove(self, names: set[Name]) -> None:
         for name in names:
-            if recorded := self._held.pop(name, None):
-                self._held_bytes -= len(recorded.content)
+            if recorded := self._unloaded.pop(name, None):
+                self._unloaded_bytes -= len(recorded.content)
 
-    def _let_others(self, name: Name) -> None:
-        self._being_kept.pop(name).set()
-
-    async def _look_up(self, name: Name, key_id: str) -> Recorded | None:
-        while True:
-            await self._read_what_waits()
-            # In this order: the loader has brought it into the store before it is no longer held.
-            found = self._held.get(name) or await self._find_loaded(name, key_id)
-            # A store that was opened anew meanwhile may have begun from a snapshot, which is older.
-            if found or self._opened_count == self._store.opened_count:
-                return found
-
-    async def _read_what_waits(self) -> None:
-        """Hold what the journal has and the store may lack: after the start, and after the store was opened anew."""
-        async with self._reading:
+    async def _recover(self) -> None:
+        """Read the results from the journal that the store may lack: after the start, or with a new store."""
+        async with self._recovery_lock:
             if self._opened_count != self._store.opened_count:
                 self._opened_count = self._store.opened_count
-                self._unread = self._journal.segments()
-            while self._unread:
-                for sync in await asyncio.to_thread(self._missing_of, self._unread[0]):
-                    self._hold(sync)
-                del self._unread[0]
+                self._unread_segments = self._journal.segments()
+            while self._unread_segments:
+                for sync in await asyncio.to_thread(self._missing_in_store, self._unread_segments[0]):
+                    self._add(sync)
+                del self._unread_segments[0]
 
-    def _missing_of(self, path: Path) -> list[Sync]:
-        """The results in a segment that the store does not have."""
+    def _missing_in_store(self, segment: Path) -> list[Sync]:
+        """Return the results in a segment that the store does not have."""
         try:
-            found = _syncs_of(path)
+            syncs = _read_segment(segment)
         except OSError as error:
-            unreadable = f"journal: a segment can't be read ({error.strerror}). Ask again."
-            raise Unavailable(Reason.NOT_READY, unreadable, retry_after_s=5) from None
-        if not found:
+            detail = f"journal: a segment can't be read ({error.strerror}). Wait, then retry."
+            raise Unavailable(Reason.NOT_READY, detail, retry_after_s=5) from None
+        if not syncs:
             return []
-        loaded = self._loaded_of([(sync.deployment, sync.job_id) for sync in found])
-        return [sync for sync in found if (sync.deployment, sync.job_id) not in loaded]
+        loaded = self._loaded_of([(sync.deployment, sync.job_id) for sync in syncs])
+        return [sync for sync in syncs if (sync.deployment, sync.job_id) not in loaded]
 
     def _loaded_of(self, names: list[Name]) -> set[Name]:
-        """Those of these that the store has."""
-        with self._store.reader(
-            {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in names]}, is_brief=True
-        ) as reader:
+        """Return the names whose results the store has."""
+        scope = {**EVERYTHING, "sync_job_ids": [job_id for _, job_id in names]}
+        with self._store.reader(scope, is_brief=True) as reader:
             return {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(LOADED_VIEW)}.intersection(names)
 
     async def _find_loaded(self, name: Name, key_id: str) -> Recorded | None:
         async with self._lookups.place(key_id):
-            return await asyncio.to_thread(self._ask_the_store, name)
+            return await asyncio.to_thread(self._query_store, name)
 
-    def _ask_the_store(self, name: Name) -> Recorded | None:
+    def _query_store(self, name: Name) -> Recorded | None:
         deployment, job_id = name
         with self._store.reader({"deployments": [deployment], "sync_job_ids": [job_id]}, is_brief=True) as reader:
             return next((_recorded(row) for row in reader.dicts(VIEW)), None)
 
 
-def _is_new(sync: Sync, known: Recorded) -> bool:
+def _check_equal(sync: Sync, known: Recorded) -> None:
     if sync.digest != known.digest:
-        taken = f"syncJobId: {quote(sync.job_id)} has another result in deployment {sync.deployment}, which stays."
-        raise Refused(Reason.CONFLICT, f"{taken} Record a new sync under its own job.")
-    return False
+        problem = f"syncJobId: {quote(sync.job_id)} already has a different result in deployment {sync.deployment}"
+        raise Refused(Reason.CONFLICT, f"{problem}. Record a new sync under its own job ID.")
 
 
-def _syncs_of(path: Path) -> list[Sync]:
+def _read_segment(segment: Path) -> list[Sync]:
     try:
-        content = path.read_bytes()
+        content = segment.read_bytes()
     except FileNotFoundError:
-        return []  # Loaded meanwhile, and covered by a snapshot: the store has it.
+        return []  # The segment was loaded and deleted meanwhile, so the store has its results.
     syncs = list(read_syncs(content))
-    # A damaged segment is set aside whole, and so nothing of it is ever loaded.
+    # The loader never loads any part of a damaged segment.
     return syncs if syncs and find_damage(content) is None else []
 
 

@@ -1,4 +1,4 @@
-"""A queue that serves its senders in turn, so that one with much to do delays the others by one item each round."""
+"""A queue with round-robin order: a sender with many items delays each other sender by one item."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,17 +11,18 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """Items by key and, within a key, by address; both are served round robin.
+    """A queue of items by key and, within a key, by address. Keys and addresses are served round robin.
 
-    A full queue takes the item of a sender that has fewer than others: the one with the most loses its newest.
+    A full queue still accepts an item from a sender with fewer items than another, and evicts the newest item of the
+    sender with the most.
 
     Args:
-        count_max: the most items that wait.
-        what: what the items are, for the sentence that refuses.
+        count_max: the maximum number of items.
+        what: the noun for the items, for the error message.
     """
 
     def __init__(self, *, count_max: int, what: str) -> None:
-        # Dictionaries keep their order: the first entry is served next, and goes to the end while it has more.
+        # Dictionaries are ordered: the first entry is served next, and moves to the end if it has more items.
         self._keys: dict[str, dict[str, deque[T]]] = {}
         self._count_by_key: Counter[str] = Counter()
         self._count = 0
@@ -30,29 +31,33 @@ class FairQueue(Generic[T]):
         self._filled = asyncio.Event()
 
     def put(self, item: T, *, key: str, address: str) -> T | None:
-        """Add an item. Return the one that loses its place to it, if the queue was full.
+        """Add an item. Return the evicted item if the queue was full.
 
         Raises:
             Unavailable: `overloaded`, when the queue is full and no sender has more items.
         """
-        lost = self._give_way(key, address) if self._count >= self._count_max else None
+        evicted = self._evict(key, address) if self._count >= self._count_max else None
         self._keys.setdefault(key, {}).setdefault(address, deque()).append(item)
         self._count_by_key[key] += 1
         self._count += 1
         self._filled.set()
-        return lost
+        return evicted
 
     def full(self) -> Unavailable:
-        """Return why an item is refused."""
+        """Return the error for a refused or evicted item."""
         return Unavailable(
             Reason.OVERLOADED, f"server: the queue for {self._what} is full ({self._count_max:,}). Wait, then resend."
         )
 
-    def _give_way(self, key: str, address: str) -> T:
-        """Take the newest item of the key with the most, and of its address with the most."""
+    def _evict(self, key: str, address: str) -> T:
+        """Remove the newest item of the largest address of the largest key, to make room for the given sender.
+
+        Raises:
+            Unavailable: the given sender has the most items itself.
+        """
         largest = max(self._keys, key=self._count_by_key.__getitem__)
         if largest != key and self._count_by_key[largest] <= self._count_by_key[key] + 1:
-            largest = key  # The keys are even. Its own addresses may not be.
+            largest = key  # The keys have equal shares. The addresses of this key may not.
         addresses = self._keys.get(largest)
         if not addresses:
             raise self.full()
@@ -62,10 +67,10 @@ class FairQueue(Generic[T]):
         item = addresses[fullest].pop()
         if not addresses[fullest]:
             del addresses[fullest]
-        self._removed(largest)
+        self._note_removed(largest)
         return item
 
-    def _removed(self, key: str) -> None:
+    def _note_removed(self, key: str) -> None:
         self._count -= 1
         self._count_by_key[key] -= 1
         if not self._count_by_key[key]:
@@ -73,28 +78,28 @@ class FairQueue(Generic[T]):
             self._keys.pop(key, None)
 
     async def get(self) -> T:
-        """Wait for the next item, and take it."""
+        """Wait for the next item, remove it and return it."""
         while not self._count:
             self._filled.clear()
             await self._filled.wait()
-        return self._take()
+        return self._pop()
 
     def drain(self) -> list[T]:
-        """Take all items."""
-        return [self._take() for _ in range(self._count)]
+        """Remove all items and return them in order."""
+        return [self._pop() for _ in range(self._count)]
 
-    def _take(self) -> T:
-        key, addresses = _first(self._keys)
-        address, items = _first(addresses)
+    def _pop(self) -> T:
+        key, addresses = _pop_first(self._keys)
+        address, items = _pop_first(addresses)
         item = items.popleft()
         if items:
             addresses[address] = items
         if addresses:
             self._keys[key] = addresses
-        self._removed(key)
+        self._note_removed(key)
         return item
 
 
-def _first(ring: dict[str, T]) -> tuple[str, T]:
-    name = next(iter(ring))
-    return name, ring.pop(name)
+def _pop_first(entries: dict[str, T]) -> tuple[str, T]:
+    name = next(iter(entries))
+    return name, entries.pop(name)

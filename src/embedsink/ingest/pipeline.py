@@ -1,21 +1,22 @@
-"""From a request body to journal lines: what the event loop does with a small body and a worker with a large one."""
+"""From a request body to journal lines. The event loop does it for small bodies, the worker process for large ones."""
 
 import zlib
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from uuid_utils import uuid7
 
 from embedsink.errors import Refused
-from embedsink.ingest.records import body_rejection_line, first_id, journal_lines, rejection_lines
-from embedsink.protocol.validation import REJECTIONS_LISTED_MAX, Parsed, Rejection, Rules, parse
+from embedsink.ingest.records import accepted_lines, body_rejection_line, rejection_lines
+from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX, ParsedDelivery, Rejection, Rules
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 
 GZIP_MEMBERS_MAX = 16
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # RFC 1952 framing
-# What is wrong with the body itself. It is kept, because nothing is dropped silently.
-_KEPT = (
+# The reasons of a whole body that is quarantined: nothing is dropped silently.
+_QUARANTINED_REASONS = (
     Reason.NOT_JSON,
     Reason.NOT_UTF8,
     Reason.TOO_DEEP,
@@ -26,10 +27,16 @@ _KEPT = (
 
 
 @dataclass(slots=True)
-class Job:
-    """A body, and what is known of its sender.
+class ParseJob:
+    """A body to parse.
 
-    `received_at` is the server's clock, epoch milliseconds. `encoding` is the body's `Content-Encoding`.
+    Args:
+        body: the bytes as they were sent.
+        encoding: the `Content-Encoding`: empty, or `gzip`.
+        is_ndjson: whether each line is an envelope.
+        received_at: the time of the server's clock, in epoch milliseconds.
+        key_id: the id of the sender's key.
+        deployments: the deployments that the key is limited to; None for all.
     """
 
     body: bytes
@@ -41,68 +48,75 @@ class Job:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of a body: its journal lines, and what its answer says.
+class ParseResult:
+    """The journal lines of a body, and what its answer contains.
 
-    The lines of rejections are apart, and `reasons` counts them: the quarantine may have no room for them. `key` and
-    `deployment` are those that the delivery names. `refusal` is why the whole request is refused; a body that could
-    not be read is a rejection all the same. `byte_count` is the size of the body after decompression.
+    Args:
+        accepted_lines: the lines of accepted envelopes and of losses.
+        accepted_count: the number of accepted envelopes.
+        rejection_lines: the lines of rejections. The quarantine may have no room for them.
+        reasons: the number of rejections by reason.
+        listed_rejections: the entries for the answer's `rejected` list.
+        body_key: the API key in the body.
+        deployment: the deployment of the context.
+        refusal: the reason why the whole request is refused. An unreadable body is also a rejection.
+        body_bytes: the size of the body after decompression.
     """
 
-    lines: bytes = b""
+    accepted_lines: bytes = b""
     accepted_count: int = 0
     rejection_lines: bytes = b""
     reasons: dict[str, int] = field(default_factory=dict)
-    listed: list[dict[str, Any]] = field(default_factory=list)
-    key: str | None = None
+    listed_rejections: list[dict[str, Any]] = field(default_factory=list)
+    body_key: str | None = None
     deployment: int | None = None
     refusal: Refused | None = None
-    byte_count: int = 0
+    body_bytes: int = 0
 
     @property
     def rejected_count(self) -> int:
-        """How many envelopes were rejected, or 1 for a body that could not be read."""
+        """The number of rejected envelopes; 1 for an unreadable body."""
         return sum(self.reasons.values())
 
 
-def take_in(job: Job, rules: Rules, *, body_bytes_max: int) -> Outcome:
-    """Decompress a body, validate it and write its journal lines."""
+def parse_and_encode(job: ParseJob, rules: Rules, *, body_bytes_max: int) -> ParseResult:
+    """Decompress a body, validate it and encode its journal lines."""
     body = job.body
     try:
         if job.encoding == "gzip":
             body = inflate(body, bytes_max=body_bytes_max)
         parsed = parse(body, job.received_at, rules, ndjson=job.is_ndjson)
     except Refused as refusal:
-        # A body that is too large was decompressed up to the limit.
-        byte_count = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
-        return _unreadable(body, job, refusal, byte_count)
-    return outcome_of(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
+        # Of a body that is too large, at least the limit was decompressed.
+        body_bytes = body_bytes_max if refusal.reason is Reason.BODY_TOO_LARGE else len(body)
+        return _encode_refused(body, job, refusal, body_bytes)
+    return encode_delivery(parsed, len(body), key_id=job.key_id, deployments=job.deployments)
 
 
-def outcome_of(parsed: Parsed, byte_count: int, *, key_id: str, deployments: frozenset[int] | None) -> Outcome:
-    """The journal lines of a delivery as far as its key reaches. `byte_count` is the size of its body."""
+def encode_delivery(
+    parsed: ParsedDelivery, body_bytes: int, *, key_id: str, deployments: frozenset[int] | None
+) -> ParseResult:
+    """Restrict a delivery to the deployments of its key, and encode its journal lines."""
     try:
-        kept = parsed.within_scope(deployments)
+        allowed = parsed.restrict_to(deployments)
     except Refused as refusal:
-        return Outcome(key=parsed.key, refusal=refusal, byte_count=byte_count)
-    deployment = kept.context.get("deployment")
-    if not kept.rejected:
-        lines = journal_lines(kept, key_id=key_id, new_id=uuid7)
-        return Outcome(lines, len(kept.accepted), key=parsed.key, deployment=deployment, byte_count=byte_count)
-    return Outcome(
-        journal_lines(replace(kept, rejected=[]), key_id=key_id, new_id=uuid7, delivery_id=first_id(kept)),
-        len(kept.accepted),
-        rejection_lines(kept, key_id=key_id, new_id=uuid7),
-        dict(Counter(rejection.reason for rejection in kept.rejected)),
-        [rejection.listed() for rejection in kept.rejected[:REJECTIONS_LISTED_MAX]],
-        parsed.key,
-        deployment,
-        byte_count=byte_count,
+        return ParseResult(body_key=parsed.key, refusal=refusal, body_bytes=body_bytes)
+    result = ParseResult(
+        accepted_lines(allowed, key_id=key_id, new_id=uuid7),
+        len(allowed.accepted),
+        body_key=parsed.key,
+        deployment=allowed.context.get("deployment"),
+        body_bytes=body_bytes,
     )
+    if allowed.rejected:
+        result.rejection_lines = rejection_lines(allowed, key_id=key_id, new_id=uuid7)
+        result.reasons = dict(Counter(rejection.reason for rejection in allowed.rejected))
+        result.listed_rejections = [rejection.listed() for rejection in allowed.rejected[:REJECTIONS_LISTED_MAX]]
+    return result
 
 
 def inflate(body: bytes, *, bytes_max: int) -> bytes:
-    """Decompress gzip.
+    """Decompress a gzip body.
 
     Raises:
         Refused: `body_too_large` beyond `bytes_max`, or `encoding`.
@@ -110,9 +124,9 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        while body:  # RFC 1952, section 2.2: a file may have several members
+        while body:  # RFC 1952, section 2.2: a file may have several members.
             if len(parts) == GZIP_MEMBERS_MAX:
-                # Each costs a copy of all that follows: a body of nothing but members would take seconds.
+                # Each member copies the rest of the body: thousands of empty members would take seconds.
                 raise Refused(Reason.ENCODING, f"body: has more than {GZIP_MEMBERS_MAX} gzip members. Send one.")
             member = zlib.decompressobj(_GZIP_WINDOW)
             parts.append(member.decompress(body, bytes_max - size + 1))
@@ -120,15 +134,16 @@ def inflate(body: bytes, *, bytes_max: int) -> bytes:
             if size > bytes_max:
                 raise too_large(size, bytes_max=bytes_max)
             if not member.eof:
-                raise Refused(Reason.ENCODING, "body: its gzip stream is cut off. Send it whole.")
+                raise Refused(Reason.ENCODING, "body: its gzip stream is truncated. Send all of it.")
             body = member.unused_data
     except zlib.error:
-        raise Refused(Reason.ENCODING, "body: is not gzip. Send what content-encoding says.") from None
+        detail = "body: is not gzip, which content-encoding announces. Compress it, or leave the header out."
+        raise Refused(Reason.ENCODING, detail) from None
     return b"".join(parts)
 
 
-def inflate_beginning(body: bytes, *, bytes_max: int) -> bytes:
-    """Decompress the first bytes of a gzip body, as many as can be read; the whole may be damaged."""
+def inflate_prefix(body: bytes, *, bytes_max: int) -> bytes:
+    """Decompress up to `bytes_max` bytes of a gzip body; as few as can be read if it is damaged."""
     try:
         return zlib.decompressobj(_GZIP_WINDOW).decompress(body[:bytes_max], bytes_max)
     except zlib.error:
@@ -136,14 +151,14 @@ def inflate_beginning(body: bytes, *, bytes_max: int) -> bytes:
 
 
 def too_large(size: int, *, bytes_max: int) -> Refused:
-    """The refusal of a body beyond the limit."""
+    """Return the refusal of a body above the limit."""
     limit = f"{bytes_max:,} (EMBEDSINK_BODY_BYTES_MAX)"
     return Refused(Reason.BODY_TOO_LARGE, f"body: {size:,} bytes; the limit is {limit}. Send fewer events at once.")
 
 
-def _unreadable(body: bytes, job: Job, refusal: Refused, byte_count: int) -> Outcome:
-    if refusal.reason not in _KEPT:
-        return Outcome(refusal=refusal, byte_count=byte_count)
+def _encode_refused(body: bytes, job: ParseJob, refusal: Refused, body_bytes: int) -> ParseResult:
+    if refusal.reason not in _QUARANTINED_REASONS:
+        return ParseResult(refusal=refusal, body_bytes=body_bytes)
     rejection = Rejection(None, refusal.reason, str(refusal), body)
     line = body_rejection_line(rejection, received_at=job.received_at, key_id=job.key_id, new_id=uuid7)
-    return Outcome(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, byte_count=byte_count)
+    return ParseResult(rejection_lines=line, reasons={refusal.reason: 1}, refusal=refusal, body_bytes=body_bytes)

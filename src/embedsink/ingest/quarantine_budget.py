@@ -1,4 +1,4 @@
-"""How much the quarantine may keep of a key and day. What goes beyond it is only counted."""
+"""The daily limits on what the quarantine stores for each key. Rejections beyond them are only counted."""
 
 import time
 from collections.abc import Iterable
@@ -7,41 +7,41 @@ _DAY_S = 86_400
 
 
 class QuarantineBudget:
-    """The bytes and the rejections of each key on the current UTC day.
+    """The bytes and the number of rejections of each key on the current UTC day.
 
-    There are no more entries than keys, so they are never cleared.
+    It has at most one entry for each key, so entries are not removed during the day.
 
     Args:
-        bytes_per_day: journal bytes of a key.
-        count_per_day: rejections of a key.
+        bytes_per_day: the limit for a key, in bytes of the journal.
+        count_per_day: the limit for a key, in rejections.
     """
 
     def __init__(self, *, bytes_per_day: int, count_per_day: int) -> None:
         self._bytes_per_day = bytes_per_day
         self._count_per_day = count_per_day
         self._day = 0
-        self._spent: dict[str, tuple[int, int]] = {}
+        self._used: dict[str, tuple[int, int]] = {}
 
-    def begin_with(self, spent: Iterable[tuple[str, int, int]]) -> None:
-        """Count what the store has of today: keys, their bytes and their rejections."""
+    def begin_with(self, used: Iterable[tuple[str, int, int]]) -> None:
+        """Set today's use to that of the store: key ids, their bytes and their number of rejections."""
         self._day = _today()
-        self._spent = {key_id: (byte_count, count) for key_id, byte_count, count in spent}
+        self._used = {key_id: (byte_count, count) for key_id, byte_count, count in used}
 
     def has_room(self, key_id: str, *, byte_count: int, count: int) -> bool:
-        """Return whether so much more may be kept of a key."""
-        spent_bytes, spent_count = self._spent_by(key_id)
-        return spent_bytes + byte_count <= self._bytes_per_day and spent_count + count <= self._count_per_day
+        """Return whether the key may store so many more bytes and rejections today."""
+        used_bytes, used_count = self._used_by(key_id)
+        return used_bytes + byte_count <= self._bytes_per_day and used_count + count <= self._count_per_day
 
     def charge(self, key_id: str, *, byte_count: int, count: int) -> None:
-        """Count what is durable. Until then it is not counted, so a key may exceed its budget by what is in flight."""
-        spent_bytes, spent_count = self._spent_by(key_id)
-        self._spent[key_id] = spent_bytes + byte_count, spent_count + count
+        """Add durable rejections. Those in flight are not counted, so a key may exceed its budget by them."""
+        used_bytes, used_count = self._used_by(key_id)
+        self._used[key_id] = used_bytes + byte_count, used_count + count
 
-    def _spent_by(self, key_id: str) -> tuple[int, int]:
+    def _used_by(self, key_id: str) -> tuple[int, int]:
         today = _today()
         if today != self._day:
-            self._day, self._spent = today, {}
-        return self._spent.get(key_id, (0, 0))
+            self._day, self._used = today, {}
+        return self._used.get(key_id, (0, 0))
 
 
 def _today() -> int:

@@ -1,10 +1,10 @@
-"""The worker process: reads large bodies for the server, so that their cost stays away from its event loop.
+"""The worker process: it parses large bodies, so that they don't block the event loop of the server.
 
     python -m embedsink.ingest.worker RULES BODY_BYTES_MAX
 
-Jobs come in and outcomes go out over the socket that is its standard input, one at a time. A message is two lengths,
-JSON and bytes; of an outcome these are the lines of events, and behind them those of rejections. The worker ends when
-the server closes the socket, so a killed server leaves none behind.
+The standard input is a socket. It receives one job at a time and sends back its result. Each message consists of two
+lengths, a JSON head and bytes: the body of a job, or the journal lines of a result. The worker ends when the socket is
+closed, so it does not outlive a killed server.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ import orjson
 
 from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.errors import Refused
-from embedsink.ingest.pipeline import Job, Outcome, take_in
-from embedsink.protocol.validation import Rules
+from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
+from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
 LENGTHS = struct.Struct("!II")
 
 
-def encode_job(job: Job) -> tuple[bytes, bytes]:
-    """The message of a job: its beginning, and the body."""
+def encode_job(job: ParseJob) -> tuple[bytes, bytes]:
+    """Return the message of a job in two parts: lengths with head, and body."""
     deployments = None if job.deployments is None else sorted(job.deployments)
     head = orjson.dumps(
         {
@@ -43,61 +43,64 @@ def encode_job(job: Job) -> tuple[bytes, bytes]:
     return LENGTHS.pack(len(head), len(job.body)) + head, job.body
 
 
-def decode_outcome(head: bytes, lines: bytes) -> Outcome | str:
-    """The outcome of a job; the traceback of a bug."""
+def decode_result(head: bytes, lines: bytes) -> ParseResult | str:
+    """Return the result of a job, or the traceback of a bug."""
     members = orjson.loads(head)
     if "bug" in members:
         return str(members["bug"])
-    refusal, end = members.pop("refusal"), members.pop("lines_end")
-    return Outcome(
-        lines[:end],
-        rejection_lines=lines[end:],
+    refusal, accepted_bytes = members.pop("refusal"), members.pop("accepted_bytes")
+    return ParseResult(
+        lines[:accepted_bytes],
+        rejection_lines=lines[accepted_bytes:],
         **members,
         refusal=Refused(Reason[refusal[0]], refusal[1]) if refusal else None,
     )
 
 
 def rules_argument(rules: Rules) -> str:
-    """The rules as an argument of the worker's command line."""
+    """Return the rules as an argument for the command line of the worker."""
     return json.dumps(asdict(rules))
 
 
 def serve(connection: socket.socket, rules: Rules, *, body_bytes_max: int) -> None:
     """Answer jobs until the server closes the connection."""
-    # The server may abort the connection with a body in it.
-    with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as jobs:
-        while lengths := jobs.read(LENGTHS.size):
+    # The server may close the connection in the middle of a body.
+    with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as stream:
+        while lengths := stream.read(LENGTHS.size):
             head_bytes, body_bytes = LENGTHS.unpack(lengths)
-            members: dict[str, Any] = orjson.loads(jobs.read(head_bytes))
-            if members["deployments"] is not None:
-                members["deployments"] = frozenset(members["deployments"])
-            job = Job(jobs.read(body_bytes), **members)
+            job = _decode_job(stream.read(head_bytes), stream.read(body_bytes))
             try:
-                head, lines = _encode_outcome(take_in(job, rules, body_bytes_max=body_bytes_max))
+                head, lines = _encode_result(parse_and_encode(job, rules, body_bytes_max=body_bytes_max))
             except Exception:  # noqa: BLE001  the server logs the traceback and answers
                 head, lines = orjson.dumps({"bug": traceback.format_exc()}), b""
             connection.sendall(LENGTHS.pack(len(head), len(lines)) + head)
             connection.sendall(lines)
 
 
-def _encode_outcome(outcome: Outcome) -> tuple[bytes, bytes]:
-    refusal = outcome.refusal and (outcome.refusal.reason.name, str(outcome.refusal))
+def _decode_job(head: bytes, body: bytes) -> ParseJob:
+    members: dict[str, Any] = orjson.loads(head)
+    if members["deployments"] is not None:
+        members["deployments"] = frozenset(members["deployments"])
+    return ParseJob(body, **members)
+
+
+def _encode_result(result: ParseResult) -> tuple[bytes, bytes]:
     head = {
-        "accepted_count": outcome.accepted_count,
-        "reasons": outcome.reasons,
-        "deployment": outcome.deployment,
-        "lines_end": len(outcome.lines),
-        "listed": outcome.listed,
-        "key": outcome.key,
-        "byte_count": outcome.byte_count,
-        "refusal": refusal,
+        "accepted_count": result.accepted_count,
+        "accepted_bytes": len(result.accepted_lines),
+        "reasons": result.reasons,
+        "listed_rejections": result.listed_rejections,
+        "body_key": result.body_key,
+        "deployment": result.deployment,
+        "refusal": result.refusal and (result.refusal.reason.name, str(result.refusal)),
+        "body_bytes": result.body_bytes,
     }
-    # Text of a sender may hold lone surrogates, which orjson does not write.
-    return json.dumps(head).encode(), outcome.lines + outcome.rejection_lines
+    # Text from a client may contain lone surrogates, which orjson refuses.
+    return json.dumps(head).encode(), result.accepted_lines + result.rejection_lines
 
 
 def main() -> None:
-    """Run the worker. Signals to the process group are meant for the server, which then closes the socket."""
+    """Run the worker. It ignores signals to the process group: the server ends it by closing the socket."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     give_way_to_ingest()

@@ -1,8 +1,8 @@
-"""Where large bodies are read: a fair queue, and one worker process that is started when it is first needed.
+"""The parser of large bodies: a fair queue, and one worker process, which starts with the first body.
 
-    submit ─▶ fair queue by key and address ─▶ worker process ─▶ done(outcome)
+    submit ─▶ fair queue by key and address ─▶ worker process ─▶ on_result(result)
 
-Pure Python in a thread would hold up the event loop for 5 ms at each of its callbacks (docs/decisions/0016).
+A thread would not do: it would delay each callback of the event loop by up to 5 ms (docs/decisions/0016).
 """
 
 import asyncio
@@ -15,106 +15,107 @@ from collections.abc import Callable
 
 from embedsink.errors import EmbedsinkError, Unavailable
 from embedsink.ingest.fair_queue import FairQueue
-from embedsink.ingest.pipeline import Job, Outcome
-from embedsink.ingest.worker import LENGTHS, decode_outcome, encode_job, rules_argument
-from embedsink.protocol.validation import Rules
+from embedsink.ingest.pipeline import ParseJob, ParseResult
+from embedsink.ingest.worker import LENGTHS, decode_result, encode_job, rules_argument
+from embedsink.protocol.delivery import Rules
 from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)
 
-# Bodies that wait for the worker. The server's budget bounds their bytes.
+# The number of bodies in the queue. The server's budget limits their bytes.
 WAITING_MAX = 1_024
-# A worker without work ends after this time, and gives back its memory.
+# An idle worker ends after this time, which frees its memory.
 IDLE_S = 30.0
-# The longest time for one body; the worst megabyte takes a tenth of a second on an idle machine.
+# The time limit for one body. The slowest megabyte takes a tenth of a second on an idle machine.
 JOB_TIMEOUT_S = 10.0
 _READ_BYTES = 1_048_576
-_LOST = (OSError, asyncio.IncompleteReadError, TimeoutError)
+_WORKER_LOST = (OSError, asyncio.IncompleteReadError, TimeoutError)
 
-Done = Callable[[Outcome | Exception], None]
+OnResult = Callable[[ParseResult | Exception], None]
 
 
 class IngestPool:
-    """Reads bodies away from the event loop, the senders in turn.
+    """Parses bodies in a worker process. Senders take turns.
 
     Args:
-        rules: what bodies are held against.
-        body_bytes_max: the largest body, after decompression.
+        rules: the rules of the protocol.
+        body_bytes_max: the largest body after decompression, in bytes.
     """
 
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
-        self._queue: FairQueue[tuple[Job, Done]] = FairQueue(count_max=WAITING_MAX, what="large bodies")
+        self._queue: FairQueue[tuple[ParseJob, OnResult]] = FairQueue(count_max=WAITING_MAX, what="large bodies")
         self._worker = _Worker(rules, body_bytes_max=body_bytes_max)
         self._running: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
     def worker_pid(self) -> int | None:
-        """The process id of the worker; None while there is none."""
+        """The process id of the worker; None while it is not running."""
         return self._worker.pid
 
-    def submit(self, job: Job, done: Done, *, address: str) -> None:
-        """Read a body when it is its turn. `done` is called once, from the event loop.
+    def submit(self, job: ParseJob, on_result: OnResult, *, address: str) -> None:
+        """Queue a body. `on_result` is called once, in the event loop.
 
         Raises:
-            Unavailable: `overloaded`; `done` is not called.
+            Unavailable: `overloaded`; `on_result` is not called.
         """
         if self._is_closed:
             raise _stopping()
-        if lost := self._queue.put((job, done), key=job.key_id, address=address):
-            lost[1](self._queue.full())
+        if evicted := self._queue.put((job, on_result), key=job.key_id, address=address):
+            evicted[1](self._queue.full())
         if self._running is None:
             self._running = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        """Refuse what still waits, and end the worker."""
+        """Refuse all queued bodies, and end the worker."""
         self._is_closed = True
         if self._running is not None:
             self._running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
-        for _, done in self._queue.drain():
-            done(_stopping())
+        for _, on_result in self._queue.drain():
+            on_result(_stopping())
         await self._worker.stop()
 
     async def _run(self) -> None:
         while not self._is_closed:
-            job, done = await self._next()
-            outcome: Outcome | Exception = _stopping()
+            job, on_result = await self._next()
+            result: ParseResult | Exception = _stopping()
             try:
-                outcome = await self._read(job)
-            except Exception as error:  # noqa: BLE001  answered; a bug is logged where it is answered
-                outcome = error
+                result = await self._parse(job)
+            except Exception as error:  # noqa: BLE001  the receiver answers it, and logs a bug
+                result = error
             finally:
-                done(outcome)
+                on_result(result)
 
-    async def _next(self) -> tuple[Job, Done]:
+    async def _next(self) -> tuple[ParseJob, OnResult]:
+        """Return the next job. Stop the worker if none arrives within `IDLE_S`."""
         if self._worker.pid is not None:
             with contextlib.suppress(TimeoutError):
-                # Not `wait_for`: it swallows a cancellation that comes together with an item.
+                # Not `wait_for`: it swallows a cancellation that coincides with an item.
                 async with asyncio.timeout(IDLE_S):
                     return await self._queue.get()
             try:
                 await self._worker.stop()
             except OSError as error:
-                log.warning("ingest_worker_lost", extra={"detail": f"{type(error).__name__}: {error}"})
+                _log_lost(error)
         return await self._queue.get()
 
-    async def _read(self, job: Job) -> Outcome:
-        """Ask the worker. One that was killed is replaced, and asked once more: nothing of the body is stored yet."""
+    async def _parse(self, job: ParseJob) -> ParseResult:
+        """Let the worker parse a body. If the worker is lost, retry once: nothing of the body is stored yet."""
         for _ in range(2):
             try:
                 async with asyncio.timeout(JOB_TIMEOUT_S):
-                    return await self._worker.ask(job)
-            except _LOST as error:
-                log.warning("ingest_worker_lost", extra={"detail": f"{type(error).__name__}: {error}"})
+                    return await self._worker.parse(job)
+            except _WORKER_LOST as error:
+                _log_lost(error)
                 await self._worker.stop(kill=True)
-        lost = "server: its worker ended twice while it read this body. Wait, then resend."
-        raise Unavailable(Reason.OVERLOADED, lost, retry_after_s=5)
+        detail = "server: the worker process ended twice while it parsed this body. Wait, then resend."
+        raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5)
 
 
 class _Worker:
-    """The child process, started by the first question."""
+    """The child process. The first job starts it."""
 
     def __init__(self, rules: Rules, *, body_bytes_max: int) -> None:
         self._arguments = [rules_argument(rules), str(body_bytes_max)]
@@ -126,26 +127,26 @@ class _Worker:
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
-    async def ask(self, job: Job) -> Outcome:
-        """What becomes of a body.
+    async def parse(self, job: ParseJob) -> ParseResult:
+        """Send a job and return its result.
 
         Raises:
             OSError, IncompleteReadError: the process ended.
-            RuntimeError: the worker met a bug.
+            RuntimeError: a bug in the worker, with its traceback.
         """
         if self._child is None:
             await self._start()
         self._writer.writelines(encode_job(job))
-        # Not `drain`: a worker that answers before it has read all would wait for us, and we for it.
+        # Don't drain: if the worker answers before it has read everything, both sides would wait for each other.
         head_bytes, lines_bytes = LENGTHS.unpack(await self._reader.readexactly(LENGTHS.size))
         head = await self._reader.readexactly(head_bytes)
-        outcome = decode_outcome(head, await self._reader.readexactly(lines_bytes))
-        if isinstance(outcome, str):
-            raise RuntimeError(outcome)
-        return outcome
+        result = decode_result(head, await self._reader.readexactly(lines_bytes))
+        if isinstance(result, str):
+            raise RuntimeError(result)
+        return result
 
     async def stop(self, *, kill: bool = False) -> None:
-        """End the process, which ends by itself when its socket is closed."""
+        """Close the socket, which ends the process, and wait for its end."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -159,21 +160,25 @@ class _Worker:
             await asyncio.to_thread(child.wait)
 
     async def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_READ_BYTES)
+        server_side, worker_side = socket.socketpair()
+        with worker_side:
+            self._reader, self._writer = await asyncio.open_connection(sock=server_side, limit=_READ_BYTES)
             try:
-                self._spawn(theirs)
+                self._spawn(worker_side)
             except OSError:
                 self._writer.transport.abort()
                 raise
 
     def _spawn(self, connection: socket.socket) -> None:
-        # Not in a thread, although it takes 2 ms: a timeout could lose the child between its start and its name.
-        # -P: what lies in the working directory is no module of ours.
+        # Not in a thread, although it takes 2 ms: after a timeout, the thread could start a child that is not tracked.
+        # -P: don't import modules from the working directory.
         command = [sys.executable, "-P", "-m", "embedsink.ingest.worker", *self._arguments]
         self._child = subprocess.Popen(command, stdin=connection.fileno(), stdout=subprocess.DEVNULL)
 
 
+def _log_lost(error: Exception) -> None:
+    log.warning("ingest_worker_lost", extra={"detail": f"{type(error).__name__}: {error}"})
+
+
 def _stopping() -> EmbedsinkError:
-    return Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then send it again.")
+    return Unavailable(Reason.OVERLOADED, "server: is stopping. Wait, then resend.")

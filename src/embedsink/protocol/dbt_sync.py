@@ -1,4 +1,4 @@
-"""The result of a completed dbt sync (spec 2.1 to 2.3), as it is kept: not an envelope, but journaled like one."""
+"""The result of a completed dbt sync (spec 2.1 to 2.3). It is not an envelope, but is journaled like one."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -6,22 +6,23 @@ from typing import Any
 
 import orjson
 
-# How the journal and the store write the field whose name carries the service's: a setting may change that later.
+# The vendor's name for the count of cubes contains the service name, which a setting may change. The journal and the
+# store use this name.
 COUNT_FIELD = "svcCount"
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """One valid result.
+    """A valid result.
 
     Args:
-        deployment: the deployment that was synced.
-        job_id: its job; with the deployment it names the result.
-        received_at: the server's clock, epoch milliseconds.
-        completed_at: the instant of `completedAt`, epoch microseconds.
-        digest: the SHA-256 of everything that was sent, in hex.
-        result: the fields of the spec, the count of cubes under `COUNT_FIELD`.
-        extra: what was sent beyond them.
+        deployment: the deployment.
+        job_id: the job. Deployment and job together identify the result.
+        received_at: the time of the server's clock, in epoch milliseconds.
+        completed_at: the time in `completedAt`, in epoch microseconds.
+        digest: the SHA-256 of the result and its extra fields, in hex.
+        result: the fields of the spec, with the count of cubes under `COUNT_FIELD`.
+        extra: the fields that are not in the spec.
     """
 
     deployment: int
@@ -34,5 +35,5 @@ class Sync:
 
 
 def digest_of(body: dict[str, Any]) -> str:
-    """The same for two bodies that are equal as JSON: spaces and the order of members make no difference."""
+    """Return the SHA-256 of a JSON object, in hex. White space and the order of members don't change it."""
     return sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -1,4 +1,4 @@
-"""What pydantic found, as a sentence in the house's form: where: what was seen, what is allowed."""
+"""Pydantic's errors as messages: `path: what is wrong (value). What is allowed.`"""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from embedsink.errors import quote, without_keys
 
-# The types of JSON, by pydantic's words for a value that is of another.
+# The JSON type that pydantic expected, by the type of its error.
 TYPES = {
     "string_type": "a string",
     "int_type": "an integer",
@@ -23,9 +23,9 @@ _PATTERNS = {
 }
 
 
-def place(location: tuple[int | str, ...]) -> str:
-    """A path as in JavaScript: `payload.format`, `lost["a b"]`. A strange name is the sender's, so it is quoted."""
-    # Pydantic marks so that an error is about an object's key, which is the part before.
+def field_path(location: tuple[int | str, ...]) -> str:
+    """Return a path as in JavaScript: `payload.format`, `lost["a b"]`. Names that the client chose are quoted."""
+    # Pydantic marks an error about the name of a member, which is the part before, with "[key]".
     return "".join(_step(part) for part in location if part != "[key]").removeprefix(".")
 
 
@@ -34,36 +34,38 @@ def _step(part: int | str) -> str:
     return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{quote(part)}]"
 
 
-def sentence(error: Mapping[str, Any]) -> str:
-    """One of pydantic's `errors()` as a sentence that says what was seen and what is allowed."""
-    kind, seen = error["type"], quote(error.get("input"))
+def describe_error(error: Mapping[str, Any]) -> str:
+    """Return one of pydantic's `errors()` as sentences: what is wrong, and what is allowed."""
+    kind, value = error["type"], quote(error.get("input"))
     if kind == "missing":
-        return "is missing; the protocol requires it. Send it."
+        return "is missing. The protocol requires it."
     if kind == "extra_forbidden":
         return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
     if kind in TYPES:
-        return f"{seen} is not {TYPES[kind]}. Types are strict: send {TYPES[kind]}."
+        return f"{value} is not {TYPES[kind]}. Types are strict: send {TYPES[kind]}."
     if kind == "not_an_instant":
-        return f"{seen} is not an ISO 8601 timestamp of the years 1 to 9999. Write it like 2026-11-21T09:30:00Z."
+        return f"{value} is not an ISO 8601 timestamp of the years 1 to 9999. Write it like 2026-11-21T09:30:00Z."
     if kind == "none_required":
-        return f"{seen} is not null. Leave it out."
+        return f"{value} is not null. Leave it out."
     if kind == "literal_error":
-        return f"{seen} is not one of {', '.join(alternatives(error['ctx']['expected']))}."
+        return f"{value} is not one of {', '.join(alternatives(error['ctx']['expected']))}."
     if kind == "string_pattern_mismatch":
-        return f"{seen} is not {_PATTERNS[str(error['loc'][-1])]}."
+        return f"{value} is not {_PATTERNS[str(error['loc'][-1])]}."
+    return _describe_limit(kind, value, error.get("ctx", {}))
+
+
+def _describe_limit(kind: str, value: str, limits: Mapping[str, Any]) -> str:
     if kind == "greater_than_equal":
-        least = f"{int(error['ctx']['ge']):,}"
-        return f"{seen} is below {least}. Send at least {least}."
+        return f"{value} is below {int(limits['ge']):,}. Send at least {int(limits['ge']):,}."
     if kind == "less_than_equal":
-        most = f"{int(error['ctx']['le']):,}"
-        return f"{seen} is above {most}. Send at most {most}."
+        return f"{value} is above {int(limits['le']):,}. Send at most {int(limits['le']):,}."
     if kind == "string_too_long":
-        return f"{seen} is longer than {error['ctx']['max_length']} characters. Shorten it."
+        return f"{value} is longer than {limits['max_length']} characters. Shorten it."
     if kind == "too_long":
-        return f"{seen} has more than {error['ctx']['max_length']} members. Send fewer."
-    return f"{seen} is not what the protocol allows here. Compare it with docs/wire.md."
+        return f"{value} has more than {limits['max_length']} members. Send fewer."
+    return f"{value} is not allowed by the protocol. Compare it with docs/wire.md."
 
 
 def alternatives(expected: str) -> list[str]:
-    """What pydantic expected of a literal: `'csv', 'xlsx' or 'png'`."""
+    """Return the values of a literal from pydantic's `'csv', 'xlsx' or 'png'`."""
     return [one.strip("'") for one in re.split(", | or ", expected)]

@@ -1,8 +1,8 @@
-"""Spec 6 as types: the eight events (6.4), the six actions (6.5) and the envelope around them (6.1).
+"""The messages of the protocol (spec 6) as types: eight events (6.4), six actions (6.5) and their envelope (6.1).
 
-TypedDicts, not models: validation then costs 1 µs an event instead of 3.6, and what was validated is what
-is journaled, untouched. All types are strict (no `"3"` for 3); an optional field may be absent or null; unknown
-fields pass, because the vendor's protocol may grow before we do.
+The types are TypedDicts, not models: validation costs 1 µs an event instead of 3.6, and the journal gets the validated
+objects unchanged. Types are strict (`"3"` is not 3). An optional field may be absent or null. Unknown fields are
+accepted, because the vendor may extend its protocol first.
 """
 
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from pydantic.plugin._schema_validator import PluggableSchemaValidator
 from pydantic_core import SchemaValidator
 
-# Pydantic takes TypedDict with config from here on Python below 3.12.
+# Below Python 3.12, pydantic accepts a TypedDict with config only from here.
 from typing_extensions import TypedDict
 
-# Not "allow": what a validator makes is thrown away, so it need not collect the unknown fields.
+# Not "allow": the output of the validators is discarded, so they need not collect unknown fields.
 _open = with_config(ConfigDict(strict=True, extra="ignore"))
 _closed = with_config(ConfigDict(strict=True, extra="forbid"))
 
@@ -26,11 +26,11 @@ Direction = Literal["event", "action"]
 # Integers that every JSON implementation agrees on (RFC 7493, section 2.2).
 SafeInteger = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-# Epoch milliseconds of the years 1 to 9999: what RFC 3339 can write, and so every reader can read.
+# Epoch milliseconds of the years 1 to 9999, the range of RFC 3339.
 Timestamp = Annotated[float, Field(ge=-62_135_596_800_000, le=253_402_300_799_999)]
 Uuid = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")]
 FilterUrlParameter = Annotated[str, Field(pattern=r"^f_[^.=]+\.[^=]+=[\s\S]")]
-# One journal line each, so there can't be many.
+# Each reason becomes a journal line.
 LOST_REASONS_MAX = 32
 Lost = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[int, Field(ge=0, le=2**53 - 1)]],
@@ -51,7 +51,7 @@ class Ready(TypedDict):
 
 @_open
 class View(TypedDict):
-    """A surface is viewed: on load, and on each navigation inside."""
+    """A surface is viewed: on load, and on each navigation inside it."""
 
     surface: Surface
     path: str
@@ -78,7 +78,7 @@ class DashboardLoaded(TypedDict):
 
 @_open
 class Download(TypedDict):
-    """The viewer exports something; the exported rows themselves are never in it."""
+    """The viewer exports data. The event does not contain the exported rows."""
 
     format: Literal["csv", "xlsx", "png", "pdf"]
     target: Literal["widget", "dashboard"]
@@ -98,7 +98,7 @@ class Drilldown(TypedDict):
 
 @_open
 class AiQuery(TypedDict):
-    """One stage in the life of a natural-language query."""
+    """A stage of a natural-language query."""
 
     query: str
     status: Literal["submitted", "completed", "error"]
@@ -108,7 +108,7 @@ class AiQuery(TypedDict):
 
 @_open
 class Error(TypedDict):
-    """The embed shows an error; `fatal` took down the whole surface."""
+    """The embed shows an error. A `fatal` error ended the whole surface."""
 
     message: str
     name: NotRequired[str | None]
@@ -118,14 +118,14 @@ class Error(TypedDict):
 
 @_open
 class SetColorScheme(TypedDict):
-    """Switch the color scheme; `auto` follows the viewer's system."""
+    """Switch the color scheme. `auto` follows the viewer's system."""
 
     scheme: Literal["light", "dark", "auto"]
 
 
 @_open
 class SetTheme(TypedDict):
-    """Apply a brand theme. Spec 6.5 names the common fields only: the theme is open, and kept whole."""
+    """Apply a brand theme. Spec 6.5 names only the common fields; a theme may have others."""
 
     embedTheme: NotRequired[dict[str, Any] | None]
     primaryColor: NotRequired[Any]
@@ -142,14 +142,14 @@ class SetLocale(TypedDict):
 
 @_open
 class SetFilter(TypedDict):
-    """Push a filter, `f_<semantic_view>.<dimension>=<JSON>`, into a dashboard."""
+    """Set a filter of a dashboard: `f_<semantic_view>.<dimension>=<JSON>`."""
 
     filterUrlParameter: FilterUrlParameter
 
 
 @_open
 class NavigateTo(TypedDict):
-    """Send the embed to one of its paths."""
+    """Navigate the embed to one of its paths."""
 
     path: str
 
@@ -161,7 +161,7 @@ class Refresh(TypedDict):
 
 @_closed
 class Context(TypedDict, total=False):
-    """What the host page knows. It is ours, not the vendor's: an unknown field is a typing error, and said so."""
+    """The context from the host page. It is not part of the vendor's protocol, so an unknown field is an error."""
 
     deployment: SafeInteger | None
     session: str | None
@@ -172,7 +172,7 @@ class Context(TypedDict, total=False):
 
 @_closed
 class Delivery(TypedDict, total=False):
-    """One request body: envelopes and what they share. Unknown fields are refused, as in the context."""
+    """A request body: envelopes and their shared context. An unknown field is an error."""
 
     sentAt: Timestamp | None
     context: Context | None
@@ -185,48 +185,56 @@ CONTEXT_FIELDS = frozenset(Context.__annotations__)
 DELIVERY_FIELDS = frozenset(Delivery.__annotations__)
 
 DASHBOARD_ONLY = frozenset({"dashboard"})
-EVERYWHERE = frozenset(get_args(Surface))
+SURFACES = frozenset(get_args(Surface))
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """One entry of the catalog: the payload's type, and where it may happen (empty: an action, nowhere)."""
+class MessageType:
+    """An entry of the catalog: the type of the payload, and the surfaces that may send it. Actions have none."""
 
     payload: type
     direction: Direction
     surfaces: frozenset[str] = frozenset()
 
 
-EVENTS: dict[str, Kind] = {
-    "ready": Kind(Ready, "event", EVERYWHERE),
-    "view": Kind(View, "event", EVERYWHERE),
-    "navigate": Kind(Navigate, "event", EVERYWHERE),
-    "dashboard-loaded": Kind(DashboardLoaded, "event", DASHBOARD_ONLY),
-    "download": Kind(Download, "event", DASHBOARD_ONLY),
-    "drilldown": Kind(Drilldown, "event", DASHBOARD_ONLY),
-    "ai-query": Kind(AiQuery, "event", EVERYWHERE),
-    "error": Kind(Error, "event", EVERYWHERE),
+EVENTS: dict[str, MessageType] = {
+    "ready": MessageType(Ready, "event", SURFACES),
+    "view": MessageType(View, "event", SURFACES),
+    "navigate": MessageType(Navigate, "event", SURFACES),
+    "dashboard-loaded": MessageType(DashboardLoaded, "event", DASHBOARD_ONLY),
+    "download": MessageType(Download, "event", DASHBOARD_ONLY),
+    "drilldown": MessageType(Drilldown, "event", DASHBOARD_ONLY),
+    "ai-query": MessageType(AiQuery, "event", SURFACES),
+    "error": MessageType(Error, "event", SURFACES),
 }
-ACTIONS: dict[str, Kind] = {
-    "set-color-scheme": Kind(SetColorScheme, "action"),
-    "set-theme": Kind(SetTheme, "action"),
-    "set-locale": Kind(SetLocale, "action"),
-    "set-filter": Kind(SetFilter, "action"),
-    "navigate": Kind(NavigateTo, "action"),
-    "refresh": Kind(Refresh, "action"),
+ACTIONS: dict[str, MessageType] = {
+    "set-color-scheme": MessageType(SetColorScheme, "action"),
+    "set-theme": MessageType(SetTheme, "action"),
+    "set-locale": MessageType(SetLocale, "action"),
+    "set-filter": MessageType(SetFilter, "action"),
+    "navigate": MessageType(NavigateTo, "action"),
+    "refresh": MessageType(Refresh, "action"),
 }
 ENVELOPE_FIELDS = frozenset({"id", "seq", "source", "direction", "type", "payload", "timestamp", "surface"})
-
 
 Validator = SchemaValidator | PluggableSchemaValidator
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The protocol as one vendor speaks it: types, validators and known payload fields by full type name."""
+    """The message types of one vendor.
+
+    Args:
+        source: the `source` of all envelopes.
+        types: the message types by their full names, such as `svc:event:view`.
+        known_fields: the payload fields of the spec, by full type name.
+        one: the validators of single envelopes, by full type name.
+        many: the validator of a list of envelopes of any type.
+        envelope_types: the TypedDicts of the envelopes, by full type name.
+    """
 
     source: str
-    kinds: dict[str, Kind]
+    types: dict[str, MessageType]
     known_fields: dict[str, frozenset[str]]
     one: dict[str, Validator]
     many: Validator
@@ -238,43 +246,44 @@ delivery_validator = TypeAdapter(Delivery).validator
 
 @lru_cache(maxsize=8)
 def catalog_for(service_name: str) -> Catalog:
-    """The catalog of the vendor whose identifiers carry this service name (`svc-embed`, `svc:event:view`)."""
-    kinds = {f"{service_name}:event:{name}": kind for name, kind in EVENTS.items()}
-    kinds |= {f"{service_name}:action:{name}": kind for name, kind in ACTIONS.items()}
-    types = {name: _envelope_type(name, kind, f"{service_name}-embed") for name, kind in kinds.items()}
-    # One failure is enough to leave the fast path, so the list stops at the first.
-    every: Any = Annotated[Union[tuple(types.values())], Field(discriminator="type")]  # noqa: UP007
-    many: TypeAdapter[Any] = TypeAdapter(Annotated[list[every], Field(fail_fast=True)])
+    """Return the catalog of the vendor with this service name, which its identifiers contain (`svc:event:view`)."""
+    source = f"{service_name}-embed"
+    types = {f"{service_name}:event:{name}": type_ for name, type_ in EVENTS.items()}
+    types |= {f"{service_name}:action:{name}": type_ for name, type_ in ACTIONS.items()}
+    envelope_types = {name: _envelope_type(name, type_, source) for name, type_ in types.items()}
+    any_envelope: Any = Annotated[Union[tuple(envelope_types.values())], Field(discriminator="type")]  # noqa: UP007
+    # Fail at the first invalid envelope: one is enough to leave the fast path.
+    many: TypeAdapter[Any] = TypeAdapter(Annotated[list[any_envelope], Field(fail_fast=True)])
     return Catalog(
-        source=f"{service_name}-embed",
-        kinds=kinds,
-        known_fields={name: _known_fields(kind) for name, kind in kinds.items()},
-        one={name: TypeAdapter(envelope).validator for name, envelope in types.items()},
+        source=source,
+        types=types,
+        known_fields={name: _known_fields(type_) for name, type_ in types.items()},
+        one={name: TypeAdapter(envelope_type).validator for name, envelope_type in envelope_types.items()},
         many=many.validator,
-        envelope_types=types,
+        envelope_types=envelope_types,
     )
 
 
-def _envelope_type(name: str, kind: Kind, source: str) -> Any:
-    """Spec 6.1 for one type; `id` and `seq` are what a delivery may add to it."""
-    surface: Any = Required[Literal[tuple(sorted(kind.surfaces))]] if kind.surfaces else NotRequired[None]
+def _envelope_type(name: str, type_: MessageType, source: str) -> Any:
+    """Return the envelope of spec 6.1 for one message type, with `id` and `seq`, which a sender may add."""
+    surface: Any = Required[Literal[tuple(sorted(type_.surfaces))]] if type_.surfaces else NotRequired[None]
     fields: dict[str, Any] = {
         "source": Required[Literal[source]],
-        "direction": Required[Literal[kind.direction]],
+        "direction": Required[Literal[type_.direction]],
         "type": Required[Literal[name]],
-        "payload": Required[kind.payload],
+        "payload": Required[type_.payload],
         "timestamp": Required[Timestamp],
         "surface": surface,
         "id": NotRequired[Uuid | None],
         "seq": NotRequired[Annotated[int, Field(ge=0, le=2**53 - 1)] | None],
     }
-    # Called through Any, because mypy wants the fields of a TypedDict written out.
-    make: Any = TypedDict
-    envelope = make(kind.payload.__name__ + "Envelope", fields)
-    envelope.__doc__ = kind.payload.__doc__
+    # Call it through Any: mypy requires the fields of a TypedDict to be written out.
+    typed_dict: Any = TypedDict
+    envelope = typed_dict(type_.payload.__name__ + "Envelope", fields)
+    envelope.__doc__ = type_.payload.__doc__
     return _open(envelope)
 
 
-def _known_fields(kind: Kind) -> frozenset[str]:
-    """The payload's fields in the catalog. A theme has none: spec 6.5 leaves it open, so it is kept whole as extra."""
-    return frozenset() if kind.payload is SetTheme else frozenset(kind.payload.__annotations__)
+def _known_fields(type_: MessageType) -> frozenset[str]:
+    """Return the payload fields that get columns. A theme is open (spec 6.5), so all its fields are stored as extra."""
+    return frozenset() if type_.payload is SetTheme else frozenset(type_.payload.__annotations__)

@@ -14,9 +14,10 @@ from typing import Any, BinaryIO
 from embedsink.client.http_client import HttpClient, NotEmbedsink, NothingAccepted, Unreachable, retry
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable
-from embedsink.ingest.records import body_rejection_line, journal_lines
+from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.writer import OnDurable, wait_for
-from embedsink.protocol.validation import Parsed, Rejection, parse
+from embedsink.protocol.delivery import ParsedDelivery, Rejection
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.formats import csv_chunks
 from embedsink.store.reader import Reader
@@ -153,10 +154,10 @@ def _parts(engine: Engine, delivery: Delivery) -> Iterator[_Part]:
         yield _accepted(delivery, parsed)
 
 
-def _accepted(delivery: Delivery, parsed: Parsed) -> _Part:
+def _accepted(delivery: Delivery, parsed: ParsedDelivery) -> _Part:
     # Envelopes have ids by now, so that new ones are those of the rejections.
     ids = iter([delivery.rejection_id(rejection.index) for rejection in parsed.rejected])
-    lines = journal_lines(parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, ids), delivery_id=delivery.names[0])
+    lines = delivery_lines(parsed, key_id=IMPORT_KEY_ID, new_id=partial(next, ids), delivery_id=delivery.names[0])
     sums = Sums(accepted=len(parsed.accepted))
     sums.reject(len(parsed.rejected), *(delivery.reason(one.index, one.reason, one.detail) for one in parsed.rejected))
     return _Part(lines, sums)

@@ -12,8 +12,8 @@ from uuid import UUID, uuid5
 
 from embedsink.engine import now_ms
 from embedsink.errors import Refused, quote
+from embedsink.protocol.delivery import Rules
 from embedsink.protocol.strict_json import decode, encode
-from embedsink.protocol.validation import Rules
 
 # Half of what a server takes by default, in events and in bytes.
 EVENTS_MAX = 500

@@ -12,9 +12,10 @@ from uuid import UUID, uuid5
 
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, instead, quote
-from embedsink.ingest.records import NewId, journal_lines, replayed_line
+from embedsink.ingest.records import NewId, delivery_lines, replay_line
 from embedsink.journal.writer import wait_for
-from embedsink.protocol.validation import Parsed, parse
+from embedsink.protocol.delivery import ParsedDelivery
+from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_instant
 from embedsink.store.duckdb_errors import StoreBroken, StoreRefused
@@ -154,7 +155,7 @@ def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
     return int(row["untried_count"])
 
 
-def _valid(row: Mapping[str, Any], engine: Engine) -> Parsed | None:
+def _valid(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
     """The input, parsed again; None while anything in it is still wrong, or out of its key's scope."""
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
@@ -165,16 +166,16 @@ def _valid(row: Mapping[str, Any], engine: Engine) -> Parsed | None:
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
         known = {name: value for name, value in context.items() if value is not None}
-        parsed = parsed.within(known, row["sent_at_ms"]).within_scope(key.deployments if key else None)
+        parsed = parsed.with_default_context(known, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
     except Refused:
         return None
     return None if parsed.rejected or not parsed.accepted else parsed
 
 
-def _lines_of(row: Mapping[str, Any], parsed: Parsed) -> bytes:
+def _lines_of(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
     name = str(row["quarantine_id"])
-    lines = journal_lines(parsed, key_id=row["key_id"], new_id=_ids_from(UUID(name)), delivery_id=name)
-    return lines + replayed_line(name, received_at=now_ms())
+    lines = delivery_lines(parsed, key_id=row["key_id"], new_id=_ids_from(UUID(name)), delivery_id=name)
+    return lines + replay_line(name, received_at=now_ms())
 
 
 def _ids_from(quarantine_id: UUID) -> NewId:

@@ -12,8 +12,8 @@ import pytest
 import embedsink.http.pages.dashboards
 import embedsink.http.pages.login
 import embedsink.http.pages.vega_bundle
-from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
 from embedsink.http.app import Demo
 from embedsink.http.pages.templating import render

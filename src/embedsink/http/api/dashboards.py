@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
 from embedsink.dashboards.files import dashboards_with, files_of, find_dashboard

@@ -15,7 +15,7 @@ from starlette.responses import Response
 # Pydantic takes TypedDict with config from here on Python below 3.12.
 from typing_extensions import TypedDict
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import Misconfigured, Refused, quote, without_keys
@@ -27,8 +27,8 @@ from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import REJECTED_FACTOR, Sender
 from embedsink.http.security_headers import NEVER_KEPT
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
-from embedsink.protocol.error_messages import place, sentence
-from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, may_hold_bad_text, shallow
+from embedsink.protocol.error_messages import describe_error, field_path
+from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, is_shallow, may_contain_bad_text
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
@@ -149,7 +149,7 @@ async def _record(request: Request) -> Response:
     if isinstance(sync, list):
         return invalid_body(request, sync)
     # Answered only after the fsync, as an event is.
-    if await engine.syncs.keep(sync, key_id=key.key_id):
+    if await engine.syncs.record(sync, key_id=key.key_id):
         engine.counters["syncs"] += 1
     return _answer(sync.result, engine)
 
@@ -184,9 +184,9 @@ async def _body_of(request: Request, sender: Sender) -> tuple[bytes, str]:
 def _parse(body: bytes, deployment: int, job_id: str, settings: Settings) -> Sync | Errors:
     """The result that a body is, or what is wrong with it."""
     value = decode(body, depth_max=settings.depth_max).value
-    if not shallow(body, explained=_beside_each_other(value), depth_max=settings.depth_max):
+    if not is_shallow(body, flat_brackets=_beside_each_other(value), depth_max=settings.depth_max):
         check_depth(value, depth_max=settings.depth_max)
-    if may_hold_bad_text(body) and (wrong := _bad_texts(value)):
+    if may_contain_bad_text(body) and (wrong := _bad_texts(value)):
         return wrong
     wrong = _wrong_fields(value, job_id, settings.service_name)
     if wrong:
@@ -211,7 +211,7 @@ def _beside_each_other(value: Any) -> int:
 def _bad_texts(value: Any) -> Errors:
     members = value.items() if isinstance(value, dict) else [("body", value)]
     wrong = [name for name, part in members if has_bad_text({name: part})]
-    return [(place((name,)), "a string holds a NUL or a lone surrogate. Remove it.") for name in wrong]
+    return [(field_path((name,)), "a string holds a NUL or a lone surrogate. Remove it.") for name in wrong]
 
 
 def _wrong_fields(value: Any, job_id: str, service_name: str) -> Errors:
@@ -221,7 +221,7 @@ def _wrong_fields(value: Any, job_id: str, service_name: str) -> Errors:
     try:
         _adapter(service_name).validate_python(value)
     except ValidationError as error:
-        return [(place(one["loc"]), sentence(one)) for one in error.errors(include_url=False)]
+        return [(field_path(one["loc"]), describe_error(one)) for one in error.errors(include_url=False)]
     if without_keys(value["syncJobId"]) != job_id:
         seen = f"{quote(value['syncJobId'])} is not {quote(job_id)}, the job of the address. Send each to its own."
         return [("syncJobId", seen)]

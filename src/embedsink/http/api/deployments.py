@@ -6,7 +6,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, quote

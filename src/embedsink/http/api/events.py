@@ -10,7 +10,7 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
 from embedsink.http.anonymous_limits import AnonymousLimits, cost_of
@@ -23,7 +23,7 @@ from embedsink.http.transport import check_transport
 from embedsink.http.wire.body_key import tokens_in
 from embedsink.http.wire.raw_response import Answer
 from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, BodyReader
-from embedsink.ingest.pipeline import Job, Outcome, inflate, inflate_beginning, outcome_of, take_in
+from embedsink.ingest.pipeline import ParseJob, ParseResult, encode_delivery, inflate, inflate_prefix, parse_and_encode
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.validation import parse_plain
 from embedsink.reasons import Reason
@@ -121,7 +121,7 @@ class Events:
         """
         beginning = beginning[:STRANGER_BYTES_MAX]
         if head.encoding == "gzip":
-            beginning = inflate_beginning(beginning, bytes_max=STRANGER_BYTES_MAX)
+            beginning = inflate_prefix(beginning, bytes_max=STRANGER_BYTES_MAX)
         tokens = list(tokens_in(beginning))
         live = next(filter(head.engine.keys.find, tokens), None)
         if live is None and not tokens:
@@ -147,7 +147,7 @@ class Events:
         except Exception as error:  # noqa: BLE001  as above
             self._reply_with(head.scope, error, reply)
 
-    def _read_at_once(self, head: "_Head", body: bytes) -> Outcome | None:
+    def _read_at_once(self, head: "_Head", body: bytes) -> ParseResult | None:
         """The outcome of a small body; None where the worker has to read it."""
         if len(body) > LOOP_BYTES_MAX:
             return None
@@ -161,12 +161,12 @@ class Events:
         parsed = None if head.is_ndjson else parse_plain(text, now_ms(), rules)
         if parsed is not None:
             key = head.good_key
-            return outcome_of(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
+            return encode_delivery(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
         self.rates.check_work(head.sender)
         value_count = text.count(b",") + (text.count(b"\n") if head.is_ndjson else 0)
         if len(text) > SLOW_BYTES_MAX or value_count > SLOW_VALUES_MAX:
             return None
-        return take_in(head.job_of(body), rules, body_bytes_max=self._body_bytes_max)
+        return parse_and_encode(head.job_of(body), rules, body_bytes_max=self._body_bytes_max)
 
     def _hand_over(self, head: "_Head", body: bytes, reply: Reply) -> None:
         """Let the worker read a body."""
@@ -174,12 +174,12 @@ class Events:
         self.rates.check_work(sender)
         self.bodies.inflight.hold(sender, size)
 
-        def done(outcome: Outcome | Exception) -> None:
+        def done(outcome: ParseResult | Exception) -> None:
             self.bodies.inflight.release(sender, size)
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
-                self.rates.charge_work(sender, max(0, outcome.byte_count - size))
+                self.rates.charge_work(sender, max(0, outcome.body_bytes - size))
                 self._keep(head, outcome, reply)
             except Exception as error:  # noqa: BLE001  as above
                 self._reply_with(head.scope, error, reply)
@@ -200,12 +200,16 @@ class Events:
         else:
             self.strangers.hold_back(scope, lambda: reply(_refuse(scope, limited)))
 
-    def _keep(self, head: "_Head", outcome: Outcome, reply: Reply) -> None:
+    def _keep(self, head: "_Head", outcome: ParseResult, reply: Reply) -> None:
         """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
         refusal = outcome.refusal
-        accepted_count, rejected_count, listed = outcome.accepted_count, outcome.rejected_count, outcome.listed
+        accepted_count, rejected_count, listed = (
+            outcome.accepted_count,
+            outcome.rejected_count,
+            outcome.listed_rejections,
+        )
         if refusal is not None:
-            self.rates.charge_work(head.sender, REJECTED_FACTOR * outcome.byte_count)
+            self.rates.charge_work(head.sender, REJECTED_FACTOR * outcome.body_bytes)
         elif rejected_count:
             self.rates.charge_work(head.sender, REJECTED_FACTOR * len(outcome.rejection_lines))
         key = _key_of(head, outcome)
@@ -223,7 +227,11 @@ class Events:
             head.engine.submit_rejections(outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None)
         else:
             head.engine.submit(
-                outcome.lines, on_durable, accepted=accepted_count, quarantined=0, deployment=outcome.deployment
+                outcome.accepted_lines,
+                on_durable,
+                accepted=accepted_count,
+                quarantined=0,
+                deployment=outcome.deployment,
             )
 
 
@@ -271,19 +279,19 @@ class _Head:
         assert self.key is not None  # noqa: S101  a bug otherwise
         return self.key
 
-    def job_of(self, body: bytes) -> Job:
+    def job_of(self, body: bytes) -> ParseJob:
         """What has to be known to read the body."""
         key = self.good_key
-        return Job(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
+        return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
 
 
-def _key_of(head: _Head, outcome: Outcome) -> Key:
+def _key_of(head: _Head, outcome: ParseResult) -> Key:
     """The key of a request whose body was read: a key in the body counts only where the parser finds it, too."""
     key = head.good_key
-    if head.token_in_body is None and outcome.key is not None:
+    if head.token_in_body is None and outcome.body_key is not None:
         raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
-    if head.token_in_body != outcome.key:
-        if outcome.key is not None:
+    if head.token_in_body != outcome.body_key:
+        if outcome.body_key is not None:
             raise Refused(Reason.BAD_CREDENTIAL, "key: the body has another good key before this one. Send one key.")
         if outcome.refusal is not None and not outcome.reasons:
             raise outcome.refusal

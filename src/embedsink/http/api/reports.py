@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.errors import Refused, quote
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_briefly

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.dashboards.period import PERIODS
 from embedsink.http.api import dashboards
 from embedsink.http.openapi.failures import ACCESS, ANY_REQUEST, SCOPED

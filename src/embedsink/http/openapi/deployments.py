@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.http.api import dbt_syncs, deployments
 from embedsink.http.openapi.failures import ACCESS, BODY, JOURNAL
 from embedsink.http.openapi.operation import Operation

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.http.openapi.failures import ACCESS, ANY_REQUEST, BODY, JOURNAL
 from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import content_encoding, parameter

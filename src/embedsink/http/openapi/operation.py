@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.http import problems
 from embedsink.http.openapi.failures import ANY_REQUEST
 from embedsink.http.openapi.parts import Schema, content, headers_of, ref

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.http.api import quarantine
 from embedsink.http.openapi.failures import JOURNAL, SCOPED
 from embedsink.http.openapi.operation import Operation

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.http.api import exports, inspection, live
 from embedsink.http.openapi.failures import ACCESS, SCOPED, SPOOLED
 from embedsink.http.openapi.operation import Operation

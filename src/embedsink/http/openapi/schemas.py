@@ -4,11 +4,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.http.api import dbt_syncs
 from embedsink.http.openapi.parts import Schema, array, object_of, one_of, ref
+from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX
 from embedsink.protocol.messages import Catalog, Delivery, catalog_for
-from embedsink.protocol.validation import REJECTIONS_LISTED_MAX
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import REJECTED_MAX
 from embedsink.settings import Settings

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from embedsink.auth.key import Key, KeyKind
+from embedsink.auth.keys import Key, KeyKind
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
 from embedsink.dashboards.files import is_address
 from embedsink.dashboards.labels import NOTHING
@@ -68,7 +68,7 @@ class DashboardPages:
         self._vega = vega
         self._headers = page_headers(frame_origins=settings.frame_origins)
         self._opened_with = opened_with
-        self._types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).kinds})
+        self._types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).types})
 
     async def lead_in(self, request: Request) -> Response:
         """From the server's bare address to the dashboards, where people want to go; programs have addresses."""

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink import __version__
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
 from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH

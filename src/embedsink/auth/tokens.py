@@ -1,4 +1,4 @@
-"""The token of a key: random digits that only its holder has, with a checksum that tells a slip of the keyboard."""
+"""The token of a key: 256 random bits in base62, with a checksum that detects typing errors."""
 
 import re
 import secrets
@@ -6,7 +6,7 @@ import string
 import zlib
 from hashlib import sha256
 
-from embedsink.auth.key import KeyKind
+from embedsink.auth.keys import KeyKind
 
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 TOKEN_START = re.compile(rf"es_(?:{'|'.join(KeyKind)})_")
@@ -14,20 +14,20 @@ _TOKEN = re.compile(rf"({TOKEN_START.pattern}[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}}
 
 
 def looks_like_key(token: str) -> bool:
-    """Whether a text has the form and the checksum of a token, be there such a key or not."""
+    """Return whether a text has the form and the checksum of a token. The key need not exist."""
     match = _TOKEN.fullmatch(token)
     return match is not None and match[2] == _checksum(match[1])
 
 
 def new_token(kind: KeyKind) -> str:
-    """A token that nobody else can guess or was ever given."""
+    """Return a new random token."""
     start = f"es_{kind.value}_{_base62(secrets.randbits(256), length=43)}"
     return start + _checksum(start)
 
 
 def digest_of(token: str) -> str:
-    """What is kept of a token: its SHA-256, in hex."""
-    # Whatever a sender calls a token has a digest, a lone surrogate too.
+    """Return the SHA-256 of a token, in hex. Only the digest is stored."""
+    # A client may send a lone surrogate as its token. It has a digest too, which matches no key.
     return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -36,4 +36,4 @@ def _checksum(start: str) -> str:
 
 
 def _base62(number: int, *, length: int) -> str:
-    return "".join(_BASE62[number // 62**place % 62] for place in reversed(range(length)))
+    return "".join(_BASE62[number // 62**exponent % 62] for exponent in reversed(range(length)))

@@ -1,0 +1,60 @@
+"""A key: what its owner may write or read, for which deployments, from which pages and until when (spec 5)."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+
+class KeyKind(StrEnum):
+    """The permission that a key grants."""
+
+    INGEST = "ingest"  # A web page sends events.
+    READ = "read"  # A person or a program reads reports.
+    SYNC = "sync"  # A pipeline records the results of dbt syncs.
+    ADMIN = "admin"  # An operator runs the server.
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key without its token, which is not stored. Times are epoch seconds, in whole milliseconds.
+
+    Args:
+        key_id: the name in lists and logs. It grants nothing.
+        kind: the permission.
+        label: a note for people.
+        deployments: the deployments that the key is limited to; None for all (spec 5.3).
+        origins: the origins that may use the key; empty for any origin and for programs. A sync key has none.
+        created_at: the time of creation.
+        expires_at: the time from which the key is refused; None for never.
+        revoked_at: the time of revocation; None if it was not revoked.
+        digest: the SHA-256 of the token, in hex.
+    """
+
+    key_id: str
+    kind: KeyKind
+    label: str
+    deployments: frozenset[int] | None
+    origins: frozenset[str]
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    digest: str = field(repr=False)
+
+    def is_live(self, now: float) -> bool:
+        """Return whether the key is neither revoked nor expired."""
+        # Ignore the time of revocation: setting the clock back must not restore a revoked key.
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def ended_at(self, now: float) -> float | None:
+        """Return when the key was revoked or expired; None while it is live."""
+        ends = [end for end in (self.revoked_at, self.expires_at) if end is not None]
+        return None if self.is_live(now) else min(ends)
+
+    def allows_origin(self, origin: str) -> bool:
+        """Return whether a page of this origin may use the key."""
+        return not self.origins or origin in self.origins
+
+
+def format_time(seconds: float) -> str:
+    """Return epoch seconds as ISO 8601 in UTC with milliseconds, the form in `keys.json`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
