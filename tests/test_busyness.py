@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import embedsink.concurrency.cpu_meter
-from embedsink.concurrency.cpu_meter import CpuMeter
+import embedsink.concurrency.throttle
+from embedsink.concurrency.throttle import CpuMeter
 
 NO_STATISTICS = "/proc/self/task/{}/no such file"
 COMPUTED_S = 0.1
@@ -48,37 +48,37 @@ def compute_here() -> None:
 )
 def test_another_thread_is_seen_to_compute() -> None:
     with computing() as busyness:
-        before, until = busyness._wanted_s(), time.monotonic() + 15
-        while busyness._wanted_s() - before < COMPUTED_S and time.monotonic() < until:
+        before, until = busyness._demand_s(), time.monotonic() + 15
+        while busyness._demand_s() - before < COMPUTED_S and time.monotonic() < until:
             time.sleep(0.01)
-        assert busyness._wanted_s() - before >= COMPUTED_S
+        assert busyness._demand_s() - before >= COMPUTED_S
 
 
-@pytest.mark.parametrize("schedstat", [embedsink.concurrency.cpu_meter.SCHEDSTAT, NO_STATISTICS])
+@pytest.mark.parametrize("schedstat", [embedsink.concurrency.throttle.SCHEDSTAT, NO_STATISTICS])
 def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
-    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "SCHEDSTAT", schedstat)
+    monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", schedstat)
     busyness = CpuMeter()
-    before = busyness._wanted_s()
+    before = busyness._demand_s()
     compute_here()
-    assert busyness._wanted_s() - before >= COMPUTED_S * 0.9  # The system counts a running thread's time in ticks.
+    assert busyness._demand_s() - before >= COMPUTED_S * 0.9  # The system counts a running thread's time in ticks.
 
 
 def test_where_the_system_does_not_tell_another_thread_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "SCHEDSTAT", NO_STATISTICS)
-    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", NO_STATISTICS)
+    monkeypatch.setattr(embedsink.concurrency.throttle, "_SAMPLE_INTERVAL_S", 0.0)
     with computing() as busyness:
         time.sleep(0.01)
-        assert busyness.share() <= 0
+        assert busyness.busy_share() <= 0
 
 
 def test_a_share_is_of_a_while_and_not_of_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, wanted_s = [0.0], [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: wanted_s[0])
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: wanted_s[0])
     busyness = CpuMeter()
     now_s[0], wanted_s[0] = 1.0, 0.75
-    assert busyness.share() == 0.75
+    assert busyness.busy_share() == 0.75
     now_s[0], wanted_s[0] = 1.01, 0.76
-    assert busyness.share() == 0.75
+    assert busyness.busy_share() == 0.75
     now_s[0], wanted_s[0] = 2.0, 0.85
-    assert busyness.share() == pytest.approx(0.1)
+    assert busyness.busy_share() == pytest.approx(0.1)

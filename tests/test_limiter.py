@@ -55,7 +55,7 @@ class Room:
         await asyncio.gather(*self._tasks)
 
     async def _run(self, key_id: str) -> None:
-        async with self.limiter.place(key_id):
+        async with self.limiter.slot(key_id):
             self.begun.append(key_id)
             self._may_end.append(may_end := asyncio.Event())
             await may_end.wait()
@@ -164,13 +164,17 @@ async def test_nothing_is_kept_of_a_key_that_has_left(room: Room) -> None:
 @in_room(1, 1)
 async def test_the_refusal_says_whether_it_is_for_this_key(room: Room) -> None:
     await room.ask("a", 2)
-    with pytest.raises(Unavailable, match=r"^reports: as many run and wait as may \(EMBEDSINK_REPORT_WAITING_MAX\)\."):
+    with pytest.raises(
+        Unavailable, match=r"^reports: all running and waiting slots are in use \(EMBEDSINK_REPORT_WAITING_MAX\)\."
+    ):
         await room.ask("b")
     await room.end_all()
     limiter = ConcurrencyLimiter(1, waiting_max=4)
     room.limiter = limiter
     await room.ask("a", 4)
-    with pytest.raises(Unavailable, match=r"^reports: 3 requests of this key wait already, and the other places are"):
+    with pytest.raises(
+        Unavailable, match=r"^reports: 3 requests of this key are waiting already, and the other slots are"
+    ):
         await room.ask("a")
     await room.end_all()
 
@@ -254,4 +258,4 @@ def test_nobody_asks_the_limiter_without_a_key() -> None:
         line.strip() for path in source.rglob("*.py") for line in path.read_text().splitlines() if "_slots" in line
     ]
     held = ("= ConcurrencyLimiter(", "slots = engine.")  # where they are made, and where one of two is chosen
-    assert all(".place(" in line or any(one in line for one in held) for line in found), found
+    assert all(".slot(" in line or any(one in line for one in held) for line in found), found

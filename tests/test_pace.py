@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import embedsink.concurrency.throttle
-from embedsink.concurrency.cpu_meter import CpuMeter
-from embedsink.concurrency.throttle import RESTS, Throttle
+from embedsink.concurrency.throttle import PAUSE_FACTOR, CpuMeter, Throttle
 from embedsink.errors import Unavailable
 
 # What they are about is time.
@@ -59,7 +58,7 @@ def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, waiting_max: int
 ) -> None:
     # Whatever else this machine does: a loop that waits for a processor is busy.
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: 0.0)
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: 0.0)
 
     async def ask() -> None:
         pace, begun, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
@@ -70,7 +69,7 @@ def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
             await asyncio.wait_for(all_begun.wait(), 10)
             return number
 
-        assert await asyncio.gather(*(pace.answer(make, key_id="k") for _ in range(5))) == [1, 2, 3, 4, 5]
+        assert await asyncio.gather(*(pace.run(make, key_id="k") for _ in range(5))) == [1, 2, 3, 4, 5]
 
     asyncio.run(ask())
 
@@ -79,11 +78,11 @@ def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests(
     making = Making()
 
     async def ask(pace: Throttle) -> None:
-        assert await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4))) == [1, 2, 3, 4]
+        assert await asyncio.gather(*(pace.run(making, key_id="k") for _ in range(4))) == [1, 2, 3, 4]
 
     run_busy(ask)
     for (began_at, ended_at), (next_at, _) in itertools.pairwise(making.times):
-        assert next_at - ended_at >= RESTS * (ended_at - began_at)
+        assert next_at - ended_at >= PAUSE_FACTOR * (ended_at - began_at)
 
 
 def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,12 +93,12 @@ def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) 
         await ended.wait()
 
     async def ask(pace: Throttle) -> None:
-        long = asyncio.create_task(pace.answer(make_long, key_id="k"))
+        long = asyncio.create_task(pace.run(make_long, key_id="k"))
         await asyncio.sleep(0)
         asked_at = time.monotonic()
-        assert await pace.answer(making, key_id="k") == 1
+        assert await pace.run(making, key_id="k") == 1
         assert not long.done()
-        assert making.times[0][0] - asked_at >= TOOK_S * (1 + RESTS) * 0.9
+        assert making.times[0][0] - asked_at >= TOOK_S * (1 + PAUSE_FACTOR) * 0.9
         ended.set()
         await long
 
@@ -116,7 +115,7 @@ def test_who_leaves_ends_what_is_made_for_it() -> None:
             told.append("ended")
 
     async def ask(pace: Throttle) -> None:
-        leaving = asyncio.create_task(pace.answer(make, key_id="k"))
+        leaving = asyncio.create_task(pace.run(make, key_id="k"))
         await asyncio.sleep(TOOK_S)
         leaving.cancel()
         await asyncio.wait({leaving})
@@ -129,12 +128,12 @@ def test_who_leaves_ends_what_is_made_for_it() -> None:
 def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) -> None:
     making = Making()
     # Of each second the loop wants a processor for a third, and has none.
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: time.monotonic() / 3)
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic() / 3)
 
     async def ask() -> None:
         pace = Throttle(waiting_max=64)
         await asyncio.sleep(0.3)
-        await asyncio.gather(pace.answer(making, key_id="k"), pace.answer(making, key_id="k"))
+        await asyncio.gather(pace.run(making, key_id="k"), pace.run(making, key_id="k"))
 
     asyncio.run(ask())
     [(_, ended_at), (next_at, _)] = making.times
@@ -148,14 +147,14 @@ def test_who_leaves_or_fails_keeps_no_turn() -> None:
         raise ValueError("no")
 
     async def ask(pace: Throttle) -> None:
-        leaving = [asyncio.create_task(pace.answer(making, key_id="k")) for _ in range(3)]
+        leaving = [asyncio.create_task(pace.run(making, key_id="k")) for _ in range(3)]
         await asyncio.sleep(TOOK_S / 2)
         for one in leaving:
             one.cancel()
         await asyncio.wait(leaving)
         with pytest.raises(ValueError, match="no"):
-            await pace.answer(fail, key_id="k")
-        assert await pace.answer(making, key_id="k") == 1
+            await pace.run(fail, key_id="k")
+        assert await pace.run(making, key_id="k") == 1
 
     run_busy(ask)
 
@@ -164,7 +163,7 @@ def test_only_so_many_wait() -> None:
     making = Making()
 
     async def ask(pace: Throttle) -> None:
-        told = await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4)), return_exceptions=True)
+        told = await asyncio.gather(*(pace.run(making, key_id="k") for _ in range(4)), return_exceptions=True)
         assert [isinstance(one, Unavailable) for one in told] == [False, False, False, True]
 
     run_busy(ask, waiting_max=2)

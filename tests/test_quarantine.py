@@ -471,7 +471,7 @@ def test_reports_beyond_those_that_may_wait_are_refused(tmp_path: Path) -> None:
     with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
         key = server.key("read")
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
-        place = server.engine.report_slots.place("k_other")
+        place = server.engine.report_slots.slot("k_other")
         server._runner.run(place.__aenter__())
         try:
             for path in ("/api/v1/reports/views", "/api/v1/quarantine"):

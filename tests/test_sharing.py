@@ -31,7 +31,7 @@ class Making:
 
 async def asked(shared: SingleFlight, making: Making, *questions: str) -> list[asyncio.Task[int]]:
     """Those who ask, and wait."""
-    asking = [asyncio.create_task(shared.answer(question, making)) for question in questions]
+    asking = [asyncio.create_task(shared.run(question, making)) for question in questions]
     for _ in range(3):
         await asyncio.sleep(0)
     return asking
@@ -51,7 +51,7 @@ def test_what_is_asked_later_is_made_anew() -> None:
     async def ask() -> None:
         shared, making = SingleFlight(), Making()
         making.may_end.set()
-        assert [await shared.answer("a", making) for _ in range(3)] == [1, 2, 3]
+        assert [await shared.run("a", making) for _ in range(3)] == [1, 2, 3]
 
     asyncio.run(ask())
 
@@ -61,7 +61,7 @@ def test_who_asks_after_it_has_begun_is_answered_anew() -> None:
         shared, making = SingleFlight(), Making()
         asking = await asked(shared, making, "a", "a")
         assert "a" in shared
-        shared.begin("a")
+        shared.forget("a")
         assert "a" not in shared
         later = await asked(shared, making, "a")
         [leaving] = await asked(shared, making, "a")

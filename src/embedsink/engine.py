@@ -13,7 +13,6 @@ from typing import Self
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import ClockWatch
-from embedsink.concurrency.cpu_meter import CpuMeter
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.concurrency.throttle import Throttle
@@ -25,7 +24,6 @@ from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import counted_lines
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.writer import Journal, JournalLimits, OnDurable
-from embedsink.loader.backoff import BUSY_SHARE, Rests
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
@@ -66,7 +64,6 @@ class Engine:
         settings: the limits.
         on_failed: called, in another thread, once the disk has failed and nothing more can be accepted.
         closing_s_max: how long closing may go on loading; what is left is loaded at the next start. Without, all is.
-        has_senders: whether loading rests while the event loop is busy; where nobody sends, it would only take longer.
     """
 
     def __init__(
@@ -76,7 +73,6 @@ class Engine:
         *,
         on_failed: Callable[[], None] = lambda: None,
         closing_s_max: float | None = None,
-        has_senders: bool = False,
     ) -> None:
         self.folder = folder
         self.settings = settings
@@ -85,18 +81,18 @@ class Engine:
         self.replaying = asyncio.Lock()
         self.opaque = OpaqueNumbers()
         # Each holds the interpreter for a while.
-        self.sync_parsing = ConcurrencyLimiter(1, waiting_max=settings.report_waiting_max, what="syncs")
+        self.sync_parsing = ConcurrencyLimiter(1, waiting_max=settings.report_waiting_max, subject="syncs")
         self.report_slots = ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
         self.pace = Throttle(waiting_max=settings.report_waiting_max)
         self.snapshot_slots = ConcurrencyLimiter(
             SNAPSHOT_DOWNLOADS_MAX,
             waiting_max=0,
-            what="analytics.duckdb",
+            subject="analytics.duckdb",
             setting=f"{SNAPSHOT_DOWNLOADS_MAX} downloads at once, and {SNAPSHOT_DOWNLOADS_MAX - 1} of one key",
         )
         # Beside the reports: what takes milliseconds must not wait for a year's.
         self.brief_slots = ConcurrencyLimiter(
-            1, waiting_max=settings.live_max, what="live", setting="EMBEDSINK_LIVE_MAX"
+            1, waiting_max=settings.live_max, subject="live", setting="EMBEDSINK_LIVE_MAX"
         )
         # A thread for each place of a report, and one for what takes milliseconds.
         self.reading = ThreadPoolExecutor(
@@ -104,7 +100,6 @@ class Engine:
         )
         self._on_failed = on_failed
         self._closing_s_max = closing_s_max
-        self._has_senders = has_senders
         self._quarantine_budget = QuarantineBudget(
             bytes_per_day=settings.quarantine_bytes_per_day, count_per_day=settings.quarantine_count_per_day
         )
@@ -146,7 +141,6 @@ class Engine:
             closing_s_max=self._closing_s_max,
             on_loaded=self._tell_of_load,
             on_removed=lambda byte_count: self.journal.space.remove(byte_count),
-            rests=self._rests() if self._has_senders else None,
             is_tight=lambda: self.journal.space.is_tight,
             quarantine_days=settings.quarantine_retention_days,
         )
@@ -166,7 +160,7 @@ class Engine:
             self.journal,
             self.store,
             bytes_max=settings.sync_bytes_max,
-            lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
+            lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, subject="syncs"),
         )
         self.live = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
         self.journal.start()
@@ -206,11 +200,6 @@ class Engine:
             log.warning("quarantine_not_counted", extra={"detail": str(error)})
             return
         self._quarantine_budget.begin_with((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
-
-    def _rests(self) -> Rests:
-        """Of the loader: where senders want all of the event loop, and the journal has room for what then waits."""
-        loop = CpuMeter()
-        return Rests(lambda: loop.share() >= BUSY_SHARE and self.journal.space.has_headroom)
 
     def _tell_of_load(self) -> None:
         self.syncs.forget_loaded()

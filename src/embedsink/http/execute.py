@@ -78,7 +78,7 @@ async def ask_briefly(engine: Engine, key: Key, ask: Callable[[Reader], T]) -> T
     Raises:
         Unavailable: too many wait for it already, or the store is away.
     """
-    return await ask_store(engine, engine.brief_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
+    return await ask_store(engine, engine.brief_slots.slot(key.key_id), EVERYTHING, ask, is_brief=True)
 
 
 @contextlib.asynccontextmanager

@@ -49,7 +49,7 @@ async def spooled(
     Raises:
         Unavailable: too many wait already, the store is away, the disk is as good as full, or it takes too long.
     """
-    async with engine.report_slots.place(key_id), within_its_time(engine):
+    async with engine.report_slots.slot(key_id), within_its_time(engine):
         spool = _Spool(engine, variables)
         writing = asyncio.get_running_loop().run_in_executor(engine.reading, spool.fill, write)
         try:

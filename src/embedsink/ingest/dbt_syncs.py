@@ -194,7 +194,7 @@ class DbtSyncs:
             return {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(LOADED_VIEW)}.intersection(names)
 
     async def _find_loaded(self, name: Name, key_id: str) -> Recorded | None:
-        async with self._lookups.place(key_id):
+        async with self._lookups.slot(key_id):
             return await asyncio.to_thread(self._ask_the_store, name)
 
     def _ask_the_store(self, name: Name) -> Recorded | None:

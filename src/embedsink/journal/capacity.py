@@ -31,7 +31,7 @@ class Capacity:
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
         self._opened = _inode_of(folder)
-        self._room_bytes = 0
+        self.room_bytes = 0
         # As of the last measurement; before it, neither tight nor with room to spare.
         self._free_bytes, self._left_bytes = 2 * free_bytes_min, 0
         sizes = _sizes_in(folder)
@@ -48,16 +48,6 @@ class Capacity:
     def byte_count(self) -> int:
         """How many bytes they have."""
         return self._added_bytes - self._removed_bytes
-
-    @property
-    def room_bytes(self) -> int:
-        """How many bytes the journal may still take, by its budget and by the disk, as of the last measurement."""
-        return self._room_bytes
-
-    @property
-    def has_headroom(self) -> bool:
-        """Whether half of the budget is left, in it and on the disk, as of the last measurement."""
-        return self.room_bytes >= self._journal_bytes_max // 2
 
     @property
     def is_tight(self) -> bool:
@@ -106,7 +96,7 @@ class Capacity:
         self._free_bytes = disk.f_bavail * disk.f_frsize
         self._left_bytes = left_bytes = self._journal_bytes_max - self.byte_count - open_bytes
         spare_bytes = self._free_bytes - self._free_bytes_min
-        self._room_bytes = min(spare_bytes, left_bytes)
+        self.room_bytes = min(spare_bytes, left_bytes)
         if spare_bytes < 0:
             return "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to make room; then resend."
         if left_bytes < 0:

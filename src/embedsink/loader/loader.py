@@ -14,7 +14,6 @@ from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.data_folder import DataFolder
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.segment import Segment, number_of
-from embedsink.loader.backoff import Rests
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.pending import PendingSegments
@@ -47,7 +46,6 @@ class Loader:
         on_loaded: called in the loader's thread after each load.
         on_removed: called there with the bytes of each segment that it takes out of the journal.
         closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
-        rests: between loads; without, none.
         is_tight: whether segments take room that the journal needs.
         quarantine_days: how long rejections are kept; 0 is for ever.
     """
@@ -61,7 +59,6 @@ class Loader:
         on_loaded: Callable[[], None] = lambda: None,
         on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
-        rests: Rests | None = None,
         is_tight: Callable[[], bool] = lambda: False,
         quarantine_days: int = 0,
     ) -> None:
@@ -74,7 +71,6 @@ class Loader:
         self._backlog = PendingSegments(folder.journal, on_removed=on_removed)
         self._intake = SegmentChecks(folder.journal, store, backlog=self._backlog, damaged=self._damaged)
         self._closing_s_max = closing_s_max
-        self._rests = rests or Rests()
         self._sums_due_at = 0.0
         self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
         self._sealed_number = 0  # the highest of which the journal told
@@ -113,7 +109,6 @@ class Loader:
         if self._closing_s_max is not None:
             self._load_until = time.monotonic() + self._closing_s_max
         self._closing = True
-        self._rests.end()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(None if self._closing_s_max is None else self._seconds_to_end())
@@ -149,10 +144,8 @@ class Loader:
         """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
         sealed_number = self._sealed_number  # before the look: it is there, or it was lost
         for some in self._backlog.waiting():
-            began_at = time.monotonic()
             self._load(self._intake.sound(some))
             yield
-            self._rests.rest_after(time.monotonic() - began_at)  # also after what was done with the step
         self._intake.check_up_to(sealed_number)
         self._pass(sealed_number)
 

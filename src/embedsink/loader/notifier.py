@@ -120,12 +120,12 @@ class LoadNotifier:
     def _check_places(self, key_id: str) -> None:
         if self.ended.is_set():
             raise Unavailable(Reason.NOT_READY, "server: ends. Ask again in some seconds.", retry_after_s=5)
-        taken = len(self._listening)
-        if taken >= self._listeners_max:
+        used = len(self._listening)
+        if used >= self._listeners_max:
             busy = "live: as many are listening as may (EMBEDSINK_LIVE_MAX). Close one, or ask again later."
             raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=_RETRY_AFTER_S)
         own, quarter = list(self._listening.values()).count(key_id), self._listeners_max // 4
-        if is_reserved(own=own, taken=taken, of=self._listeners_max):
+        if is_reserved(own=own, used=used, total=self._listeners_max):
             told = (
                 f"live: this key has {own} of the {self._listeners_max} places (EMBEDSINK_LIVE_MAX), and those left "
                 f"are for keys with less than {quarter}. Close a page or a stream of this key, or ask again later."

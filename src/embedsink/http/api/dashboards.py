@@ -160,7 +160,7 @@ class Dashboards:
             # Of the moment at which it is begun, as its tag is: the period goes on while one waits.
             begun = await run_in_threadpool(asked_period, request, key)
             ask = partial(self._answer, engine=engine, section=section, period=begun, name=name)
-            return await ask_store(engine, engine.report_slots.place(key.key_id), begun.scope.variables(), ask)
+            return await ask_store(engine, engine.report_slots.slot(key.key_id), begun.scope.variables(), ask)
 
         question = question_of(request, key)
         answer = self._answers.answer(question, current_tag, make, pace=engine.pace, key_id=key.key_id)
@@ -234,11 +234,11 @@ class _Answers:
             return tag, await self._of(tag, make, key_id)
 
         async def make_at_its_turn() -> tuple[str, bytes]:
-            self._shared.begin((key_id, question))
+            self._shared.forget((key_id, question))
             tag = current_tag()
             return tag, await self._of(tag, make, key_id)
 
-        return await self._shared.answer((key_id, question), lambda: pace.answer(make_at_its_turn, key_id=key_id))
+        return await self._shared.run((key_id, question), lambda: pace.run(make_at_its_turn, key_id=key_id))
 
     async def _of(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]], key_id: str) -> bytes:
         """The answer of a tag, made where there is none."""
@@ -250,7 +250,7 @@ class _Answers:
             self._keep(tag, made := await make())
             return made
 
-        return await self._shared.answer((key_id, tag), make_and_keep)
+        return await self._shared.run((key_id, tag), make_and_keep)
 
     def _keep(self, tag: str, made: bytes) -> None:
         self._kept[tag] = made

@@ -38,7 +38,7 @@ async def inspect(request: Request) -> Response:
     )
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
     counts, rejected = await while_awaited(
-        request, ask_store(engine, engine.report_slots.place(key.key_id), variables, _read)
+        request, ask_store(engine, engine.report_slots.slot(key.key_id), variables, _read)
     )
     return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=NEVER_KEPT)
 

@@ -130,7 +130,7 @@ class _Stream:
             return None
         try:
             ask = partial(_ask, self._engine, self._asked, span, key_id=self._key_id)
-            loaded = await self._live.answers.answer((self._asked, span), ask)
+            loaded = await self._live.answers.run((self._asked, span), ask)
         except Unavailable:
             return None  # Nothing is missed: the position stays, and the next look finds what is there by then.
         self._position, after = span.last, self._name()
@@ -199,7 +199,7 @@ async def _ask(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> dict
     read = partial(_read, wants_rows=asked.wants_rows)
     # Whoever comes again after long asks for much.
     slots = engine.brief_slots if span.last - span.after <= LOOK_BACK_SEGMENTS else engine.report_slots
-    counts, rows = await ask_store(engine, slots.place(key_id), asked.variables | span.variables(), read)
+    counts, rows = await ask_store(engine, slots.slot(key_id), asked.variables | span.variables(), read)
     if asked.is_narrowed and not counts.outcomes.total():
         return None
     told = {
@@ -217,7 +217,7 @@ async def _ask_rows(engine: Engine, asked: Asked, span: Span, *, key_id: str) ->
     variables = asked.variables | span.variables()
     if asked.deployments is not None:
         variables["since"] = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=RECENT_DAYS)
-    return await ask_store(engine, engine.report_slots.place(key_id), variables, read)
+    return await ask_store(engine, engine.report_slots.slot(key_id), variables, read)
 
 
 def _read(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
