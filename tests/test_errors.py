@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedsink.errors import Refused, Unavailable, instead, nearest, quote, without_keys
+from embedsink.errors import Refused, Unavailable, nearest, preview, redact_keys, suggestion
 from embedsink.reasons import Reason
 
 KEY = "es_read_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
@@ -35,14 +35,14 @@ CUT = f"es_read_…{sha256(KEY.encode()).hexdigest()[:8]}"
     ],
 )
 def test_a_wrong_value_is_quoted_as_json_escaped_and_short(value: Any, quoted: str) -> None:
-    assert quote(value) == quoted
+    assert preview(value) == quoted
 
 
 def test_a_value_that_can_not_be_written_is_quoted_by_its_type() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
-    assert quote(endless) == "a list"
+    assert preview(endless) == "a list"
 
 
 def test_no_more_of_a_list_is_written_than_is_quoted() -> None:
@@ -50,8 +50,8 @@ def test_no_more_of_a_list_is_written_than_is_quoted() -> None:
         def __str__(self) -> str:
             raise AssertionError("far behind what is quoted")
 
-    assert quote([1] * 100 + [Late()]).endswith("1, 1,…")
-    assert quote({"a": [1] * 100, "b": Late()}).endswith("1,…")
+    assert preview([1] * 100 + [Late()]).endswith("1, 1,…")
+    assert preview({"a": [1] * 100, "b": Late()}).endswith("1,…")
 
 
 JSON = st.recursive(
@@ -62,8 +62,8 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_value_is_quoted_in_at_most_64_printable_characters(value: Any) -> None:
-    assert len(quote(value)) <= 64
-    assert quote(value).isprintable()
+    assert len(preview(value)) <= 64
+    assert preview(value).isprintable()
 
 
 @pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
@@ -73,17 +73,17 @@ def test_a_key_is_cut_down_to_its_kind_wherever_it_stands(kind: str, text: str) 
 
     digest = sha256(key.encode()).hexdigest()
 
-    assert without_keys(text.replace("{}", key)) == text.replace("{}", f"es_{kind}_…{digest[:8]}")
+    assert redact_keys(text.replace("{}", key)) == text.replace("{}", f"es_{kind}_…{digest[:8]}")
 
 
 def test_two_keys_stay_two_when_they_are_cut() -> None:
-    assert without_keys(KEY) != without_keys(KEY[:-1] + "0")
-    assert without_keys(without_keys(KEY)) == without_keys(KEY)
+    assert redact_keys(KEY) != redact_keys(KEY[:-1] + "0")
+    assert redact_keys(redact_keys(KEY)) == redact_keys(KEY)
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])
 def test_what_is_no_key_is_left_alone(text: str) -> None:
-    assert without_keys(text) == text
+    assert redact_keys(text) == text
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:
     ],
 )
 def test_what_to_say_of_a_name_that_does_not_exist(asked: str, known: list[str], otherwise: str, told: str) -> None:
-    assert instead(asked, known, otherwise) == told
+    assert suggestion(asked, known, otherwise) == told

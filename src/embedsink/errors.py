@@ -16,7 +16,7 @@ from hashlib import sha256
 
 from embedsink.reasons import Reason
 
-QUOTE_CHARACTERS_MAX = 64
+PREVIEW_CHARACTERS_MAX = 64
 # How much of a name a slip of the keyboard leaves as it was.
 _ALIKE = 0.6
 _WORD = re.compile(r"[^_]+")
@@ -51,7 +51,7 @@ class Misconfigured(EmbedsinkError):
     """The program can't run like this; the text says what to change."""
 
 
-def quote(value: object) -> str:
+def preview(value: object) -> str:
     """A wrong value for an error message: JSON, escaped, at most 64 characters, never a credential."""
     text = ""
     try:
@@ -59,20 +59,20 @@ def quote(value: object) -> str:
         # key is cut in two.
         parts = _QUOTING.iterencode(value) if isinstance(value, dict | list) else [_QUOTING.encode(value)]
         for part in parts:
-            text += without_keys(part)
-            if len(text) > QUOTE_CHARACTERS_MAX:
+            text += redact_keys(part)
+            if len(text) > PREVIEW_CHARACTERS_MAX:
                 break
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"
-    if len(text) <= QUOTE_CHARACTERS_MAX:
+    if len(text) <= PREVIEW_CHARACTERS_MAX:
         return text
     end = '…"' if text.startswith('"') else "…"
-    return text[: QUOTE_CHARACTERS_MAX - len(end)] + end
+    return text[: PREVIEW_CHARACTERS_MAX - len(end)] + end
 
 
 def nearest(asked: str, known: Iterable[str]) -> str | None:
     """The name that was probably meant: one like it, or else one with a word like it (`vew` for `view_count`)."""
-    if len(asked) > QUOTE_CHARACTERS_MAX:
+    if len(asked) > PREVIEW_CHARACTERS_MAX:
         return None  # No slip of the keyboard; and comparing takes time.
     names, asked = list(known), asked.lower()
     for parts_of in (lambda name: [name], _WORD.findall):
@@ -82,7 +82,7 @@ def nearest(asked: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def instead(asked: str, known: Iterable[str], otherwise: str = "") -> str:
+def suggestion(asked: str, known: Iterable[str], otherwise: str = "") -> str:
     """What to say of a name that does not exist: which was probably meant; or else which there are, or `otherwise`."""
     names = list(known)
     meant = nearest(asked, names)
@@ -91,7 +91,7 @@ def instead(asked: str, known: Iterable[str], otherwise: str = "") -> str:
     return otherwise or (f"There are {', '.join(names)}." if names else "There are none.")
 
 
-def without_keys(text: str) -> str:
+def redact_keys(text: str) -> str:
     """The text with each embedsink key in it cut down to its kind, and to the beginning of its SHA-256.
 
     So two keys that stand as names in one object stay two names; and `keys.json`, which has the digests, tells whose

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from embedsink.errors import without_keys
+from embedsink.errors import redact_keys
 
 # A path or an error may be as long as a request. What is cut ends with an ellipsis.
 VALUE_CHARACTERS_MAX = 512
@@ -47,7 +47,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line = f'{line[:-1]}, "traceback": {json.dumps(_cut_middle(self.formatException(record.exc_info)))}}}'
         # Whatever was logged, by whomever: no key reaches a log.
-        return without_keys(line)
+        return redact_keys(line)
 
 
 class LineLimit(logging.Filter):
@@ -110,12 +110,12 @@ def _cut(value: Any, characters_max: int) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return value if len(text) <= characters_max else f"{without_keys(text)[: characters_max - 1]}…"
+    return value if len(text) <= characters_max else f"{redact_keys(text)[: characters_max - 1]}…"
 
 
 def _cut_middle(text: str) -> str:
     """A traceback without its middle: it begins where the request came in, and ends with the exception."""
-    text = without_keys(text)
+    text = redact_keys(text)
     if len(text) <= TRACEBACK_CHARACTERS_MAX:
         return text
     half = TRACEBACK_CHARACTERS_MAX // 2

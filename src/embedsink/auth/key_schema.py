@@ -8,7 +8,7 @@ from typing import Any
 
 from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, is_deployment, is_label, normal_origin
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, preview
 
 
 def entry_of(key: Key) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def key_of(entry: Any, *, where: str = "") -> Key:
         except Misconfigured as error:
             raise Misconfigured(f"{where}{error}") from None
         except (TypeError, ValueError, OverflowError):
-            raise Misconfigured(f"{where}{name}: {quote(entry[name])} is not {allowed}.") from None
+            raise Misconfigured(f"{where}{name}: {preview(entry[name])} is not {allowed}.") from None
     key = Key(**fields)
     if key.kind is KeyKind.SYNC and key.origins:
         # A page's key is public, and the first result of a sync stays for ever.

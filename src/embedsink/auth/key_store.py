@@ -14,7 +14,7 @@ from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.key_schema import document_of, entry_of, iso, key_of, keys_of
 from embedsink.auth.token import digest_of, new_token
 from embedsink.durable_files import sync_folder
-from embedsink.errors import Misconfigured, instead, quote
+from embedsink.errors import Misconfigured, preview, suggestion
 
 # Revoked and expired keys stay so long, for an audit of what they wrote, and at most so many of them.
 ENDED_DAYS_MAX = 400
@@ -93,8 +93,8 @@ class KeyStore:
                 if key_id == key.key_id or digest == key.digest:
                     keys[place] = _revoked(key, now)
                     return keys[place]
-            meant = instead(key_id, [key.key_id for key in keys], "`embedsink keys list` shows those that do.")
-            raise Misconfigured(f"key {quote(key_id)} does not exist. {meant}")
+            meant = suggestion(key_id, [key.key_id for key in keys], "`embedsink keys list` shows those that do.")
+            raise Misconfigured(f"key {preview(key_id)} does not exist. {meant}")
 
     def version(self) -> Version | None:
         """Its mtime in ns, size and inode, which change whenever it does; None when there is no file."""

@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, preview
 
 FORMAT = 1
 # Everything that a backup may hold. A manifest from elsewhere must not write outside the restored folder.
@@ -67,7 +67,7 @@ def decode(manifest: bytes) -> Generation:
     try:
         found = json.loads(manifest)
         if found["format"] != FORMAT:
-            raise BackupDamaged(f"has the format {quote(found['format'])}, and this embedsink reads {FORMAT}")
+            raise BackupDamaged(f"has the format {preview(found['format'])}, and this embedsink reads {FORMAT}")
         content = found["generation"]
         if found["sha256"] != _checksum(content):
             raise BackupDamaged("its checksum does not match")
@@ -80,7 +80,7 @@ def decode(manifest: bytes) -> Generation:
         raise BackupDamaged("is no manifest of a backup") from None
     for file in generation.files:
         if not _NAME.fullmatch(file.name):
-            raise BackupDamaged(f"names a file that no data folder has ({quote(file.name)})")
+            raise BackupDamaged(f"names a file that no data folder has ({preview(file.name)})")
     return generation
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from embedsink.concurrency.limiter import ConcurrencyLimiter
-from embedsink.errors import Refused, Unavailable, quote
+from embedsink.errors import Refused, Unavailable, preview
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import find_damage
 from embedsink.journal.writer import Journal, OnDurable, wait_for
@@ -205,7 +205,7 @@ class DbtSyncs:
 
 def _is_new(sync: Sync, known: Recorded) -> bool:
     if sync.digest != known.digest:
-        taken = f"syncJobId: {quote(sync.job_id)} has another result in deployment {sync.deployment}, which stays."
+        taken = f"syncJobId: {preview(sync.job_id)} has another result in deployment {sync.deployment}, which stays."
         raise Refused(Reason.CONFLICT, f"{taken} Record a new sync under its own job.")
     return False
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from embedsink.errors import without_keys
+from embedsink.errors import redact_keys
 from embedsink.protocol.dbt_sync import Sync
 from embedsink.protocol.messages import ENVELOPE_FIELDS
 from embedsink.protocol.strict_json import encode
@@ -181,7 +181,7 @@ def _without_keys(raw: bytes) -> bytes:
     """The same with each key cut, whichever field it strayed into: a stolen data folder holds none."""
     if _KEY_BEGINNING not in raw:
         return raw
-    return without_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+    return redact_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
 def first_id(parsed: Parsed) -> str | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from embedsink.errors import quote, without_keys
+from embedsink.errors import preview, redact_keys
 
 # The types of JSON, by pydantic's words for a value that is of another.
 TYPES = {
@@ -30,13 +30,13 @@ def place(location: tuple[int | str, ...]) -> str:
 
 
 def _step(part: int | str) -> str:
-    name = without_keys(str(part))
-    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{quote(part)}]"
+    name = redact_keys(str(part))
+    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{preview(part)}]"
 
 
 def sentence(error: Mapping[str, Any]) -> str:
     """One of pydantic's `errors()` as a sentence that says what was seen and what is allowed."""
-    kind, seen = error["type"], quote(error.get("input"))
+    kind, seen = error["type"], preview(error.get("input"))
     if kind == "missing":
         return "is missing; the protocol requires it. Send it."
     if kind == "extra_forbidden":

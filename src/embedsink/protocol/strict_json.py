@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 
 # A quotation mark that is written so would spoil the count that finds duplicate keys.
@@ -142,7 +142,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise Refused(Reason.DUPLICATE_KEY, f"body: the key {quote(twice)} stands twice in one object. Send it once.")
+        raise Refused(Reason.DUPLICATE_KEY, f"body: the key {preview(twice)} stands twice in one object. Send it once.")
     return members
 
 
@@ -152,7 +152,7 @@ def _too_deep(depth_max: int) -> Refused:
 
 
 def _not_finite(literal: str) -> NoReturn:
-    raise Refused(Reason.NOT_FINITE, f"body: {quote(literal)} is not a finite number. Send null instead.")
+    raise Refused(Reason.NOT_FINITE, f"body: {preview(literal)} is not a finite number. Send null instead.")
 
 
 def _number(literal: str) -> float:

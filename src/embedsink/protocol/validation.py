@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import ValidationError
 
-from embedsink.errors import Refused, quote, without_keys
+from embedsink.errors import Refused, preview, redact_keys
 from embedsink.protocol.error_messages import place, sentence
 from embedsink.protocol.messages import (
     CONTEXT_FIELDS,
@@ -313,22 +313,22 @@ def _validate(index: int, envelope: Any, parsed: Parsed, rules: Rules) -> None:
 def _what_is_wrong(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Rules) -> Wrong | None:
     """The first thing wrong with an envelope, from the outside in; None when it is valid."""
     if not isinstance(envelope, dict):
-        return Reason.NOT_AN_OBJECT, f"envelope: {quote(envelope)} is not an object. Send what `event.data` holds."
+        return Reason.NOT_AN_OBJECT, f"envelope: {preview(envelope)} is not an object. Send what `event.data` holds."
     if encoded_bytes > rules.envelope_bytes_max:
         limit = f"{rules.envelope_bytes_max:,} (EMBEDSINK_ENVELOPE_BYTES_MAX)"
         return Reason.TOO_LARGE, f"envelope: {encoded_bytes:,} bytes; the limit is {limit}. Shorten its strings."
     if has_bad_text(envelope):
         return Reason.BAD_TEXT, f"envelope: {_BAD_TEXT}"
     if envelope.get("source") != catalog.source:
-        seen = quote(envelope.get("source"))
+        seen = preview(envelope.get("source"))
         return Reason.WRONG_SOURCE, f'source: {seen} is not "{catalog.source}" (EMBEDSINK_SERVICE_NAME).'
     direction = envelope.get("direction")
     if direction not in ("event", "action"):
-        return Reason.WRONG_DIRECTION, f"direction: {quote(direction)} is not one of event, action."
+        return Reason.WRONG_DIRECTION, f"direction: {preview(direction)} is not one of event, action."
     name = envelope.get("type")
     kind = catalog.kinds.get(name) if isinstance(name, str) else None
     if kind is None or kind.direction != direction:
-        return Reason.UNKNOWN_TYPE, f"type: {quote(name)} is not an {direction} of the catalog."
+        return Reason.UNKNOWN_TYPE, f"type: {preview(name)} is not an {direction} of the catalog."
     return _first_wrong_field(envelope, str(name), catalog)
 
 
@@ -336,9 +336,9 @@ def _first_wrong_field(envelope: dict[str, Any], name: str, catalog: Catalog) ->
     surface, kind = envelope.get("surface"), catalog.kinds[name]
     if kind.surfaces and isinstance(surface, str) and surface in EVERYWHERE and surface not in kind.surfaces:
         allowed = ", ".join(sorted(kind.surfaces))
-        return Reason.WRONG_SURFACE, f"surface: {name} never happens on {quote(surface)}, only on {allowed}."
+        return Reason.WRONG_SURFACE, f"surface: {name} never happens on {preview(surface)}, only on {allowed}."
     if not kind.surfaces and surface is not None:
-        return Reason.WRONG_SURFACE, f"surface: {quote(surface)} stands on an action; actions have none."
+        return Reason.WRONG_SURFACE, f"surface: {preview(surface)} stands on an action; actions have none."
     try:
         catalog.one[name].validate_python(envelope)
     except ValidationError as error:
@@ -414,4 +414,4 @@ def _echoed_id(envelope: Any) -> str | None:
     value = envelope.get("id") if isinstance(envelope, dict) else None
     if not isinstance(value, str) or len(value) > _ECHOED_ID_CHARACTERS_MAX or has_bad_text(value):
         return None
-    return without_keys(value)
+    return redact_keys(value)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
-from embedsink.errors import Refused, Unavailable, instead, quote
+from embedsink.errors import Refused, Unavailable, preview, suggestion
 from embedsink.ingest.records import NewId, journal_lines, replayed_line
 from embedsink.journal.writer import wait_for
 from embedsink.protocol.validation import Parsed, parse
@@ -82,7 +82,7 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
     """
     reasons = [str(known) for known in Reason]
     if reason is not None and reason not in reasons:
-        raise Refused(Reason.BAD_PARAMETER, f"reason: {quote(reason)} does not exist. {instead(reason, reasons)}")
+        raise Refused(Reason.BAD_PARAMETER, f"reason: {preview(reason)} does not exist. {suggestion(reason, reasons)}")
     return PurgeFilter(before=parse_instant("before", before), reason=reason, key_id=key_id)
 
 

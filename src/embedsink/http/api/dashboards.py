@@ -28,7 +28,7 @@ from embedsink.dashboards.period import Period, period_of
 from embedsink.dashboards.query import answer_section
 from embedsink.dashboards.time_axis import span_of
 from embedsink.engine import Engine
-from embedsink.errors import Misconfigured, Refused, Unavailable, quote
+from embedsink.errors import Misconfigured, Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, question_of
 from embedsink.http.execute import ask_store, while_awaited
@@ -141,7 +141,7 @@ class Dashboards:
         section = dashboard.section(id)
         if section is None:
             there_are = ", ".join(section.id for section in dashboard.sections)
-            raise Refused(Reason.NOT_FOUND, f"section {quote(id)} does not exist in {name}. There are {there_are}.")
+            raise Refused(Reason.NOT_FOUND, f"section {preview(id)} does not exist in {name}. There are {there_are}.")
         period = await run_in_threadpool(asked_period, request, key)
         # The period goes on with the clock, and so do pending questions.
         freshness = EtagCheck.of(request, key, is_timed=True)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from embedsink.auth.key import KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store, while_awaited
 from embedsink.http.query_params import check_parameters, limit_of
@@ -53,5 +53,5 @@ def _place_of(cursor: str | None) -> int | None:
     try:
         return None if cursor is None else parse_deployment(cursor)
     except Misconfigured:
-        unknown = f"cursor: {quote(cursor)} is none. Send the `nextCursor` of the page before."
+        unknown = f"cursor: {preview(cursor)} is none. Send the `nextCursor` of the page before."
         raise Refused(Reason.BAD_PARAMETER, unknown) from None

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from embedsink.auth.key import Key, KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Refused, Unavailable, quote
+from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store
 from embedsink.http.query_params import ARRIVALS, arrivals_of, check_parameters, is_on, limit_of
@@ -239,7 +239,7 @@ def _position_had(request: Request, engine: Engine, key: Key) -> int | None:
         return _position_named(had, engine)
     if not (had.isascii() and had.isdigit() and len(had) <= len(str(_POSITION_MAX))):
         raise Refused(
-            Reason.BAD_PARAMETER, f"after: {quote(had)} is not the id of a message. Leave it out to begin with now."
+            Reason.BAD_PARAMETER, f"after: {preview(had)} is not the id of a message. Leave it out to begin with now."
         )
     return max(0, min(int(had), newest), newest - LOOK_BACK_SEGMENTS)
 
@@ -248,7 +248,7 @@ def _position_named(name: str, engine: Engine) -> int:
     """The position of a name; of one from before the start of this process, where the process began."""
     if not _NAME.fullmatch(name):
         raise Refused(
-            Reason.BAD_PARAMETER, f"after: {quote(name)} is not the id of a message. Leave it out to begin with now."
+            Reason.BAD_PARAMETER, f"after: {preview(name)} is not the id of a message. Leave it out to begin with now."
         )
     position = engine.opaque.reveal(int(name, 16))
     return position if engine.live.first_position <= position <= engine.live.position else engine.live.first_position

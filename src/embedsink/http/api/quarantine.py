@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.auth.key import Key, KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store, while_awaited
 from embedsink.http.query_params import check_parameters, limit_of
@@ -87,4 +87,4 @@ def _id_of(text: str | None) -> UUID | None:
     try:
         return UUID(text) if text is not None else None
     except ValueError:
-        raise Refused(Reason.BAD_PARAMETER, f"id: {quote(text)} is no UUID. Copy one from the list.") from None
+        raise Refused(Reason.BAD_PARAMETER, f"id: {preview(text)} is no UUID. Copy one from the list.") from None
