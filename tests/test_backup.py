@@ -62,7 +62,7 @@ def test_a_backup_only_reads_the_data_folder(folder: DataFolder, target: Path) -
 
 def test_a_folder_without_a_snapshot_is_backed_up_as_its_journal(tmp_path: Path, target: Path) -> None:
     folder = DataFolder(tmp_path / "data")
-    folder.make()
+    folder.create()
     segment(folder.journal, [{"type": "view"}])
     assert create_backup(folder, target).warnings == ()
     assert restored(target, tmp_path / "new") == contents(folder.path)
@@ -175,7 +175,7 @@ def test_two_backups_at_once_are_refused(folder: DataFolder, target: Path) -> No
 def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
     new = DataFolder(tmp_path / "new")
-    new.make()
+    new.create()
     create_backup(folder, target)
     create_backup(other, target)  # No difference yet: it may be a restored folder.
     (folder.journal / OPEN.removeprefix("journal/")).unlink()
@@ -252,10 +252,10 @@ def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, 
     [
         (lambda folder, target: (target.mkdir(), (target / "holiday.jpg").touch()), "is not empty, and is no backup"),
         (lambda folder, target: shutil.rmtree(folder.journal), "is no data folder, since it has no journal/"),
-        (lambda folder, target: folder.restoring.mkdir(), "is half restored"),
+        (lambda folder, target: folder.restoring.mkdir(), "is only partly restored"),
         (lambda folder, target: target.symlink_to(folder.path / "backup"), "is in the data folder itself"),
     ],
-    ids=["another target", "no data folder", "half restored", "target in the data"],
+    ids=["another target", "no data folder", "partly restored", "target in the data"],
 )
 def test_what_can_not_be_backed_up_is_refused_and_nothing_written(
     folder: DataFolder, target: Path, spoil: Callable[[DataFolder, Path], object], sentence: str
@@ -409,8 +409,8 @@ def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -
 def test_a_server_does_not_start_on_a_half_restored_folder(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
     folder.restoring.mkdir()
-    with pytest.raises(Misconfigured, match="is half restored, and restoring/ is still in it"):
-        folder.make()
+    with pytest.raises(Misconfigured, match="is only partly restored, since it contains restoring/"):
+        folder.create()
     create_backup(other, target)
     with pytest.raises(Misconfigured, match="an earlier restore into it was interrupted, or is running"):
         restore_backup(target, folder)

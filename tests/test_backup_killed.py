@@ -143,8 +143,8 @@ def test_a_restore_that_is_killed_at_any_step_leaves_no_folder_that_a_server_wou
         new = DataFolder(place / "new")
         if new.restoring.exists():
             half += 1
-            with pytest.raises(Misconfigured, match="is half restored"):
-                new.make()
+            with pytest.raises(Misconfigured, match="is only partly restored"):
+                new.create()
         else:
             assert contents(new.path) in ({}, expected(folder))
     assert half > 10

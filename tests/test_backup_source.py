@@ -166,7 +166,7 @@ def test_the_model_finds_a_planted_bug(
 
 def segments_of(folder: Path) -> Iterator[tuple[str, bytes]]:
     data = DataFolder(folder)
-    data.make()
+    data.create()
     return source.read_journal(data)
 
 
@@ -181,7 +181,7 @@ def test_of_an_open_segment_the_whole_groups_are_read_also_behind_damage(tmp_pat
 
 def test_a_pipe_or_a_folder_beside_the_files_stops_no_backup(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
-    data.make()
+    data.create()
     os.mkfifo(data.damaged / "pipe")
     (data.damaged / "folder").mkdir()
     (data.damaged / "lost-1.txt").write_text("a note")

@@ -829,7 +829,7 @@ def test_beyond_this_machine_keys_need_encryption(tmp_path: Path) -> None:
 def test_beside_a_server_the_folder_is_its_own(server: RunningServer, tmp_path: Path) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps(VIEW) + "\n")
-    taken = f"is open in process {server.pid}."
+    taken = f"is in use by process {server.pid}."
     assert_failed(embedsink("serve", "--data", server.data), taken)
     assert_failed(embedsink("quarantine", "replay", "--data", server.data), taken)
     assert_failed(embedsink("rebuild", "--data", server.data), taken)

@@ -34,12 +34,12 @@ def test_a_jump_is_told_once_with_both_times(clocks: Clocks, seconds: int) -> No
     watch = ClockWatch()
     clocks.pass_by(1)
     clocks.shown += seconds
-    jump = watch.jump()
+    jump = watch.poll()
     assert jump is not None
     assert jump.shown == datetime.fromtimestamp(clocks.shown, UTC)
     assert jump.shown - jump.expected == timedelta(seconds=seconds)
     clocks.pass_by(1)
-    assert watch.jump() is None
+    assert watch.poll() is None
 
 
 def test_time_that_passes_and_a_clock_that_drifts_are_no_jump(clocks: Clocks) -> None:
@@ -47,9 +47,9 @@ def test_time_that_passes_and_a_clock_that_drifts_are_no_jump(clocks: Clocks) ->
     for _ in range(100):
         clocks.pass_by(3_600)
         clocks.shown += 59
-        assert watch.jump() is None
+        assert watch.poll() is None
 
 
 def test_the_clocks_of_this_machine_go_alike() -> None:
     watch = ClockWatch()
-    assert watch.jump() is None
+    assert watch.poll() is None

@@ -120,7 +120,7 @@ def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:
         ("KEY_1F3C", ["key_1f3d"], "", 'Did you mean "key_1f3d"?'),
         ("zzz", ["content", "overview"], "", "There are content, overview."),
         ("zzz", ["content", "overview"], "Look at the list.", "Look at the list."),
-        ("zzz", [], "", "There are none."),
+        ("zzz", [], "", "None exist."),
     ],
 )
 def test_what_to_say_of_a_name_that_does_not_exist(asked: str, known: list[str], otherwise: str, told: str) -> None:

@@ -14,25 +14,25 @@ from embedsink.errors import Misconfigured
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
     folder = DataFolder(tmp_path / "data")
-    folder.make()
+    folder.create()
     return folder
 
 
 @pytest.mark.parametrize("name", ["journal", "damaged"])
 def test_a_file_where_a_folder_belongs_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(Misconfigured, match=rf"/{name}: is a file, and has to be a folder\. Move it elsewhere, or"):
-        DataFolder(tmp_path).make()
+    with pytest.raises(Misconfigured, match=rf"/{name}: is a file, but must be a folder\. Move it, or"):
+        DataFolder(tmp_path).create()
 
 
 def test_a_deleted_lock_file_lets_no_second_server_in(folder: DataFolder) -> None:
     lock = folder.path / "lock"
     with FolderLock(folder):
         lock.unlink()
-        with pytest.raises(FolderTaken, match="is open in another process"):
+        with pytest.raises(FolderTaken, match="is in use by another process"):
             FolderLock(folder).__enter__()
         lock.write_text("")
-        with pytest.raises(FolderTaken, match="is open in another process"):
+        with pytest.raises(FolderTaken, match="is in use by another process"):
             FolderLock(folder).__enter__()
     with FolderLock(folder):
         assert lock.read_text() == f"{os.getpid()}\n"
@@ -43,7 +43,7 @@ def test_the_file_is_locked_too_since_older_programs_lock_nothing_else(folder: D
         older.write("412\n")
         older.flush()
         fcntl.flock(older, fcntl.LOCK_EX)
-        with pytest.raises(FolderTaken, match=r"is open in process 412\. Stop that server"):
+        with pytest.raises(FolderTaken, match=r"is in use by process 412\. Stop that server"):
             FolderLock(folder).__enter__()
     with FolderLock(folder), (folder.path / "lock").open() as older, pytest.raises(BlockingIOError):
         fcntl.flock(older, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,9 +61,9 @@ def test_a_refused_lock_leaves_the_folder_free(folder: DataFolder) -> None:
 @pytest.mark.parametrize(
     ("number", "advice"),
     [
-        (errno.EACCES, "Permission denied. Run this as the user whose data folder it is"),
-        (errno.EROFS, "Read-only file system. Mount it for writing"),
-        (errno.EIO, "Input/output error. Look at the disk"),
+        (errno.EACCES, "Permission denied. Run this as the owner of the data folder"),
+        (errno.EROFS, "Read-only file system. Mount it writable"),
+        (errno.EIO, "Input/output error. Check the disk"),
     ],
 )
 def test_a_lock_that_the_disk_refuses_is_one_sentence(

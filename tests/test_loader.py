@@ -922,7 +922,7 @@ def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFold
 def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", mebibytes=16) as disk:
         folder = DataFolder(disk / "data")
-        folder.make()
+        folder.create()
         add_segment(folder, 1)
         with opened(folder) as loader:
             loader.work_once(is_last=True)
@@ -1042,7 +1042,7 @@ def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: 
 @pytest.mark.server
 def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path / "data")
-    folder.make()
+    folder.create()
     path = add_segment(folder, 1)
     path.write_bytes(path.read_bytes().replace(b"svc:event:view", b"svc:event:vie!", 1))
     add_segment(folder, 2)
@@ -1066,7 +1066,7 @@ def test_a_second_server_on_the_same_folder_ends_and_the_first_goes_on(tmp_path:
         first.wait_until_ready()
         second = Server(tmp_path / "data")
         assert second.process.wait(20) == 1
-        assert f"is open in process {first.process.pid}. Stop that server" in second.log.read_text()
+        assert f"is in use by process {first.process.pid}. Stop that server" in second.log.read_text()
         assert first.stop() == 0
     finally:
         first.kill()

@@ -138,7 +138,7 @@ def test_files_of_other_programs_in_the_folder_keep_their_permissions(tmp_path: 
     for path in (program, page):
         path.chmod(0o755)
     with umask(0o022):
-        DataFolder(tmp_path).make()
+        DataFolder(tmp_path).create()
     assert [mode_of(path) for path in (tmp_path, program, page)] == [0o750, 0o755, 0o755]
 
 

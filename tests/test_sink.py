@@ -148,7 +148,7 @@ def test_a_clock_that_jumps_and_a_backup_inside_the_folder_are_logged(
     (tmp_path / "backup" / "journal").mkdir(parents=True)
     jumps = [None, Jump(datetime(2027, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))]
     monkeypatch.setattr(sink_module, "CLOCK_LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(ClockWatch, "jump", lambda watch: jumps.pop(0) if jumps else None)
+    monkeypatch.setattr(ClockWatch, "poll", lambda watch: jumps.pop(0) if jumps else None)
 
     async def run() -> None:
         async with Engine(folder, Settings()):

@@ -12,7 +12,7 @@ from embedsink import __version__
 from embedsink.auth.key_store import KeyStore
 from embedsink.dashboards.files import dashboards_with, files_of
 from embedsink.dashboards.lint import find_mistakes
-from embedsink.data_folder import LOST, DataFolder, nested_message
+from embedsink.data_folder import LOSS_NOTE_PREFIX, DataFolder, nested_message
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of
@@ -254,9 +254,9 @@ def _compare_with_snapshot(
 
 def _examine_aside(folder: DataFolder) -> Finding:
     names = sorted(path.name for path in folder.damaged.glob("*")) if folder.damaged.is_dir() else []
-    damaged = [name for name in names if is_damaged(name) or name.startswith(LOST)]
+    damaged = [name for name in names if is_damaged(name) or name.startswith(LOSS_NOTE_PREFIX)]
     if damaged:
-        notes = [read_note(folder.damaged / name) for name in names if name.startswith(LOST)]
+        notes = [read_note(folder.damaged / name) for name in names if name.startswith(LOSS_NOTE_PREFIX)]
         found = f"{', '.join(damaged)}: damaged, or lost. See to it, then move it elsewhere."
         return Finding("damaged", "wrong", " ".join([found, *notes]))
     return Finding("damaged", "good", f"keeps {', '.join(names)}." if names else "is empty.")

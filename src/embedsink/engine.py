@@ -112,7 +112,7 @@ class Engine:
         Raises:
             Misconfigured: it can't be opened; the text says why and what to do.
         """
-        if exposed := self.folder.make():
+        if exposed := self.folder.create():
             log.warning("folder_exposed", extra={"detail": _exposure(self.folder, exposed)})
         async with AsyncExitStack() as opened:
             opened.enter_context(restricted_umask())
@@ -218,7 +218,7 @@ class Engine:
         watch = ClockWatch()
         while True:
             await asyncio.sleep(CLOCK_LOOK_EVERY_S)
-            if jump := watch.jump():
+            if jump := watch.poll():
                 shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
                 log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
 

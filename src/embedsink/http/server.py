@@ -138,7 +138,7 @@ def serve(folder: DataFolder, settings: Settings, listening: Listening, *, demo:
     """
     listening.check()
     listening.check_certificate()
-    folder.make()
+    folder.create()
     # Asked before anything is opened, so that a start that can't succeed ends with one sentence.
     with FolderLock(folder):
         KeyStore(folder.keys).keys()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from embedsink.data_folder import LOST
+from embedsink.data_folder import LOSS_NOTE_PREFIX
 from embedsink.durable_files import free_path, move_to_damaged, sync_folder, write_durably
 from embedsink.journal.segment import OPEN, SEALED, number_of
 
@@ -37,7 +37,7 @@ class DamagedFiles:
         for path in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
             if is_damaged(path.name):
                 self._told.append(f"damaged/{path.name}: is damaged and not loaded. Mend it, or move it elsewhere.")
-            elif path.name.startswith(LOST):
+            elif path.name.startswith(LOSS_NOTE_PREFIX):
                 self._told.append(f"damaged/{path.name}: {read_note(path)}")
         self.delete_old_copies()
 
@@ -101,7 +101,7 @@ class DamagedFiles:
         sentence = f"{what} Restore a backup, or accept the loss: then move this file elsewhere."
         if any(sentence in told for told in self._told):
             return  # It was found before.
-        path = self._folder / f"{LOST}{time.time_ns()}.txt"
+        path = self._folder / f"{LOSS_NOTE_PREFIX}{time.time_ns()}.txt"
         # First, so that a disk without room for it leaves it to the next look.
         write_durably(path, f"{sentence}\n".encode())
         self._told.append(f"damaged/{path.name}: {sentence}")
