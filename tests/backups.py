@@ -22,7 +22,7 @@ def load(folder: DataFolder, *numbers: int) -> None:
     loader = Loader(folder, Store(folder.store))
     loader.open_store()
     try:
-        for _ in loader.load_waiting():
+        for _ in loader.load_pending():
             pass
         loader.publish()
     finally:

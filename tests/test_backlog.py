@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from embedsink.journal.writer import JournalLimits
-from embedsink.loader.pending import TOGETHER_BYTES_MAX, PendingSegments
+from embedsink.loader.pending import BATCH_BYTES_MAX, PendingSegments
 
 
 def test_full_segments_that_wait_share_a_load_within_its_bound(tmp_path: Path) -> None:
@@ -13,7 +13,7 @@ def test_full_segments_that_wait_share_a_load_within_its_bound(tmp_path: Path) -
         with (tmp_path / f"{number:012d}-00000000.ndjson").open("wb") as file:
             file.truncate(byte_count)
 
-    together = [len(some) for some in PendingSegments(tmp_path, on_removed=lambda _: None).waiting()]
+    together = [len(some) for some in PendingSegments(tmp_path, on_removed=lambda _: None).batches()]
 
     assert together == [3, 3, 2]
-    assert max(together) * byte_count <= TOGETHER_BYTES_MAX
+    assert max(together) * byte_count <= BATCH_BYTES_MAX

@@ -117,7 +117,7 @@ def test_a_damaged_piece_is_written_anew_by_the_next_backup(folder: DataFolder, 
 def test_a_damaged_segment_is_backed_up_as_it_is_and_named(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     flip(folder.journal / "000000000003-00000000.ndjson")
     [warning] = create_backup(folder, target).warnings
-    assert "journal/000000000003-00000000.ndjson: its checksum does not hold after offset 0." in warning
+    assert "journal/000000000003-00000000.ndjson: its checksum does not match after offset 0." in warning
     assert restored(target, tmp_path / "new") == expected(folder)
 
 

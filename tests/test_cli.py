@@ -776,7 +776,7 @@ def test_doctor_names_a_damaged_segment(data: Path) -> None:
     finally:
         segment.unlink()
     assert done.returncode == 1
-    assert f"{segment.name}: its checksum does not hold after offset 0" in done.stdout
+    assert f"{segment.name}: its checksum does not match after offset 0" in done.stdout
 
 
 def test_doctor_names_a_wrong_dashboard_and_its_place(data: Path) -> None:

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> DataFolder:
         add_segment(folder, number)
     loader = Loader(folder, Store(folder.store))
     loader.open_store()
-    loader.work_once(is_last=True)
+    loader.run_once(is_last=True)
     loader.close()
     return folder
 
@@ -98,7 +98,7 @@ def test_a_damaged_group_of_an_open_segment_is_named_and_a_torn_one_is_not(folde
     assert finding(folder, "journal").state == "good"
     content[3] ^= 1
     growing.write_bytes(content)
-    assert f"{growing.name}: its checksum does not hold after offset 0" in finding(folder, "journal").found
+    assert f"{growing.name}: its checksum does not match after offset 0" in finding(folder, "journal").found
 
 
 @pytest.mark.parametrize("name", ["000000000003-00000000.open", "000000000003-00000000.group-88.ndjson", "lost-1.txt"])

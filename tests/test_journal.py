@@ -244,9 +244,9 @@ def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkey
         outcomes = await asyncio.gather(*[outcome(journal, line(number)) for number in range(2, 20)])
         assert set(outcomes) == {Reason.STORAGE_FAILED}
         assert await outcome(journal, line(20)) is Reason.STORAGE_FAILED
-        assert journal.failed is not None
+        assert journal.failure is not None
 
-    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("disk")))
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failure=lambda: failures.append("disk")))
     assert calls == ["write", "sync", "write", "sync"]
     assert failures == ["disk"]
 
@@ -270,7 +270,7 @@ def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monke
     failures: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", failing)
-        run(test, open_journal(folder, on_failed=lambda: failures.append("disk")))
+        run(test, open_journal(folder, on_failure=lambda: failures.append("disk")))
     assert failures == ["disk"]
     open_journal(folder)
     assert numbers(folder) == []
@@ -311,7 +311,7 @@ def test_a_failed_measurement_of_space_is_a_failed_disk(folder: Path, monkeypatc
     async def test(journal: Journal) -> None:
         monkeypatch.setattr(os, "statvfs", failing)
         assert await eventually(lambda: outcome(journal, line(1)), Reason.STORAGE_FAILED)
-        assert journal.failed is not None
+        assert journal.failure is not None
 
     run(test, open_journal(folder))
 
@@ -344,7 +344,7 @@ def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> 
 
         async def tidied() -> Reason | None:
             for segment in journal.segments():
-                journal.space.remove(segment.stat().st_size)
+                journal.capacity.remove(segment.stat().st_size)
                 segment.unlink()
             return await outcome(journal, line(2))
 
@@ -384,7 +384,7 @@ def test_a_full_disk_refuses_keeps_nothing_and_heals_by_itself(small_disk: Path)
             if outcomes[-1] is None:
                 kept.append(number)
         assert set(outcomes) == {None, Reason.STORAGE_LOW}
-        assert journal.failed is None
+        assert journal.failure is None
         filling.unlink()
         assert await eventually(lambda: outcome(journal, line(100)), None)
 
@@ -415,7 +415,7 @@ def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_live
             patch.setattr(os, "scandir", no_more)
             assert await outcome(journal, line(1)) is Reason.OVERLOADED
         assert await outcome(journal, line(2)) is None
-        assert journal.failed is None
+        assert journal.failure is None
 
     run(test, open_journal(folder))
     assert numbers(folder) == [2]
@@ -448,7 +448,7 @@ def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
         assert await outcome(journal, line(4)) is Reason.STORAGE_FAILED
         assert failed == ["failed"]
 
-    run(test, open_journal(folder, on_failed=lambda: failed.append("failed")))
+    run(test, open_journal(folder, on_failure=lambda: failed.append("failed")))
 
 
 def test_the_name_of_a_sealed_segment_tells_its_size(folder: Path) -> None:
@@ -476,7 +476,7 @@ def test_a_folder_that_is_no_longer_there_ends_the_journal_and_takes_nothing_in(
         assert await eventually(lambda: outcome(journal, line(2)), Reason.STORAGE_FAILED)
         assert failures == ["failed"]
 
-    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("failed")))
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failure=lambda: failures.append("failed")))
     assert not folder.exists() or not list(folder.iterdir())
 
 
@@ -493,14 +493,14 @@ def open_segments(folder: Path) -> list[Path]:
 
 
 def test_an_idle_journal_notices_that_its_folder_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "_LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(journal_module, "_IDLE_CHECK_S", 0.05)
     failed = threading.Event()
 
     async def test(journal: Journal) -> None:
         await asyncio.to_thread(folder.rmdir)
         assert await asyncio.to_thread(failed.wait, 10)
 
-    run(test, open_journal(folder, on_failed=failed.set))
+    run(test, open_journal(folder, on_failure=failed.set))
 
 
 def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -> None:
@@ -509,7 +509,7 @@ def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -
         for path in open_segments(folder):
             await asyncio.to_thread(path.unlink)
         assert await outcome(journal, line(2)) is Reason.STORAGE_FAILED
-        assert "the open segment was deleted" in str(journal.failed)
+        assert "the open segment was deleted" in str(journal.failure)
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
 
@@ -520,7 +520,7 @@ def test_nothing_is_acknowledged_into_a_segment_that_was_truncated(folder: Path)
         [path] = open_segments(folder)
         await asyncio.to_thread(os.truncate, path, 0)
         assert await outcome(journal, line(2)) is Reason.STORAGE_FAILED
-        assert "the open segment was changed by another program" in str(journal.failed)
+        assert "the open segment was changed by another program" in str(journal.failure)
         assert b"\0" not in path.read_bytes()
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
@@ -573,4 +573,4 @@ def test_what_could_not_be_recovered_on_a_full_disk_is_recovered_when_there_is_r
     run(test, journal)
     assert sealed == [4, 5]
     assert numbers(folder) == [1, 2]
-    assert journal.space.byte_count == sum(path.stat().st_size for path in folder.iterdir())
+    assert journal.capacity.byte_count == sum(path.stat().st_size for path in folder.iterdir())

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -251,11 +252,15 @@ def test_what_a_key_asks_beyond_its_share_is_a_503_with_a_time_to_wait(server: R
         assert all(b"retry-after:" in head.lower() and b'"overloaded"' in head for head in refused())
 
 
-def test_nobody_asks_the_limiter_without_a_key() -> None:
-    """Every answer that reads the store goes through a limiter, with the key of whoever asks."""
+def test_each_use_of_a_limiter_passes_the_key() -> None:
     source = Path(__file__).parents[1] / "src" / "embedsink"
-    found = [
-        line.strip() for path in source.rglob("*.py") for line in path.read_text().splitlines() if "_slots" in line
+    uses = [
+        line.strip()
+        for path in source.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if "engine.limiters." in line
     ]
-    held = ("= ConcurrencyLimiter(", "slots = engine.")  # where they are made, and where one of two is chosen
-    assert all(".slot(" in line or any(one in line for one in held) for line in found), found
+    # `slots = …` chooses one of two limiters for a later call.
+    wrong = [use for use in uses if not re.search(r"\.slot\(.*key_id|key_id=key\.key_id|^slots = |\.slot\(\"k_", use)]
+    assert len(uses) > 8
+    assert wrong == []

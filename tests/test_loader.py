@@ -64,7 +64,7 @@ def opened(folder: DataFolder) -> Iterator[Loader]:
 
 def load_all(loader: Loader) -> None:
     """Load all that is sealed, and publish nothing."""
-    for _ in loader.load_waiting():
+    for _ in loader.load_pending():
         pass
 
 
@@ -141,7 +141,7 @@ def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(database, "transaction", losing_the_answer)
         for _ in range(3):
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
     with opened(folder) as loader:
         load_all(loader)
     assert events_in(folder.store) == expected(1)
@@ -166,13 +166,13 @@ def test_what_was_committed_although_it_was_refused_is_told_and_published(
 
     loader = Loader(folder, Store(folder.store), on_loaded=note)
     loader.open_store()
-    loader.work_once(is_last=True)
+    loader.run_once(is_last=True)
     add_segment(folder, 1)
     with monkeypatch.context() as patch:
         patch.setattr(database, "transaction", losing_the_answer)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
     assert loads == []
-    loader.work_once(is_last=True)
+    loader.run_once(is_last=True)
     assert (loads, loader.status.trouble) == (["loaded"], None)
     assert positions == [1]
     loader.close()
@@ -186,9 +186,9 @@ def test_a_segment_that_was_not_committed_is_loaded_at_the_next_try(
     with opened(folder) as loader:
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", refusing("there is no room"))
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
             assert "there is no room" in str(loader.status.trouble)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1)
 
@@ -223,17 +223,17 @@ def test_segments_are_deleted_only_when_two_snapshots_cover_them_and_never_the_n
 def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, written_at in ((1, 1_000), (2, 2_000)):
         os.utime(add_segment(folder, number), (written_at, written_at))
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
     with opened(folder) as loader:
         assert loader.waiting_since() is None
-        loader.wake()
+        loader.on_sealed()
         assert loader.waiting_since() == pytest.approx(time.time(), abs=5)
-        seen = [loader.waiting_since() for _ in loader.load_waiting()]
+        seen = [loader.waiting_since() for _ in loader.load_pending()]
         assert (seen, loader.waiting_since()) == ([1_000, 2_000], None)
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", refusing("there is no room"))
             os.utime(add_segment(folder, 3), (3_000, 3_000))
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert loader.waiting_since() == 3_000
 
 
@@ -244,8 +244,8 @@ def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, m
         raise OSError("no space left")
 
     with opened(folder) as loader, monkeypatch.context() as patch:
-        patch.setattr(publisher, "Copy", fail)
-        loader.work_once(is_last=True)
+        patch.setattr(publisher, "CopyProcess", fail)
+        loader.run_once(is_last=True)
         assert "no space left" in str(loader.status.trouble)
         assert all(path.exists() for path in paths)
 
@@ -291,7 +291,7 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
     add_segment(folder, 1, count=900)
     add_segment(folder, 2, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     sound = folder.store.read_bytes()
     ids = sorted([*expected(1, count=900), *expected(2, count=900)])
 
@@ -303,7 +303,7 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
         folder.store.write_bytes(flipped(sound, offset))
         with opened(folder) as loader:
             for _ in range(2):
-                loader.work_once(is_last=True)
+                loader.run_once(is_last=True)
             assert (loader.status.trouble, loader.status.damaged) == (None, [])
         assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
         move_to_damaged += bool(list(folder.damaged.iterdir()))
@@ -314,7 +314,7 @@ def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_ca
     for number in (1, 2):
         add_segment(folder, number, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     damage_deep_inside(folder)
     # A full disk does the same.
     in_the_way = folder.path / "rebuilt.duckdb.new"
@@ -326,7 +326,7 @@ def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_ca
     wait_until(lambda: "Is a directory" in str(loader.status.trouble), what="it is told", timeout_s=60)
     add_segment(folder, 3)
     in_the_way.rmdir()
-    loader.wake()
+    loader.on_sealed()
     wait_until(lambda: loader.status.trouble is None and loader.last_number == 3, what="loading goes on", timeout_s=60)
     loader.close()
     assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
@@ -338,7 +338,7 @@ def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
 ) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     folder.store.unlink()
     derive_anew, tries = Store.derive_anew, list[str]()
 
@@ -352,7 +352,7 @@ def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     with pytest.raises(StoreRefused):
         loader.open_store()
-    loader.work_once(is_last=False)
+    loader.run_once(is_last=False)
     assert len(tries) == 2
     assert loader.status.trouble is None
     loader.close()
@@ -379,7 +379,7 @@ def damage_deep_inside(folder: DataFolder) -> None:
 def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     add_segment(folder, 2)
     sound = folder.store.read_bytes()
     log = folder.path / "store.duckdb.wal"
@@ -396,7 +396,7 @@ def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) ->
             damage()
             with opened(folder) as loader:
                 load_all(loader)
-                loader.work_once(is_last=True)
+                loader.run_once(is_last=True)
                 assert (loader.status.trouble, loader.status.damaged) == (None, [])
             assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)])
             assert not log.exists()
@@ -405,7 +405,7 @@ def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) ->
 def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     add_segment(folder, 2)
     sound = folder.store.read_bytes()
     for offset in range(12_288 + 100, len(sound), len(sound) // 5):
@@ -413,7 +413,7 @@ def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder
         folder.store.write_bytes(flipped(sound, offset))
         with opened(folder) as loader:
             for _ in range(2):
-                loader.work_once(is_last=True)
+                loader.run_once(is_last=True)
             assert (loader.status.trouble, loader.status.damaged) == (None, []), f"flipped at {offset:,}"
         assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)]), f"flipped at {offset:,}"
 
@@ -442,14 +442,14 @@ def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(
 def test_a_lost_or_damaged_snapshot_is_made_again(folder: DataFolder, how: str) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     if how == "missing":
         folder.snapshot.unlink()
     else:
         folder.snapshot.write_bytes(damaged(folder.snapshot.read_bytes(), how))
 
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
 
     assert events_in(folder.snapshot) == expected(1)
 
@@ -498,7 +498,7 @@ def test_a_segment_that_is_deleted_before_it_is_loaded_is_told_as_lost(folder: D
                 [path] = engine.journal.segments()
                 await asyncio.to_thread(path.unlink)
         engine.loader.open_store()
-        engine.loader.work_once(is_last=True)
+        engine.loader.run_once(is_last=True)
         [told] = engine.loader.status.damaged
         assert "the segments 1 to 2 are in neither the store nor the journal" in told
         assert engine.loader.last_number == engine.journal.last_number, "nobody waits for them"
@@ -514,7 +514,7 @@ def test_a_loss_is_told_once_however_often_the_store_is_opened(folder: DataFolde
     for _ in range(3):
         with opened(folder) as loader:
             load_all(loader)
-            loader._look_what_is_loaded()
+            loader._read_loaded_segments()
             load_all(loader)
             assert len(loader.status.damaged) == 1
     assert len(list(folder.damaged.iterdir())) == 1
@@ -550,7 +550,7 @@ def test_a_segment_with_more_than_was_loaded_of_it_is_kept_and_named(folder: Dat
         load_all(loader)
         for _ in range(2):
             loader.publish()
-        assert "has more bytes than the store loaded of it" in str(loader.status.damaged)
+        assert "has more bytes than the store loaded" in str(loader.status.damaged)
     assert (folder.damaged / longer.name).read_bytes() == 2 * content
 
 
@@ -580,7 +580,7 @@ def test_an_odd_file_in_the_journal_holds_nothing_up(folder: DataFolder, make: s
     add_segment(folder, 3)
     with opened(folder) as loader:
         for _ in range(2):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         loader.publish()
         assert loader.status.trouble is None
         assert "segment 2 is in neither" in str(loader.status.damaged)
@@ -610,7 +610,7 @@ def test_a_segment_that_the_disk_can_not_read_is_set_aside_and_the_rest_is_loade
 def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, tmp_path: Path) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         backup = shutil.copy(folder.snapshot, tmp_path / "backup.duckdb")
         for number in (2, 3):
             add_segment(folder, number)
@@ -633,8 +633,8 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolde
     with opened(folder) as loader:
         load_all(loader)
         assert loader.status.damaged == [
-            f"journal {paths[1].name}: its checksum does not hold after offset 0. "
-            "It is kept in damaged/; everything else is loaded."
+            f"journal {paths[1].name}: its checksum does not match after offset 0. "
+            "It was moved to damaged/; everything else is loaded."
         ]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     assert (folder.damaged / paths[1].name).read_bytes() == content
@@ -682,8 +682,8 @@ def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3, 4, 5)]
     big = add_segment(folder, 6, count=12)
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 2)
-    monkeypatch.setattr(pending, "TOGETHER_BYTES_MAX", big.stat().st_size - 1)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 2)
+    monkeypatch.setattr(pending, "BATCH_BYTES_MAX", big.stat().st_size - 1)
     assert 2 * paths[0].stat().st_size < big.stat().st_size
     loads = noted_loads(monkeypatch)
 
@@ -697,7 +697,7 @@ def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeyp
 def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 9):
         add_segment(folder, number)
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
     loads: list[int] = []
     load = Store.load
 
@@ -710,7 +710,7 @@ def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, mo
     loader = Loader(folder, Store(folder.store), closing_s_max=0.3)
     loader.open_store()
     loader.start()
-    loader.wake()
+    loader.on_sealed()
     wait_until(lambda: bool(loads), what="it has begun")
     loader.close()
     assert loads == list(range(1, len(loads) + 1))
@@ -725,8 +725,8 @@ def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [add_segment(folder, number) for number in range(1, 5)]
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
-    monkeypatch.setattr(publisher, "SNAPSHOT_SHARE_MAX", 1e9)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
+    monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loads = noted_loads(monkeypatch)
@@ -739,7 +739,7 @@ def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
         return load(store, *segments)
 
     monkeypatch.setattr(Store, "load", look_and_load)
-    loader.work_once(is_last=False)
+    loader.run_once(is_last=False)
     loader.close()
     assert len(loads) == 4
     assert seen[0]
@@ -755,20 +755,20 @@ def is_copying(loader: Loader) -> bool:
 def test_the_next_snapshot_waits_for_a_busy_disk_and_not_for_a_busy_processor(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, copying_s: float, count: int
 ) -> None:
-    finish = snapshot.Copy.finish
+    finish = snapshot.CopyProcess.finish
 
-    def starved(copy: snapshot.Copy) -> float:
+    def starved(copy: snapshot.CopyProcess) -> float:
         assert 0 < finish(copy) < 60
         return copying_s
 
-    monkeypatch.setattr(snapshot.Copy, "finish", starved)
+    monkeypatch.setattr(snapshot.CopyProcess, "finish", starved)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0.01)
     loader.open_store()
     for number in (1, 2):
         add_segment(folder, number)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         wait_until(lambda: not is_copying(loader), what="the copy is complete")
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         time.sleep(0.02)
     assert loader.status.snapshot_count == count
     loader.close()
@@ -805,11 +805,11 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
                 raise StoreBroken("FATAL Error: database has been invalidated")
 
             patch.setattr(Store, "load", break_down)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert not loader._store.is_open
         assert loader.status.reopened_count == 1
         reader.close()
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1, 2)
     assert list(folder.damaged.iterdir()) == []
@@ -820,9 +820,9 @@ def test_a_bug_in_loading_is_told_and_tried_again(folder: DataFolder, monkeypatc
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", lambda store, segment, **_: 1 // 0)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert "ZeroDivisionError" in str(loader.status.trouble)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
     assert events_in(folder.store) == expected(1)
 
 
@@ -848,7 +848,7 @@ def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quaran
     for number in range(1, 21):
         add_wide_segment(folder, number, quarantined=quarantined)
     with opened(folder) as loader:
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert (loader.status.trouble, loader.status.reopened_count) == (None, 0)
         assert loader.status.segment_count == 20
 
@@ -857,7 +857,7 @@ def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quaran
         add_segment(folder, number)
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert loader.status.trouble is None
     with contextlib.closing(duckdb.connect(str(folder.snapshot), read_only=True)) as database:
         assert {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()} == set()
@@ -874,13 +874,13 @@ def test_that_loading_goes_on_does_not_hide_that_snapshots_fail(
     with opened(folder) as loader:
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
-            patch.setattr(publisher, "Copy", no_room)
-            loader.work_once(is_last=False)
+            patch.setattr(publisher, "CopyProcess", no_room)
+            loader.run_once(is_last=False)
             add_segment(folder, 2)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
             assert loader.status.segment_count == 2
             assert "No space left" in str(loader.status.trouble)
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert loader.status.trouble is None
 
 
@@ -925,17 +925,17 @@ def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
         folder.create()
         add_segment(folder, 1)
         with opened(folder) as loader:
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         add_segment(folder, 2)
         filling = disk / "filling"
         with contextlib.suppress(OSError), filling.open("wb") as file:
             file.write(bytes(16 * 1_048_576))
 
         loader = Loader(folder, Store(folder.store))
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert "less than 4,194,304 bytes are free" in str(loader.status.trouble)
         filling.unlink()
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert loader.status.trouble is None
         loader.close()
 

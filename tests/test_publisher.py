@@ -54,10 +54,10 @@ def test_damage_in_the_open_store_never_replaces_a_snapshot_and_loses_nothing(fo
         before = folder.snapshot.read_bytes(), folder.previous.read_bytes()
         damage_on_disk(folder.store, every=1_024)
         add_segment(folder, 4)
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert "It is being rebuilt" in str(loader.status.snapshot_trouble)
         assert (folder.snapshot.read_bytes(), folder.previous.read_bytes()) == before
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert (loader.status.trouble, loader.status.damaged) == (None, [])
     ids = sorted([*expected(1, 2, 3, count=300), *expected(4)])
     assert events_in(folder.store) == events_in(folder.snapshot) == ids
@@ -113,16 +113,16 @@ def test_what_a_rotten_snapshot_covered_outlives_its_successor_and_the_store(fol
         damage_on_disk(path, every=1_024)
     with opened(folder) as loader:
         for _ in range(2):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert (loader.status.trouble, loader.status.damaged) == (None, [])
     assert events_in(folder.store) == events_in(folder.snapshot) == expected(1, 2, 3, 4, count=300)
 
 
 @contextlib.contextmanager
-def hanging(loader: Loader, *, copied: bool = False) -> Iterator[snapshot.Copy]:
+def hanging(loader: Loader, *, copied: bool = False) -> Iterator[snapshot.CopyProcess]:
     """Begin a copy whose process is stopped, so that it makes no progress."""
     loader._publisher.is_dirty = True
-    loader.work_once(is_last=False)
+    loader.run_once(is_last=False)
     copy = loader._publisher._copy
     assert copy is not None
     with contextlib.suppress(ProcessLookupError):
@@ -141,18 +141,18 @@ def test_loading_goes_on_while_a_copy_hangs_and_its_trouble_is_said(
     with opened(folder) as loader, hanging(loader):
         for number in (1, 2, 3):
             add_segment(folder, number)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
             assert loader.status.segment_count == number
         monkeypatch.setattr(publisher, "STALLED_S", 0.0)
-        loader.work_once(is_last=False)
-        assert "copying store.duckdb: has made no progress for 20 s" in str(loader.status.trouble)
+        loader.run_once(is_last=False)
+        assert "copying store.duckdb: made no progress for 20 s" in str(loader.status.trouble)
         monkeypatch.undo()
         add_segment(folder, 4)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert (loader.status.segment_count, loader.status.snapshot_count) == (4, 0)
-        assert "has made no progress" in str(loader.status.trouble), "until a snapshot is published"
+        assert "made no progress" in str(loader.status.trouble), "until a snapshot is published"
         loader.publish()
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert events_in(folder.snapshot) == expected(1, 2, 3, 4)
 
 
@@ -162,12 +162,12 @@ def test_no_second_copy_begins_while_the_process_of_a_hung_one_lives(
     with opened(folder) as loader, hanging(loader) as copy, monkeypatch.context() as patch:
         patch.setattr(copy._child, "kill", lambda: None)  # As one that waits for a dead disk.
         patch.setattr(publisher, "STALLED_S", 0.0)
-        patch.setattr(publisher, "Copy", lambda *_, **__: pytest.fail("a second copy"))
-        loader.work_once(is_last=False)
+        patch.setattr(publisher, "CopyProcess", lambda *_, **__: pytest.fail("a second copy"))
+        loader.run_once(is_last=False)
         for number in (1, 2):
-            loader._publisher.put_off(0)
+            loader._publisher.postpone(0)
             add_segment(folder, number)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert loader.status.segment_count == 2
 
 
@@ -178,16 +178,16 @@ def test_no_checkpoint_changes_the_store_while_it_is_copied(
         before = folder.store.read_bytes()
         loader._store._waiting_bytes = 50 * 1_048_576  # A checkpoint is due.
         add_segment(folder, 1)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert folder.store.read_bytes() == before
         # Beyond the limit loading waits for the copy, until that counts as hung.
         loader._store._waiting_bytes = publisher.UNWRITTEN_BYTES_MAX
         monkeypatch.setattr(snapshot, "STALLED_S", 0.0)
         add_segment(folder, 2)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert loader.status.segment_count == 2
         assert loader._store.unwritten_bytes == 0
-        assert "has made no progress" in str(loader.status.trouble)
+        assert "made no progress" in str(loader.status.trouble)
 
 
 def test_a_purge_waits_for_a_copy_that_reads_the_store(folder: DataFolder) -> None:
@@ -235,7 +235,7 @@ def test_what_is_loaded_while_a_copy_is_made_does_not_disturb_it(folder: DataFol
             assert folder.store.stat().st_size > size
             os.kill(copy._child.pid, signal.SIGCONT)
             wait_until(lambda: not copy.is_running, what="the copy is complete", timeout_s=PATIENCE_S)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert (loader.status.trouble, loader.status.snapshot_count) == (None, 1)
     assert len(events_in(folder.snapshot)) == 1_000
     assert len(events_in(folder.store)) == 81_000
@@ -245,7 +245,7 @@ def test_a_checkpoint_does_not_wait_for_the_verification_of_a_copy(folder: DataF
     with opened(folder) as loader, hanging(loader, copied=True):
         loader._store._waiting_bytes = 50 * 1_048_576
         add_segment(folder, 1)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert loader._store.unwritten_bytes == 0
 
 
@@ -258,7 +258,7 @@ def test_segments_that_the_newest_snapshot_covers_are_deleted_where_room_is_tigh
     loader.publish()
     assert all(path.exists() for path in paths)
     is_tight[0] = True
-    loader.work_once(is_last=False)
+    loader.run_once(is_last=False)
     assert [path.exists() for path in paths] == [False, False, True]
     loader.close()
 
@@ -290,7 +290,7 @@ def test_where_there_is_no_room_for_a_copy_old_copies_give_way(
 def test_a_copy_that_would_fill_the_disk_is_refused(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     source = folder.path / "source"
     source.write_bytes(bytes(100_000))
-    free = copy_file.ROOM_BYTES_MIN + 99_999
+    free = copy_file.FREE_BYTES_MIN + 99_999
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1))
     monkeypatch.setattr(copy_file, "_FICLONE", 0)  # As on a file system that can't share blocks.
     with pytest.raises(OSError, match="No space left on device for a copy of 100,000 bytes"):
@@ -327,7 +327,7 @@ def test_the_last_snapshot_of_a_server_has_a_limit(folder: DataFolder, monkeypat
     assert time.monotonic() - started_at < PATIENCE_S / 2
     monkeypatch.undo()
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     assert events_in(folder.snapshot) == expected(1)
 
 
@@ -336,15 +336,15 @@ def test_a_server_whose_store_is_large_loads_before_it_verifies(
 ) -> None:
     add_segment(folder, 1)
     begun: list[int] = []
-    copy = snapshot.Copy
+    copy = snapshot.CopyProcess
 
-    def note(source: Path, target: Path, **options: object) -> snapshot.Copy:
+    def note(source: Path, target: Path, **options: object) -> snapshot.CopyProcess:
         begun.append(loader.status.segment_count)
         return copy(source, target)
 
-    monkeypatch.setattr(publisher, "Copy", note)
+    monkeypatch.setattr(publisher, "CopyProcess", note)
     with opened(folder) as loader:
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert begun == [1]
 
 
@@ -374,7 +374,7 @@ def test_with_a_hung_copy_a_server_loads_says_so_and_ends_in_time(tmp_path: Path
     address = f"http://127.0.0.1:{server.port}"
     try:
         server.wait_until_ready()
-        wait_until(lambda: b"has made no progress" in fetch(f"{address}/readyz").body, what="/readyz says so")
+        wait_until(lambda: b"made no progress" in fetch(f"{address}/readyz").body, what="/readyz says so")
         assert fetch(f"{address}/readyz").status == 503
         segment(tmp_path / "data" / "journal", [{"type": "view"}], number=900)
         loaded = b'embedsink_loaded_envelopes_total{outcome="accepted"} 1'
@@ -396,4 +396,4 @@ def test_a_copy_that_hangs_is_given_up_by_a_command_too(folder: DataFolder, monk
             pass
         return engine.loader.status.trouble
 
-    assert "has made no progress" in str(asyncio.run(run()))
+    assert "made no progress" in str(asyncio.run(run()))

@@ -50,7 +50,7 @@ def settle(folder: DataFolder) -> Loader:
     """Open, load and publish until there is nothing left to do; the loader as it was closed."""
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert loader.status.trouble is None
     return loader
 
@@ -90,7 +90,7 @@ def test_what_no_file_can_supply_is_said_to_be_lost_at_every_start(folder: DataF
         path.write_bytes(b"\0" * 20_000)
     loader = settle(folder)
     [told] = loader.status.damaged
-    loader._damaged.look_for_a_gap(folder.journal, after=0, before=4)
+    loader._damaged.report_gaps(folder.journal, after=0, before=4)
     assert loader.status.damaged == [told], "once"
     assert "the segments 1 to 3 are in neither the store nor the journal" in told
     with opened(folder) as loader:
@@ -282,15 +282,15 @@ def test_a_loss_that_could_not_be_noted_is_noted_by_the_next_look(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    damaged = DamagedFiles(folder.damaged, told=told)
+    damaged = DamagedFiles(folder.damaged, messages=told)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", unwritable)
         with pytest.raises(OSError, match="No space left"):
-            damaged.declare_lost("journal: segment 3 is lost.")
+            damaged.record_loss("journal: segment 3 is lost.")
     assert told == []
-    damaged.declare_lost("journal: segment 3 is lost.")
+    damaged.record_loss("journal: segment 3 is lost.")
     after_a_start: list[str] = []
-    DamagedFiles(folder.damaged, told=after_a_start).look()
+    DamagedFiles(folder.damaged, messages=after_a_start).report_existing()
     assert after_a_start == told != []
 
 
@@ -309,7 +309,7 @@ def test_a_rebuild_that_is_interrupted_begins_again_and_loses_nothing(
     flip_a_column(folder.store, random.Random(1))
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(Store, "salvage", interrupted)
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert "as a kill would" in str(loader.status.trouble)
     assert (folder.path / "rebuilt.duckdb").exists()
     assert list(folder.damaged.iterdir()) == []
@@ -324,7 +324,7 @@ def test_a_rebuild_with_damaged_snapshots_leaves_a_good_one_at_once(folder: Data
     for path in (folder.snapshot, folder.previous, folder.store):
         path.write_bytes(b"\0" * 20_000)
     folder.previous.write_bytes(sound)
-    damaged = DamagedFiles(folder.damaged, told=[])
+    damaged = DamagedFiles(folder.damaged, messages=[])
     rebuilt = rebuild(folder, StoreLimits(), damaged_files=damaged, why="is damaged")
     assert (rebuilt.complete_to, rebuilt.salvaged.row_count) == (3, 0)
     assert events_in(folder.store) == events_in(folder.snapshot) == events_in(folder.previous)
@@ -348,8 +348,8 @@ def test_a_rebuild_stops_when_the_server_ends(folder: DataFolder, monkeypatch: p
     publish_each(folder, 1, 2)
     with opened(folder) as loader:
         loader._load_until = 0.0
-        with pytest.raises(StoreRefused, match="begins again at the next start"):
-            loader._check_for_end()
+        with pytest.raises(StoreRefused, match="the next start rebuilds the store"):
+            loader._check_deadline()
 
 
 def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,14 +445,14 @@ def test_copies_aside_have_a_limit_and_segments_and_notes_have_none(folder: Data
     kept = ("000000000001-00000000.ndjson", "lost-1.txt")
     for name in kept:
         (folder.damaged / name).write_text("kept")
-    keeper = DamagedFiles(folder.damaged, told=[])
+    keeper = DamagedFiles(folder.damaged, messages=[])
     for number in range(5):
         for path in (folder.snapshot, folder.store):
             path.unlink(missing_ok=True)
             path.write_text(str(number))
-            keeper.keep_copy(path, "is damaged")
-    assert [path.read_text() for path in keeper.copies()] == ["4", "4"]
+            keeper.link_database(path, "is damaged")
+    assert [path.read_text() for path in keeper.databases()] == ["4", "4"]
     if age_days:
-        keeper.delete_old_copies(now=time.time() + age_days * 86_400)
-        assert keeper.copies() == []
+        keeper.delete_old_databases(now=time.time() + age_days * 86_400)
+        assert keeper.databases() == []
     assert {path.name for path in folder.damaged.iterdir()} >= set(kept)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from embedsink.journal import recovery as recovery_module
-from embedsink.journal.recovery import Recovery, recover, recover_left
+from embedsink.journal.recovery import Recovery, recover, recover_deferred
 from embedsink.journal.segment import find_damage, identity_of, sealed_name, trailer
 
 GROUPS = [b'{"kind":"event","n":%d}\n' % number for number in range(1, 7)]
@@ -73,7 +73,7 @@ def test_an_open_segment_with_other_content_than_the_sealed_one_is_kept_beside_i
     assert sealed.read_bytes() == b"".join(WHOLE[:3])
     assert folder.groups() == {*GROUPS[:3], GROUPS[4]}
     assert recovery.last_number == 21
-    assert any("has other content than" in note for note in recovery.notes)
+    assert any("differs from" in note for note in recovery.notes)
     assert folder.recover(after_number=20).notes == [], "the next start has nothing to do"
 
 
@@ -151,7 +151,7 @@ def test_a_whole_open_segment_takes_the_place_of_a_damaged_sealed_one(folder: Fo
     folder.add(f"{IDENTITY}.open", content)
     sealed = folder.add(sealed_name(IDENTITY, len(content)), there)
     [told] = folder.recover().damaged
-    assert f"{sealed.name}: is damaged, and kept in damaged/. {IDENTITY}.open is whole and takes its place." in told
+    assert f"{sealed.name}: is damaged and was moved to damaged/. The intact {IDENTITY}.open replaces it." in told
     assert sealed.read_bytes() == content
     assert [path.read_bytes() for path in folder.damaged.iterdir()] == [there]
 
@@ -176,11 +176,11 @@ def test_without_room_for_a_torn_tail_the_segment_waits_and_nothing_of_it_is_los
     with monkeypatch.context() as patch:
         patch.setattr(recovery_module, "write_durably", full)
         recovery = folder.recover()
-        assert (recovery.left, recovery.last_number) == ([path], 7)
+        assert (recovery.deferred, recovery.last_number) == ([path], 7)
         assert path.read_bytes() == content
-        assert recover_left(recovery, damaged=folder.damaged) == []
-        assert (recovery.left, len(recovery.notes)) == ([path], 1)
+        assert recover_deferred(recovery, damaged=folder.damaged) == []
+        assert (recovery.deferred, len(recovery.notes)) == ([path], 1)
 
-    [sealed] = recover_left(recovery, damaged=folder.damaged)
-    assert (sealed.read_bytes(), recovery.left) == (WHOLE[0], [])
+    [sealed] = recover_deferred(recovery, damaged=folder.damaged)
+    assert (sealed.read_bytes(), recovery.deferred) == (WHOLE[0], [])
     assert [path.read_bytes() for path in folder.damaged.iterdir()] == [WHOLE[1][:-2]]

@@ -9,7 +9,7 @@ import pytest
 
 from embedsink.data_folder import DataFolder
 from embedsink.loader import repair
-from embedsink.loader.blocks import find_doubtful_blocks
+from embedsink.loader.blocks import find_suspect_blocks
 from embedsink.loader.repair import repair_blocks
 from tests.stores import make_folder
 from tests.test_blocks import HEADERS, database, flipped
@@ -32,7 +32,7 @@ def test_copies_with_damage_in_different_blocks_restore_each_other(tmp_path: Pat
             path.write_bytes(content)
         for path in paths:
             assert repair_blocks(path, [other for other in paths if other != path])
-            assert find_doubtful_blocks(path) == []
+            assert find_suspect_blocks(path) == []
 
 
 def test_a_block_of_another_content_replaces_nothing(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_store_and_both_snapshots_with_damage_in_different_blocks_lose_nothing(t
     flip_bits(folder, random.Random(1), count=3)
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert (loader.status.trouble, loader.status.damaged) == (None, [])
     assert events_in(folder.store) == events_in(folder.snapshot) == before
 
@@ -97,5 +97,5 @@ def test_a_file_that_the_disk_can_not_read_ends_no_rebuild(tmp_path: Path, monke
     monkeypatch.setattr(repair, "repair_blocks", fail)
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert loader.status.trouble is None

@@ -171,8 +171,8 @@ def test_damage_before_a_whole_group_sets_the_segment_aside_and_says_so(tmp_path
     assert (folder.damaged / folder.open.name).read_bytes() == flipped
     assert recovery.notes == []
     assert recovery.damaged == [
-        f"journal {NAME}: the group at offset 0 is damaged ({len(CONTENT)} bytes; its checksum does not hold). "
-        "The segment is set aside and kept in damaged/."
+        f"journal {NAME}: the group at offset 0 is damaged ({len(CONTENT)} bytes; its checksum does not match). "
+        "The segment was moved to damaged/."
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_sealed_segment_that_is_cut_at_any_offset_is_damaged(tmp_path: Path) -
         damage = inspect(sealed).damage
         assert damage == Damage(end_before(offset), f"bytes are missing ({offset} of {len(CONTENT)} are left)")
     sealed.write_bytes(CONTENT)
-    assert inspect(sealed).is_whole
+    assert inspect(sealed).is_intact
 
 
 def test_a_sealed_segment_with_more_than_it_was_sealed_with_is_damaged(tmp_path: Path) -> None:
@@ -277,9 +277,9 @@ def test_a_segment_whose_name_does_not_tell_its_size_is_damaged_where_that_shows
     sealed.write_bytes(b"")
     assert inspect(sealed).damage == Damage(0, "it is empty")
     sealed.write_bytes(CONTENT[:-1])
-    assert not inspect(sealed).is_whole
+    assert not inspect(sealed).is_intact
     sealed.write_bytes(WHOLE[0])
-    assert inspect(sealed).is_whole, "cut where a group ends it can't be told from one that is whole"
+    assert inspect(sealed).is_intact, "cut where a group ends it can't be told from one that is whole"
 
 
 def test_a_flipped_bit_in_the_last_group_of_an_open_segment_is_no_torn_tail(tmp_path: Path) -> None:

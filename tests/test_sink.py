@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import engine as sink_module
+from embedsink import clock_watch
 from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import ClockWatch, Jump
@@ -45,8 +45,8 @@ def test_a_key_file_that_is_gone_is_told_once_with_what_holds_and_what_to_do(
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "keys_gone"]
     told = line.__dict__["detail"]
-    assert told.startswith(f"{folder.keys}: does not exist. Until it is back every key is refused with 401")
-    assert "what was acknowledged is kept" in told
+    assert told.startswith(f"{folder.keys}: does not exist. The server refuses every key with 401")
+    assert "Acknowledged events are kept" in told
     assert "Put the file back" in told
     assert "`embedsink keys create`" in told
 
@@ -108,7 +108,7 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
 
     async def run(*, is_published: bool) -> int:
         async with Engine(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as engine:
-            space = engine.journal.space
+            space = engine.journal.capacity
             for _ in range(4):
                 await engine.journal.append(line)
                 await asyncio.sleep(0.05)
@@ -131,9 +131,9 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
     def no_room(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(publisher, "SNAPSHOT_SHARE_MAX", 1e9)
+    monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
     with monkeypatch.context() as patch:
-        patch.setattr(publisher, "Copy", no_room)
+        patch.setattr(publisher, "CopyProcess", no_room)
         last = asyncio.run(run(is_published=False))
     # One that will be set aside.
     (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
@@ -147,7 +147,7 @@ def test_a_clock_that_jumps_and_a_backup_inside_the_folder_are_logged(
     folder = DataFolder(tmp_path)
     (tmp_path / "backup" / "journal").mkdir(parents=True)
     jumps = [None, Jump(datetime(2027, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))]
-    monkeypatch.setattr(sink_module, "CLOCK_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(clock_watch, "POLL_INTERVAL_S", 0.01)
     monkeypatch.setattr(ClockWatch, "poll", lambda watch: jumps.pop(0) if jumps else None)
 
     async def run() -> None:

@@ -28,7 +28,7 @@ from tests.servers import running_server, wait_until
 
 NEVER_S = "3600"
 # Nothing is loaded, so that what is known can only come from the journal.
-NO_LOADING = "from embedsink.loader.loader import Loader\nLoader.load_waiting = lambda self: iter(())\n"
+NO_LOADING = "from embedsink.loader.loader import Loader\nLoader.load_pending = lambda self: iter(())\n"
 
 
 def result(job: str = "job1", **fields: Any) -> dict[str, Any]:

@@ -1,10 +1,15 @@
 """Detection of jumps of the system clock."""
 
+import asyncio
+import logging
 import time
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+log = logging.getLogger(__name__)
+
 JUMP_S_MIN = 60.0
+POLL_INTERVAL_S = 1.0
 # This clock goes on while the machine sleeps. macOS lacks it, and its monotonic clock stops then.
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -30,6 +35,16 @@ class ClockWatch:
         if abs(jumped_s) < JUMP_S_MIN:
             return None
         return Jump(_utc(now_s), _utc(now_s - jumped_s))
+
+
+async def watch_clock() -> None:
+    """Log each jump of the system clock, until this task is cancelled."""
+    watch = ClockWatch()
+    while True:
+        await asyncio.sleep(POLL_INTERVAL_S)
+        if jump := watch.poll():
+            shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
+            log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
 
 
 def _steady_s() -> float:

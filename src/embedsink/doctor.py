@@ -17,7 +17,7 @@ from embedsink.errors import EmbedsinkError
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, SEALED, identity_of, inspect, number_of
 from embedsink.loader.copy_file import verify
-from embedsink.loader.damage import is_damaged, missing_numbers, named, present_numbers, read_note
+from embedsink.loader.damage import describe_gaps, find_gaps, has_unloaded_events, read_loss_note, segment_numbers
 from embedsink.reports.catalog import all_reports, missing_reports
 from embedsink.settings import Settings
 from embedsink.store.duckdb_errors import StoreRefused
@@ -194,7 +194,7 @@ def _examine_journal(folder: DataFolder) -> Finding:
     try:
         # In this order: a sealed segment is in the journal, and it is deleted when a snapshot has it.
         last_sealed = LastSealed(folder.last_sealed).read()
-        present = present_numbers(folder.journal, folder.damaged)
+        present = segment_numbers(folder.journal, folder.damaged)
         paths = sorted(path for path in folder.journal.iterdir() if path.suffix in (OPEN, SEALED))
         compared = list(_compare_with_snapshot(folder, present, paths, last_sealed=last_sealed))
     except OSError as error:
@@ -217,9 +217,9 @@ def _examine_segment(path: Path) -> str | None:
         return f"{path.name}: leads nowhere. Move it elsewhere." if path.is_symlink() else None
     except OSError as error:
         return f"{path.name}: can't be read ({error.strerror}). It is not loaded."
-    if damage is None or (path.suffix == OPEN and not damage.was_whole):
+    if damage is None or (path.suffix == OPEN and not damage.was_complete):
         return None  # The last group of an open segment may be in the making, or torn.
-    return f"{path.name}: {damage.why} after offset {damage.end:,}. It is moved to damaged/, and the rest is loaded."
+    return f"{path.name}: {damage.cause} after offset {damage.end:,}. It is moved to damaged/, and the rest is loaded."
 
 
 def _compare_with_snapshot(
@@ -237,10 +237,10 @@ def _compare_with_snapshot(
             return  # Said by another check.
         found = dict.fromkeys(("newest", "stored", "folded"))
     # Again, since a segment that is renamed during the look can be missed.
-    present |= present_numbers(folder.journal, folder.damaged)
+    present |= segment_numbers(folder.journal, folder.damaged)
     after = number_of(Path(found["newest"] or ""))
-    if gaps := missing_numbers(present, after=after, before=max([last_sealed + 1, *present])):
-        yield f"{named(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
+    if gaps := find_gaps(present, after=after, before=max([last_sealed + 1, *present])):
+        yield f"{describe_gaps(gaps)} in neither the snapshot nor the journal. Restore a backup, or accept the loss."
     stored = {number_of(Path(name)): identity_of(name) for name in found["stored"] or ()}
     folded_to = number_of(Path(found["folded"] or ""))
     for identity in sorted(identities):
@@ -254,9 +254,9 @@ def _compare_with_snapshot(
 
 def _examine_aside(folder: DataFolder) -> Finding:
     names = sorted(path.name for path in folder.damaged.glob("*")) if folder.damaged.is_dir() else []
-    damaged = [name for name in names if is_damaged(name) or name.startswith(LOSS_NOTE_PREFIX)]
+    damaged = [name for name in names if has_unloaded_events(name) or name.startswith(LOSS_NOTE_PREFIX)]
     if damaged:
-        notes = [read_note(folder.damaged / name) for name in names if name.startswith(LOSS_NOTE_PREFIX)]
+        notes = [read_loss_note(folder.damaged / name) for name in names if name.startswith(LOSS_NOTE_PREFIX)]
         found = f"{', '.join(damaged)}: damaged, or lost. See to it, then move it elsewhere."
         return Finding("damaged", "wrong", " ".join([found, *notes]))
     return Finding("damaged", "good", f"keeps {', '.join(names)}." if names else "is empty.")

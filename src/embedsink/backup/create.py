@@ -15,7 +15,7 @@ from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, damage_of, identity_of, number_of
-from embedsink.loader.damage import missing_numbers, named
+from embedsink.loader.damage import describe_gaps, find_gaps
 from embedsink.store.snapshot_file import Segments, examine_snapshot
 
 
@@ -87,7 +87,7 @@ class _Attempt:
     def _store_journal(self) -> Iterable[StoredFile]:
         for name, content in read_journal(self._folder):
             if damage := damage_of(Path(name).name, content):
-                self.warnings.append(f"{name}: {damage.why} after offset {damage.end:,}. It is kept as it is.")
+                self.warnings.append(f"{name}: {damage.cause} after offset {damage.end:,}. It is kept as it is.")
             yield self._pieces.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
@@ -103,8 +103,8 @@ class _Attempt:
         """Warn of segments that are lost: the server said so at its start, and goes on without them."""
         numbers = {_number_of(file) for file in files} - {0}
         before = max([last_sealed + 1, *numbers])
-        if gaps := missing_numbers(numbers, after=segments.last_number, before=before):
-            self.warnings.append(f"journal: {named(gaps)} missing. `embedsink doctor` says what to do.")
+        if gaps := find_gaps(numbers, after=segments.last_number, before=before):
+            self.warnings.append(f"journal: {describe_gaps(gaps)} missing. `embedsink doctor` says what to do.")
 
 
 def _number_of(file: StoredFile) -> int:

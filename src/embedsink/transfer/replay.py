@@ -57,16 +57,18 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
         Unavailable: the journal can't write now, loading stands still, or another replay is running; what was replayed
             stays replayed.
     """
-    if engine.replaying.locked():
+    if engine.replay_lock.locked():
         raise Unavailable(Reason.OVERLOADED, "quarantine: is being replayed. Wait for that.", retry_after_s=10)
     replayed = rejected = 0
-    async with engine.replaying:
+    async with engine.replay_lock:
         await _catch_up(engine)
         after: int | None = None
         # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
         while block := await asyncio.to_thread(_next_block, engine, after, quarantine_id):
             if block.replayed:
-                await wait_for(partial(engine.submit, block.lines, accepted=block.envelope_count, quarantined=0))
+                await wait_for(
+                    partial(engine.append_counted, block.lines, accepted=block.envelope_count, quarantined=0)
+                )
             replayed += block.replayed
             rejected += block.rejected
             after = block.last_arrival
@@ -112,9 +114,9 @@ def _purge_some(engine: Engine, which: PurgeFilter) -> int:
 
 async def _catch_up(engine: Engine) -> None:
     acknowledged, position, moved_at = engine.journal.last_number, 0, time.monotonic()
-    while engine.live.position < acknowledged:
-        if engine.live.position != position:
-            position, moved_at = engine.live.position, time.monotonic()
+    while engine.load_notifier.position < acknowledged:
+        if engine.load_notifier.position != position:
+            position, moved_at = engine.load_notifier.position, time.monotonic()
         if time.monotonic() - moved_at > STANDSTILL_S_MAX:
             why = engine.loader.status.trouble or "Loading stands still"
             waits = f"quarantine: is not all loaded yet. {why}. Replay it when that has changed."

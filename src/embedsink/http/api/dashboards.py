@@ -160,10 +160,10 @@ class Dashboards:
             # Of the moment at which it is begun, as its tag is: the period goes on while one waits.
             begun = await run_in_threadpool(asked_period, request, key)
             ask = partial(self._answer, engine=engine, section=section, period=begun, name=name)
-            return await ask_store(engine, engine.report_slots.slot(key.key_id), begun.scope.variables(), ask)
+            return await ask_store(engine, engine.limiters.reports.slot(key.key_id), begun.scope.variables(), ask)
 
         question = question_of(request, key)
-        answer = self._answers.answer(question, current_tag, make, pace=engine.pace, key_id=key.key_id)
+        answer = self._answers.answer(question, current_tag, make, pace=engine.limiters.dashboards, key_id=key.key_id)
         tag, body = await while_awaited(request, answer)
         return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
 
@@ -270,8 +270,8 @@ def _snapshot_age_s(engine: Engine) -> float | None:
 
 _MEASURES: dict[Measure, Callable[[Engine], Any]] = {
     "loading_delay_s": _loading_delay_s,
-    "journal_segment_count": lambda engine: engine.journal.space.segment_count,
-    "journal_bytes": lambda engine: engine.journal.space.byte_count,
+    "journal_segment_count": lambda engine: engine.journal.capacity.segment_count,
+    "journal_bytes": lambda engine: engine.journal.capacity.byte_count,
     "snapshot_age_s": _snapshot_age_s,
     "damaged_count": lambda engine: len(engine.loader.status.damaged),
 }

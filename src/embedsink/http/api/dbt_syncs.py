@@ -138,7 +138,7 @@ async def _record(request: Request) -> Response:
     body, encoding = await _body_of(request, sender)
     try:
         # In one thread: a body may name tens of thousands of files, and senders of events must not wait for it.
-        async with engine.sync_parsing.slot(key.key_id):
+        async with engine.limiters.sync_parsing.slot(key.key_id):
             sync = await run_in_threadpool(
                 lambda: _parse(bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings)
             )

@@ -38,7 +38,7 @@ async def list_deployments(request: Request) -> Response:
         "after": _place_of(query.get("cursor")),
         "row_limit": limit + 1,  # The one beyond says whether there is another page.
     }
-    rows = await while_awaited(request, ask_store(engine, engine.report_slots.slot(key.key_id), variables, _read))
+    rows = await while_awaited(request, ask_store(engine, engine.limiters.reports.slot(key.key_id), variables, _read))
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
     body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)

@@ -220,9 +220,11 @@ class Events:
             reply(_refuse(head.scope, problem) if problem else _answer(head, accepted_count, rejected_count, listed))
 
         if rejected_count:
-            head.engine.submit_rejections(outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None)
+            head.engine.append_with_rejections(
+                outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None
+            )
         else:
-            head.engine.submit(
+            head.engine.append_counted(
                 outcome.lines, on_durable, accepted=accepted_count, quarantined=0, deployment=outcome.deployment
             )
 

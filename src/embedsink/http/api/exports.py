@@ -94,7 +94,7 @@ def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
     return FileDownload(
         descriptor,
         partial(engine.keys.is_live, key),
-        place=engine.snapshot_slots.slot(key.key_id),
+        place=engine.limiters.snapshots.slot(key.key_id),
         is_part=is_part,
         filename=engine.folder.snapshot.name,
         media_type=SNAPSHOT_MEDIA_TYPE,

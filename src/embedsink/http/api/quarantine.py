@@ -58,7 +58,7 @@ async def list_quarantine(request: Request) -> Response:
     engine: Engine = request.state.engine
     read = partial(_read, limit=limit, quarantine_id=quarantine_id)
     body = await while_awaited(
-        request, ask_store(engine, engine.report_slots.slot(key.key_id), scope.variables(), read)
+        request, ask_store(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
     return Response(body, media_type="application/json", headers=NEVER_KEPT)
 
