@@ -108,7 +108,7 @@ def test_a_damaged_piece_is_written_anew_by_the_next_backup(folder: DataFolder, 
     warnings = create_backup(folder, target).warnings
 
     assert sorted(warnings) == sorted(
-        f"piece {piece_of(target, name).name}: was damaged, and is written anew."
+        f"piece {piece_of(target, name).name}: was damaged and has been rewritten."
         for name in ("analytics.duckdb", "keys.json")
     )
     assert restored(target, tmp_path / "new") == expected(folder)
@@ -131,7 +131,7 @@ def test_a_sealed_segment_that_was_cut_off_is_named(folder: DataFolder, target: 
 def test_a_missing_segment_is_named(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view"}], number=9)
     assert create_backup(folder, target).warnings == (
-        "journal: the segments 5 to 8 are missing. `embedsink doctor` says what to do.",
+        "journal: the segments 5 to 8 are missing. Run `embedsink doctor` for advice.",
     )
 
 
@@ -186,7 +186,7 @@ def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Pat
     shutil.copy(folder.journal / "000000000005-00000000.ndjson", renamed)
     before = contents(target)
     for wrong in (other, new):
-        with pytest.raises(Misconfigured, match="has the backups of another data folder than"):
+        with pytest.raises(Misconfigured, match="contains backups of a data folder other than"):
             create_backup(wrong, target)
     renamed.unlink()
     with pytest.raises(Misconfigured, match="or of a later state of it"):
@@ -207,7 +207,7 @@ def test_the_folder_of_another_server_is_refused_also_when_no_sealed_segment_was
     for number in range(1, 9):
         path = segment(other.journal, [{"type": "view", "id": number}], number=number)
         path.rename(path.with_name(path.name.replace("-00000000", "-ffffffff")))
-    with pytest.raises(Misconfigured, match="has the backups of another data folder than"):
+    with pytest.raises(Misconfigured, match="contains backups of a data folder other than"):
         create_backup(other, target)
     create_backup(folder, target)
 
@@ -250,10 +250,10 @@ def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, 
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (lambda folder, target: (target.mkdir(), (target / "holiday.jpg").touch()), "is not empty, and is no backup"),
-        (lambda folder, target: shutil.rmtree(folder.journal), "is no data folder, since it has no journal/"),
+        (lambda folder, target: (target.mkdir(), (target / "holiday.jpg").touch()), "is not empty and not a backup"),
+        (lambda folder, target: shutil.rmtree(folder.journal), "is not a data folder, since it has no journal/"),
         (lambda folder, target: folder.restoring.mkdir(), "is only partly restored"),
-        (lambda folder, target: target.symlink_to(folder.path / "backup"), "is in the data folder itself"),
+        (lambda folder, target: target.symlink_to(folder.path / "backup"), "is inside the data folder"),
     ],
     ids=["another target", "no data folder", "partly restored", "target in the data"],
 )
@@ -340,11 +340,13 @@ def test_a_damaged_backup_restores_nothing_and_names_the_generation_that_is_whol
         restore_backup(target, DataFolder(tmp_path / "new"))
 
     assert f"{told}. Nothing was restored. " in str(raised.value)
-    assert f"An older generation is whole: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(raised.value)
+    assert f"Restore an older, intact generation: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(
+        raised.value
+    )
     assert not (tmp_path / "new").exists()
     piece_of(target, "journal/000000000003-00000000.ndjson").unlink() if damage is not damage_manifest else None
     whole.unlink()
-    with pytest.raises(BackupDamaged, match=r"No older generation is whole\.$"):
+    with pytest.raises(BackupDamaged, match=r"No older generation is intact\.$"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
@@ -356,7 +358,7 @@ def test_a_manifest_can_not_name_a_file_elsewhere(folder: DataFolder, target: Pa
     canonical = json.dumps(found["generation"], sort_keys=True, separators=(",", ":"))
     found["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
     manifest.write_text(json.dumps(found))
-    with pytest.raises(BackupDamaged, match="names a file that no data folder has"):
+    with pytest.raises(BackupDamaged, match="contains a file that does not belong to a data folder"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
@@ -367,14 +369,14 @@ def test_a_file_that_is_no_manifest_is_one_sentence(
     folder: DataFolder, target: Path, tmp_path: Path, content: str
 ) -> None:
     create_backup(folder, target).manifest.write_text(content)
-    with pytest.raises(BackupDamaged, match=r"is no manifest of a backup|its checksum does not match"):
+    with pytest.raises(BackupDamaged, match=r"is not the manifest of a backup|its checksum does not match"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
 def test_a_backup_of_a_newer_format_is_refused(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     manifest = create_backup(folder, target).manifest
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(BackupDamaged, match="has the format 2, and this embedsink reads 1"):
+    with pytest.raises(BackupDamaged, match="has the format 2, but this embedsink reads 1"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
@@ -395,10 +397,10 @@ def test_an_empty_file_system_is_restored_into(folder: DataFolder, target: Path,
 def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -> None:
     manifest = create_backup(folder, tmp_path / "back up").manifest
     for path, sentence in (
-        (folder.path, "is no backup, since it has no generations/"),
-        (folder.keys, "is no backup, since it has no generations/"),
-        (tmp_path / "missing", "is no backup, since it has no generations/"),
-        (Path("/"), "is no backup, since it has no generations/"),
+        (folder.path, "is not a backup, since it has no generations/"),
+        (folder.keys, "is not a backup, since it has no generations/"),
+        (tmp_path / "missing", "is not a backup, since it has no generations/"),
+        (Path("/"), "is not a backup, since it has no generations/"),
         (manifest.with_name("nope.json"), r"`embedsink backup '.*back up' --list` lists them"),
     ):
         with pytest.raises(Misconfigured, match=sentence):
@@ -412,7 +414,7 @@ def test_a_server_does_not_start_on_a_half_restored_folder(folder: DataFolder, t
     with pytest.raises(Misconfigured, match="is only partly restored, since it contains restoring/"):
         folder.create()
     create_backup(other, target)
-    with pytest.raises(Misconfigured, match="an earlier restore into it was interrupted, or is running"):
+    with pytest.raises(Misconfigured, match="an earlier restore into it is running or was interrupted"):
         restore_backup(target, folder)
 
 

@@ -119,7 +119,7 @@ def runs_that_lost_something(monkeypatch: pytest.MonkeyPatch) -> int:
         model = Model(random.Random(seed))
         acknowledged = set(model.acknowledged)
         with monkeypatch.context() as patch:
-            patch.setattr(source, "_listed", model.listed)
+            patch.setattr(source, "_list_segments", model.listed)
             patch.setattr(Path, "read_bytes", lambda path, model=model: model.read(path))
             count += not acknowledged <= model.collected()
     return count
@@ -132,7 +132,7 @@ def test_whatever_a_server_does_meanwhile_every_acknowledged_event_is_in_the_bac
 
 
 def one_listing(journal: Path) -> list[str]:
-    return sorted(source._listed(journal))
+    return sorted(source._list_segments(journal))
 
 
 def only_by_its_name(journal: Path, name: str) -> tuple[str, bytes] | None:

@@ -51,7 +51,7 @@ def test_rows_of_an_older_schema_are_not_checked_and_said_to_be_so(folder: DataF
         snapshot.execute("delete from migration where name = '0008_rejection_count'")
     wrong = [found for found in examine(folder, Settings()) if found.state != "good"]
     assert [found.check for found in wrong] == ["rows"]
-    assert "are not checked: an older embedsink has made the snapshot. Make the snapshot again" in wrong[0].found
+    assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].found
 
 
 def test_a_segment_that_neither_the_snapshot_nor_the_journal_has_is_named(folder: DataFolder) -> None:

@@ -46,7 +46,7 @@ def test_a_sealed_segment_that_is_deleted_after_a_kill_is_named(tmp_path: Path, 
     [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
     assert "segment 1 is in neither the snapshot nor the journal" in found.found
     assert create_backup(folder, tmp_path / "backup").warnings == (
-        "journal: segment 1 is missing. `embedsink doctor` says what to do.",
+        "journal: segment 1 is missing. Run `embedsink doctor` for advice.",
     )
     with open_server(folder.path) as server:
         lost = b"segment 1 is in neither the store nor the journal"

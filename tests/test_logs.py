@@ -16,7 +16,7 @@ from embedsink.json_logging import (
     BURST_LINES,
     LINE_CHARACTERS_MAX,
     LINES_PER_S,
-    SUMMARY_S,
+    SUMMARY_INTERVAL_S,
     TRACEBACK_CHARACTERS_MAX,
     VALUE_CHARACTERS_MAX,
     JsonLines,
@@ -99,7 +99,7 @@ def test_lines_beyond_a_rate_are_left_out_and_other_events_are_not(
 
 def test_a_line_says_how_many_were_left_out(limit: LineLimit, caplog: pytest.LogCaptureFixture) -> None:
     written = passed(limit, "refused", 1_000)
-    wait_until(lambda: bool(caplog.records), what="the summary is logged", timeout_s=SUMMARY_S + 10)
+    wait_until(lambda: bool(caplog.records), what="the summary is logged", timeout_s=SUMMARY_INTERVAL_S + 10)
     [line] = [json.loads(JsonLines().format(record)) for record in caplog.records]
     assert (line["event"], line["of"], line["count"]) == ("lines_left_out", "refused", 1_000 - written)
 
