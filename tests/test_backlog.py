@@ -6,7 +6,7 @@ from embedsink.journal.writer import JournalLimits
 from embedsink.loader.pending import BATCH_BYTES_MAX, PendingSegments
 
 
-def test_full_segments_that_wait_share_a_load_within_its_bound(tmp_path: Path) -> None:
+def test_full_pending_segments_share_a_batch_within_its_limit(tmp_path: Path) -> None:
     # Sealed when they are full, so each is a group longer than that; of holes, so that they take no room.
     byte_count = JournalLimits().segment_bytes_max + 1
     for number in range(1, 9):

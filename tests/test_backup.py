@@ -44,7 +44,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-def test_a_restored_folder_has_every_file_that_can_not_be_made_again(
+def test_a_restored_folder_has_every_file_that_can_not_be_recreated(
     folder: DataFolder, target: Path, tmp_path: Path
 ) -> None:
     created = create_backup(folder, target)
@@ -68,7 +68,7 @@ def test_a_folder_without_a_snapshot_is_backed_up_as_its_journal(tmp_path: Path,
     assert restored(target, tmp_path / "new") == contents(folder.path)
 
 
-def test_nobody_else_can_read_keys_and_others_can_not_read_events(
+def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
     folder: DataFolder, target: Path, tmp_path: Path
 ) -> None:
     old = os.umask(0)
@@ -85,7 +85,7 @@ def test_nobody_else_can_read_keys_and_others_can_not_read_events(
     assert {stat.S_IMODE(path.stat().st_mode) for path in [target, *target.rglob("*")]} == {0o600, 0o700}
 
 
-def test_a_second_backup_stores_only_pieces_that_changed(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_second_backup_stores_only_changed_pieces(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(1_500_000)")
     first = create_backup(folder, target)
@@ -100,7 +100,7 @@ def test_a_second_backup_stores_only_pieces_that_changed(folder: DataFolder, tar
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
-def test_a_damaged_piece_is_written_anew_by_the_next_backup(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_the_next_backup_rewrites_a_damaged_piece(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     create_backup(folder, target)
     flip(piece_of(target, "analytics.duckdb"))
     piece_of(target, "keys.json").write_bytes(b"")
@@ -114,7 +114,9 @@ def test_a_damaged_piece_is_written_anew_by_the_next_backup(folder: DataFolder, 
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
-def test_a_damaged_segment_is_backed_up_as_it_is_and_named(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_damaged_segment_is_backed_up_unchanged_and_reported(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
     flip(folder.journal / "000000000003-00000000.ndjson")
     [warning] = create_backup(folder, target).warnings
     assert "journal/000000000003-00000000.ndjson: its checksum does not match after offset 0." in warning
@@ -122,13 +124,13 @@ def test_a_damaged_segment_is_backed_up_as_it_is_and_named(folder: DataFolder, t
 
 
 @pytest.mark.parametrize("byte_count", [len(GROUP), 0])
-def test_a_sealed_segment_that_was_cut_off_is_named(folder: DataFolder, target: Path, byte_count: int) -> None:
+def test_a_truncated_sealed_segment_is_reported(folder: DataFolder, target: Path, byte_count: int) -> None:
     (folder.journal / f"000000000005-00000000-{2 * len(GROUP)}.ndjson").write_bytes(GROUP[:byte_count])
     [warning] = create_backup(folder, target).warnings
     assert f"bytes are missing ({byte_count} of {2 * len(GROUP)} are left)" in warning
 
 
-def test_a_missing_segment_is_named(folder: DataFolder, target: Path) -> None:
+def test_a_missing_segment_is_reported(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view"}], number=9)
     assert create_backup(folder, target).warnings == (
         "journal: the segments 5 to 8 are missing. Run `embedsink doctor` for advice.",
@@ -146,13 +148,13 @@ def test_a_damaged_snapshot_adds_no_generation(folder: DataFolder, target: Path)
     assert len(Repository(target).names()) == 1
 
 
-def test_an_open_segment_beside_a_sealed_one_of_its_name_is_kept_too(folder: DataFolder, target: Path) -> None:
+def test_an_open_and_a_sealed_segment_of_one_name_are_both_backed_up(folder: DataFolder, target: Path) -> None:
     (folder.journal / "000000000004-00000000.ndjson").write_bytes(GROUP * 2)
     names = {file.name for file in create_backup(folder, target).generation.files}
     assert {OPEN, OPEN.replace("open", "ndjson")} <= names
 
 
-def test_the_beginning_of_a_segment_that_the_snapshot_has_is_left_out(folder: DataFolder, target: Path) -> None:
+def test_the_beginning_of_a_segment_in_the_snapshot_is_omitted(folder: DataFolder, target: Path) -> None:
     # The server sealed and loaded it, and published a snapshot, after the backup had read it.
     (folder.journal / "000000000003-00000000.ndjson").rename(folder.journal / "000000000003-00000000.open")
     names = {file.name for file in create_backup(folder, target).generation.files}
@@ -166,7 +168,7 @@ def test_a_segment_has_the_same_identity_under_each_of_its_names(folder: DataFol
     assert "journal/000000000003-00000000-1234.ndjson" in names
 
 
-def test_two_backups_at_once_are_refused(folder: DataFolder, target: Path) -> None:
+def test_a_concurrent_backup_is_refused(folder: DataFolder, target: Path) -> None:
     with Repository(target).writing(), pytest.raises(Misconfigured, match="another backup is writing to it"):
         create_backup(folder, target)
     create_backup(folder, target)
@@ -197,7 +199,7 @@ def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Pat
     assert len(Repository(target).names()) == 4
 
 
-def test_the_folder_of_another_server_is_refused_also_when_no_sealed_segment_was_left(
+def test_the_folder_of_another_server_without_sealed_segments_is_refused(
     folder: DataFolder, target: Path, tmp_path: Path
 ) -> None:
     for path in folder.journal.iterdir():
@@ -212,7 +214,7 @@ def test_the_folder_of_another_server_is_refused_also_when_no_sealed_segment_was
     create_backup(folder, target)
 
 
-def test_a_manifest_of_an_older_program_is_read(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_the_manifest_of_an_older_version_is_read(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     manifest = create_backup(folder, target).manifest
     found = json.loads(manifest.read_text())
     del found["generation"]["segments"]
@@ -223,7 +225,7 @@ def test_a_manifest_of_an_older_program_is_read(folder: DataFolder, target: Path
     assert restored(manifest, tmp_path / "new") == expected(folder)
 
 
-def test_segments_that_the_ledger_does_not_name_any_more_make_no_other_folder(
+def test_folded_segments_do_not_make_the_folder_look_foreign(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 1)
@@ -239,7 +241,7 @@ def test_segments_that_the_ledger_does_not_name_any_more_make_no_other_folder(
     assert create_backup(folder, target).warnings == ()
 
 
-def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, target: Path) -> None:
+def test_a_segment_in_damaged_does_not_make_the_folder_look_foreign(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view"}], number=5)
     create_backup(folder, target)
     name = "000000000005-00000000.ndjson"
@@ -257,7 +259,7 @@ def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, 
     ],
     ids=["another target", "no data folder", "partly restored", "target in the data"],
 )
-def test_what_can_not_be_backed_up_is_refused_and_nothing_written(
+def test_a_refused_backup_writes_nothing(
     folder: DataFolder, target: Path, spoil: Callable[[DataFolder, Path], object], sentence: str
 ) -> None:
     spoil(folder, target)
@@ -267,7 +269,7 @@ def test_what_can_not_be_backed_up_is_refused_and_nothing_written(
     assert contents(target.parent) == before
 
 
-def test_the_newest_generation_is_the_last_one_also_when_the_clock_was_set_back(
+def test_generations_sort_by_age_even_if_the_clock_was_set_back(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = ["2099-01-01T00:00:00.000+00:00", "2026-11-23T09:30:12.417+00:00", "2026-11-23T09:30:12.417+00:00"]
@@ -279,7 +281,9 @@ def test_the_newest_generation_is_the_last_one_also_when_the_clock_was_set_back(
     assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments
 
 
-def test_deleting_old_generations_keeps_what_the_others_need(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_deleting_old_generations_keeps_the_pieces_of_the_others(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
     for number in range(5, 9):
         load(folder, number)
         create_backup(folder, target)
@@ -327,7 +331,7 @@ def damage_manifest(target: Path) -> str:
 
 
 @pytest.mark.parametrize("damage", [damage_piece, delete_piece, damage_manifest])
-def test_a_damaged_backup_restores_nothing_and_names_the_generation_that_is_whole(
+def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
     folder: DataFolder, target: Path, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
     whole = create_backup(folder, target).manifest
@@ -351,7 +355,9 @@ def test_a_damaged_backup_restores_nothing_and_names_the_generation_that_is_whol
 
 
 @pytest.mark.parametrize("name", ["../escaped", "journal/../../escaped", "/etc/cron.d/x", "store.duckdb", "damaged/.."])
-def test_a_manifest_can_not_name_a_file_elsewhere(folder: DataFolder, target: Path, tmp_path: Path, name: str) -> None:
+def test_a_manifest_can_not_write_outside_the_folder(
+    folder: DataFolder, target: Path, tmp_path: Path, name: str
+) -> None:
     manifest = create_backup(folder, target).manifest
     found = json.loads(manifest.read_text())
     found["generation"]["files"][0]["name"] = name
@@ -365,9 +371,7 @@ def test_a_manifest_can_not_name_a_file_elsewhere(folder: DataFolder, target: Pa
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "generation": 1, "sha256": 2}', "["]
 )
-def test_a_file_that_is_no_manifest_is_one_sentence(
-    folder: DataFolder, target: Path, tmp_path: Path, content: str
-) -> None:
+def test_an_invalid_manifest_is_a_clear_error(folder: DataFolder, target: Path, tmp_path: Path, content: str) -> None:
     create_backup(folder, target).manifest.write_text(content)
     with pytest.raises(BackupDamaged, match=r"is not the manifest of a backup|its checksum does not match"):
         restore_backup(target, DataFolder(tmp_path / "new"))
@@ -380,7 +384,7 @@ def test_a_backup_of_a_newer_format_is_refused(folder: DataFolder, target: Path,
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
-def test_a_folder_with_files_is_not_restored_into(folder: DataFolder, target: Path) -> None:
+def test_a_restore_refuses_a_nonempty_folder(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     before = contents(folder.path)
     with pytest.raises(Misconfigured, match=r"is not empty\. Name a new folder with --data\."):
@@ -388,13 +392,13 @@ def test_a_folder_with_files_is_not_restored_into(folder: DataFolder, target: Pa
     assert contents(folder.path) == before
 
 
-def test_an_empty_file_system_is_restored_into(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_restore_accepts_an_empty_file_system(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     create_backup(folder, target)
     (tmp_path / "new/lost+found").mkdir(parents=True)
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
-def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -> None:
+def test_a_restore_refuses_other_folders(folder: DataFolder, tmp_path: Path) -> None:
     manifest = create_backup(folder, tmp_path / "back up").manifest
     for path, sentence in (
         (folder.path, "is not a backup, since it has no generations/"),
@@ -408,7 +412,7 @@ def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -
     assert not (tmp_path / "new").exists()
 
 
-def test_a_server_does_not_start_on_a_half_restored_folder(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_server_does_not_start_on_a_partly_restored_folder(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
     folder.restoring.mkdir()
     with pytest.raises(Misconfigured, match="is only partly restored, since it contains restoring/"):
@@ -418,7 +422,7 @@ def test_a_server_does_not_start_on_a_half_restored_folder(folder: DataFolder, t
         restore_backup(target, folder)
 
 
-def test_the_moment_of_a_backup_is_before_anything_is_read(
+def test_the_time_of_a_backup_is_before_its_first_read(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_at: list[datetime] = []
@@ -432,7 +436,7 @@ def test_the_moment_of_a_backup_is_before_anything_is_read(
     assert began_at <= asked_at[0]
 
 
-def test_a_salvaged_store_goes_on_with_its_backups(folder: DataFolder, target: Path) -> None:
+def test_a_salvaged_store_continues_its_backups(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
         # As sql/salvage/ledger.sql names segments whose ledger can't be read.
@@ -443,7 +447,7 @@ def test_a_salvaged_store_goes_on_with_its_backups(folder: DataFolder, target: P
     assert create_backup(folder, target).manifest.exists()
 
 
-def test_numbers_far_apart_cost_no_memory(folder: DataFolder, target: Path) -> None:
+def test_distant_segment_numbers_use_no_memory(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
     tracemalloc.start()
     [warning] = [told for told in create_backup(folder, target).warnings if "missing" in told]

@@ -101,7 +101,7 @@ def whole_generations(target: Path) -> int:
     return len(repository.names())
 
 
-def test_a_backup_that_is_killed_at_any_step_leaves_whole_generations(folder: DataFolder, target: Path) -> None:
+def test_a_backup_killed_at_any_step_leaves_intact_generations(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     (folder.path / OPEN).unlink()
     load(folder, 4)
@@ -116,14 +116,14 @@ def test_a_backup_that_is_killed_at_any_step_leaves_whole_generations(folder: Da
         assert found == {name: content for name, content in expected(folder).items() if name != OPEN}
 
 
-def test_a_first_backup_that_is_killed_at_any_step_can_be_repeated(folder: DataFolder, target: Path) -> None:
+def test_a_first_backup_killed_at_any_step_can_be_repeated(folder: DataFolder, target: Path) -> None:
     target.mkdir()
     for place in killed_at_every_step("backup", folder, target, every=7):
         create_backup(folder, place / "backup")
         assert whole_generations(place / "backup") in (1, 2)
 
 
-def test_deleting_that_is_killed_at_any_step_leaves_whole_generations(folder: DataFolder, target: Path) -> None:
+def test_a_deletion_killed_at_any_step_leaves_intact_generations(folder: DataFolder, target: Path) -> None:
     for number in (5, 6, 7):
         load(folder, number)
         create_backup(folder, target)
@@ -133,9 +133,7 @@ def test_deleting_that_is_killed_at_any_step_leaves_whole_generations(folder: Da
         assert whole_generations(place / "backup") == 1
 
 
-def test_a_restore_that_is_killed_at_any_step_leaves_no_folder_that_a_server_would_open(
-    folder: DataFolder, target: Path
-) -> None:
+def test_no_server_opens_the_folder_of_a_restore_killed_at_any_step(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     places = killed_at_every_step("restore", folder, target)
     half = 0

@@ -125,7 +125,7 @@ def runs_that_lost_something(monkeypatch: pytest.MonkeyPatch) -> int:
     return count
 
 
-def test_whatever_a_server_does_meanwhile_every_acknowledged_event_is_in_the_backup(
+def test_a_backup_under_any_server_activity_has_every_acknowledged_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert runs_that_lost_something(monkeypatch) == 0
@@ -170,7 +170,7 @@ def segments_of(folder: Path) -> Iterator[tuple[str, bytes]]:
     return source.read_journal(data)
 
 
-def test_of_an_open_segment_the_whole_groups_are_read_also_behind_damage(tmp_path: Path) -> None:
+def test_complete_groups_of_an_open_segment_are_read_even_after_damage(tmp_path: Path) -> None:
     group = b'{"n":1}\n' + trailer(b'{"n":1}\n')
     damaged = group.replace(b"1", b"2", 1)
     (tmp_path / "journal").mkdir()
@@ -179,7 +179,7 @@ def test_of_an_open_segment_the_whole_groups_are_read_also_behind_damage(tmp_pat
     assert list(segments_of(tmp_path)) == [("journal/000000000001-00000000.open", damaged + group)]
 
 
-def test_a_pipe_or_a_folder_beside_the_files_stops_no_backup(tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_among_the_files_does_not_stop_a_backup(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
     data.create()
     os.mkfifo(data.damaged / "pipe")

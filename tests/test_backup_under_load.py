@@ -103,7 +103,7 @@ def started(folder: DataFolder) -> list[str]:
     return ids
 
 
-def test_two_hundred_backups_under_load_have_everything_acknowledged_before_them_once(tmp_path: Path) -> None:
+def test_two_hundred_backups_under_load_have_each_earlier_event_once(tmp_path: Path) -> None:
     crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
     with busy_server(crashing):
         backups = back_up(crashing, target, BACKUPS)
@@ -120,7 +120,7 @@ def test_two_hundred_backups_under_load_have_everything_acknowledged_before_them
         assert len(ids) == len(set(ids))
 
 
-def test_the_harness_finds_what_copying_by_names_loses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_harness_detects_the_losses_of_a_copy_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copied_by_names(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
         names = source.segment_names(folder.journal)
         time.sleep(0.1)

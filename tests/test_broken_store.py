@@ -24,7 +24,7 @@ DELIVERY_COUNT = 30
 EVENT_COUNT = 400  # of a delivery
 
 
-def test_a_store_that_breaks_beside_readers_is_reopened_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_store_that_breaks_under_readers_is_reopened_and_loses_nothing(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server,
         ThreadPoolExecutor(READER_COUNT) as threads,

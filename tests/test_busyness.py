@@ -46,7 +46,7 @@ def compute_here() -> None:
 @pytest.mark.skipif(
     not Path("/proc/self/schedstat").exists(), reason="this system does not tell how long a thread waits"
 )
-def test_another_thread_is_seen_to_compute() -> None:
+def test_the_cpu_time_of_another_thread_is_measured() -> None:
     with computing() as busyness:
         before, until = busyness._demand_s(), time.monotonic() + 15
         while busyness._demand_s() - before < COMPUTED_S and time.monotonic() < until:
@@ -55,7 +55,7 @@ def test_another_thread_is_seen_to_compute() -> None:
 
 
 @pytest.mark.parametrize("schedstat", [embedsink.concurrency.throttle.SCHEDSTAT, NO_STATISTICS])
-def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
+def test_a_thread_measures_its_own_cpu_time(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
     monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", schedstat)
     busyness = CpuMeter()
     before = busyness._demand_s()
@@ -63,7 +63,7 @@ def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat
     assert busyness._demand_s() - before >= COMPUTED_S * 0.9  # The system counts a running thread's time in ticks.
 
 
-def test_where_the_system_does_not_tell_another_thread_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_system_statistics_another_thread_counts_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", NO_STATISTICS)
     monkeypatch.setattr(embedsink.concurrency.throttle, "_SAMPLE_INTERVAL_S", 0.0)
     with computing() as busyness:
@@ -71,7 +71,7 @@ def test_where_the_system_does_not_tell_another_thread_is_idle(monkeypatch: pyte
         assert busyness.busy_share() <= 0
 
 
-def test_a_share_is_of_a_while_and_not_of_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_busy_share_covers_a_whole_sample_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, wanted_s = [0.0], [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: wanted_s[0])

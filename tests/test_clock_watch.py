@@ -30,7 +30,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 @pytest.mark.parametrize("seconds", [60, -60, 365 * 86_400, -365 * 86_400])
-def test_a_jump_is_told_once_with_both_times(clocks: Clocks, seconds: int) -> None:
+def test_a_jump_is_returned_once_with_both_times(clocks: Clocks, seconds: int) -> None:
     watch = ClockWatch()
     clocks.pass_by(1)
     clocks.shown += seconds
@@ -42,7 +42,7 @@ def test_a_jump_is_told_once_with_both_times(clocks: Clocks, seconds: int) -> No
     assert watch.poll() is None
 
 
-def test_time_that_passes_and_a_clock_that_drifts_are_no_jump(clocks: Clocks) -> None:
+def test_passing_time_and_slow_drift_are_no_jump(clocks: Clocks) -> None:
     watch = ClockWatch()
     for _ in range(100):
         clocks.pass_by(3_600)
@@ -50,6 +50,6 @@ def test_time_that_passes_and_a_clock_that_drifts_are_no_jump(clocks: Clocks) ->
         assert watch.poll() is None
 
 
-def test_the_clocks_of_this_machine_go_alike() -> None:
+def test_the_clocks_of_this_machine_agree() -> None:
     watch = ClockWatch()
     assert watch.poll() is None

@@ -47,7 +47,7 @@ def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
-def test_the_harness_finds_an_early_answer(tmp_path: Path) -> None:
+def test_the_harness_detects_an_early_answer(tmp_path: Path) -> None:
     crashing = Crashing(tmp_path / "data", planted=EARLY_ANSWER)
 
     broken: list[str] = []

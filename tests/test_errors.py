@@ -34,18 +34,18 @@ CUT = f"es_read_…{sha256(KEY.encode()).hexdigest()[:8]}"
         ({KEY: KEY}, f'{{"{CUT}": "{CUT}"}}'),
     ],
 )
-def test_a_wrong_value_is_quoted_as_json_escaped_and_short(value: Any, quoted: str) -> None:
+def test_a_preview_is_escaped_json_and_short(value: Any, quoted: str) -> None:
     assert preview(value) == quoted
 
 
-def test_a_value_that_can_not_be_written_is_quoted_by_its_type() -> None:
+def test_a_value_that_can_not_be_encoded_is_previewed_by_its_type() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
     assert preview(endless) == "a list"
 
 
-def test_no_more_of_a_list_is_written_than_is_quoted() -> None:
+def test_a_preview_encodes_no_more_than_it_shows() -> None:
     class Late:
         def __str__(self) -> str:
             raise AssertionError("far behind what is quoted")
@@ -61,14 +61,14 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_any_value_is_quoted_in_at_most_64_printable_characters(value: Any) -> None:
+def test_any_preview_has_at_most_64_printable_characters(value: Any) -> None:
     assert len(preview(value)) <= 64
     assert preview(value).isprintable()
 
 
 @pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
 @pytest.mark.parametrize("text", ["{}", "?key={}&a=1", "key%3D{}", "{} {}", "é{}é", json.dumps({"key": "{}"})])
-def test_a_key_is_cut_down_to_its_kind_wherever_it_stands(kind: str, text: str) -> None:
+def test_a_key_anywhere_in_a_text_is_redacted_to_its_kind(kind: str, text: str) -> None:
     key = KEY.replace("read", kind)
 
     digest = sha256(key.encode()).hexdigest()
@@ -76,13 +76,13 @@ def test_a_key_is_cut_down_to_its_kind_wherever_it_stands(kind: str, text: str) 
     assert redact_keys(text.replace("{}", key)) == text.replace("{}", f"es_{kind}_…{digest[:8]}")
 
 
-def test_two_keys_stay_two_when_they_are_cut() -> None:
+def test_two_redacted_keys_stay_distinct() -> None:
     assert redact_keys(KEY) != redact_keys(KEY[:-1] + "0")
     assert redact_keys(redact_keys(KEY)) == redact_keys(KEY)
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])
-def test_what_is_no_key_is_left_alone(text: str) -> None:
+def test_other_text_is_not_redacted(text: str) -> None:
     assert redact_keys(text) == text
 
 
@@ -101,12 +101,12 @@ def test_what_is_no_key_is_left_alone(text: str) -> None:
         ("views" * 20, None),
     ],
 )
-def test_the_nearest_name_is_like_the_whole_or_one_of_its_words(asked: str, meant: str | None) -> None:
+def test_the_nearest_name_is_similar_as_a_whole_or_in_one_word(asked: str, meant: str | None) -> None:
     assert nearest(asked, ["ai_query", "ai_queries", "download_audit", "downloads", "views"]) == meant
     assert nearest(asked, []) is None
 
 
-def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:
+def test_an_error_without_a_detail_uses_its_reasons_sentence() -> None:
     assert str(Refused(Reason.EMPTY)) == Reason.EMPTY.sentence
     assert str(Refused(Reason.EMPTY, "body: is empty.")) == "body: is empty."
     assert str(Unavailable(Reason.OVERLOADED)) == Reason.OVERLOADED.sentence
@@ -123,5 +123,7 @@ def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:
         ("zzz", [], "", "None exist."),
     ],
 )
-def test_what_to_say_of_a_name_that_does_not_exist(asked: str, known: list[str], otherwise: str, told: str) -> None:
+def test_a_suggestion_names_the_nearest_or_all_known_names(
+    asked: str, known: list[str], otherwise: str, told: str
+) -> None:
     assert suggestion(asked, known, otherwise) == told

@@ -14,7 +14,7 @@ def queue_of(count_max: int = 100) -> FairQueue[str]:
     return FairQueue(count_max=count_max, what="large bodies")
 
 
-def test_keys_are_served_in_turn_and_so_are_the_addresses_of_each() -> None:
+def test_keys_and_their_addresses_take_turns() -> None:
     queue = queue_of()
     for number in range(3):
         queue.put(f"a1.{number}", key="a", address="1")
@@ -34,7 +34,7 @@ def test_a_full_queue_refuses_the_sender_with_the_most_items() -> None:
     assert queue.drain() == ["0", "1", "2"]
 
 
-def test_in_a_full_queue_the_sender_with_the_most_items_makes_room_for_others() -> None:
+def test_a_full_queue_drops_an_item_of_the_sender_with_the_most() -> None:
     queue = queue_of(count_max=6)
     for number in range(3):
         for address in ("1", "2"):
@@ -48,7 +48,7 @@ def test_in_a_full_queue_the_sender_with_the_most_items_makes_room_for_others() 
     assert queue.drain() == ["a1.0", "b1.0", "a2.0", "b1.1", "a3.0", "b1.2"]
 
 
-def test_a_queue_that_is_full_of_single_items_refuses_the_next() -> None:
+def test_a_queue_full_of_single_items_refuses_the_next() -> None:
     queue = queue_of(count_max=3)
     for key in "abc":
         queue.put(key, key=key, address="1")
@@ -57,7 +57,7 @@ def test_a_queue_that_is_full_of_single_items_refuses_the_next() -> None:
     assert queue.drain() == ["a", "b", "c"]
 
 
-def test_a_sender_with_few_items_is_never_refused_beside_one_with_many() -> None:
+def test_a_sender_with_few_items_is_not_refused_because_of_one_with_many() -> None:
     chance = random.Random(1)
     queue: FairQueue[tuple[str, str]] = FairQueue(count_max=20, what="large bodies")
     for _ in range(5_000):
@@ -76,7 +76,7 @@ def test_a_sender_with_few_items_is_never_refused_beside_one_with_many() -> None
             assert lost is None or waiting[lost] > 1
 
 
-def test_who_waits_for_an_item_gets_the_next_one() -> None:
+def test_a_waiting_consumer_gets_the_next_item() -> None:
     async def wait_and_put() -> str:
         queue = queue_of()
         waiting = asyncio.create_task(queue.get())

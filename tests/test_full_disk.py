@@ -110,7 +110,7 @@ class Full:
             reader.message("connected")
 
 
-def test_reports_answer_without_a_free_byte_also_after_a_restart_and_all_of_it_heals(disk: Path) -> None:
+def test_a_full_disk_answers_reports_also_after_a_restart_and_recovers(disk: Path) -> None:
     full = Full(disk)
     with full.server() as url:
         for _ in range(5):

@@ -73,7 +73,7 @@ def open_journal(folder: Path, limits: JournalLimits = QUICK, **options: object)
     return Journal(folder, damaged=folder.parent / "damaged", limits=limits, **options)  # type: ignore[arg-type]
 
 
-def test_what_is_answered_for_is_in_the_file_and_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answered_lines_are_written_and_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bytes] = []
 
     def fdatasync(descriptor: int) -> None:
@@ -90,7 +90,7 @@ def test_what_is_answered_for_is_in_the_file_and_synced(folder: Path, monkeypatc
     run(test, open_journal(folder))
 
 
-def test_appends_keep_their_order_over_groups_and_segments(folder: Path) -> None:
+def test_appends_keep_their_order_across_groups_and_segments(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for start in range(0, 400, 40):
             await asyncio.gather(*[journal.append(line(number)) for number in range(start, start + 40)])
@@ -124,7 +124,7 @@ def test_appends_in_two_turns_of_the_loop_share_a_group(folder: Path) -> None:
     run(test, open_journal(folder))
 
 
-def test_a_segment_is_sealed_by_age_and_told(folder: Path) -> None:
+def test_an_old_segment_is_sealed_and_reported(folder: Path) -> None:
     sealed = threading.Event()
 
     async def test(journal: Journal) -> None:
@@ -136,7 +136,7 @@ def test_a_segment_is_sealed_by_age_and_told(folder: Path) -> None:
     assert [segment.suffix for segment in folder.iterdir()] == [".ndjson"]
 
 
-def test_a_segment_is_sealed_by_size(folder: Path) -> None:
+def test_a_large_segment_is_sealed(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for number in range(8):
             await journal.append(line(number, size=2_000))
@@ -146,7 +146,7 @@ def test_a_segment_is_sealed_by_size(folder: Path) -> None:
     assert numbers(folder) == list(range(8))
 
 
-def test_closing_commits_what_is_pending_and_seals(folder: Path) -> None:
+def test_closing_commits_pending_lines_and_seals(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         waiters = [journal.append(line(number)) for number in range(1_000)]
         await journal.close()
@@ -157,7 +157,7 @@ def test_closing_commits_what_is_pending_and_seals(folder: Path) -> None:
     assert [segment.suffix for segment in folder.iterdir()] == [".ndjson"]
 
 
-def test_after_closing_nothing_is_taken_in(folder: Path) -> None:
+def test_a_closed_journal_refuses_lines(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await journal.close()
         assert await outcome(journal, line(1)) is Reason.STORAGE_FAILED
@@ -165,7 +165,7 @@ def test_after_closing_nothing_is_taken_in(folder: Path) -> None:
     run(test, open_journal(folder))
 
 
-def test_a_journal_that_took_in_nothing_leaves_no_file(folder: Path) -> None:
+def test_a_journal_without_lines_leaves_no_file(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await asyncio.sleep(0)
 
@@ -173,7 +173,7 @@ def test_a_journal_that_took_in_nothing_leaves_no_file(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_segment_names_never_repeat_even_after_the_folder_was_emptied(folder: Path) -> None:
+def test_segment_names_never_repeat_even_in_an_emptied_folder(folder: Path) -> None:
     names: list[str] = []
 
     async def test(journal: Journal) -> None:
@@ -187,7 +187,7 @@ def test_segment_names_never_repeat_even_after_the_folder_was_emptied(folder: Pa
     assert len(set(names)) == 5
 
 
-def test_numbers_go_on_after_those_that_a_store_knows(folder: Path) -> None:
+def test_numbers_continue_after_the_stores_highest(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await journal.append(line(1))
 
@@ -195,7 +195,7 @@ def test_numbers_go_on_after_those_that_a_store_knows(folder: Path) -> None:
     assert next(folder.iterdir()).name.startswith("000000000042-")
 
 
-def test_a_slow_disk_bounds_what_is_pending(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_limits_pending_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hung = threading.Event()
     monkeypatch.setattr(journal_module, "fdatasync", lambda descriptor: hung.wait(10))
     one = line(0, size=1_000)
@@ -210,7 +210,7 @@ def test_a_slow_disk_bounds_what_is_pending(folder: Path, monkeypatch: pytest.Mo
     run(test, open_journal(folder, JournalLimits(pending_bytes_max=10_000, free_bytes_min=0)))
 
 
-def test_short_writes_are_finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_are_continued(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, content[:7]))
 
@@ -276,7 +276,7 @@ def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monke
     assert numbers(folder) == []
 
 
-def test_a_segment_of_nothing_but_probes_does_not_grow_for_ever(folder: Path) -> None:
+def test_a_segment_of_probes_alone_has_a_size_limit(folder: Path) -> None:
     def byte_count() -> int:
         while True:
             with contextlib.suppress(FileNotFoundError):  # of one that is sealed, or removed, meanwhile
@@ -293,7 +293,7 @@ def test_a_segment_of_nothing_but_probes_does_not_grow_for_ever(folder: Path) ->
     assert list(folder.iterdir()) == []
 
 
-def test_the_probes_of_an_idle_server_make_no_segment(folder: Path) -> None:
+def test_probes_of_an_idle_server_create_no_segment(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for _ in range(3):
             await journal.append(b"")
@@ -304,7 +304,7 @@ def test_the_probes_of_an_idle_server_make_no_segment(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_failed_measurement_of_space_is_a_failed_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_measurement_of_free_space_ends_the_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(path: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -316,7 +316,7 @@ def test_a_failed_measurement_of_space_is_a_failed_disk(folder: Path, monkeypatc
     run(test, open_journal(folder))
 
 
-def test_a_segment_deleted_while_the_journal_is_measured_does_not_end_it(
+def test_a_segment_deleted_during_a_measurement_does_not_end_the_journal(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Vanished:
@@ -338,7 +338,7 @@ def test_a_segment_deleted_while_the_journal_is_measured_does_not_end_it(
     run(test, open_journal(folder))
 
 
-def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> None:
+def test_a_journal_over_its_size_limit_refuses_until_segments_are_deleted(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         assert await eventually(lambda: outcome(journal, line(1, size=2_000)), Reason.STORAGE_LOW)
 
@@ -353,7 +353,7 @@ def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> 
     run(test, open_journal(folder, JournalLimits(segment_seal_s=0.05, journal_bytes_max=1_000, free_bytes_min=0)))
 
 
-def test_less_free_space_than_the_reserve_is_refused_before_anything_is_written(folder: Path) -> None:
+def test_free_space_below_the_minimum_refuses_before_any_write(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await asyncio.sleep(0.1)
         assert await outcome(journal, line(1)) is Reason.STORAGE_LOW
@@ -369,7 +369,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
-def test_a_full_disk_refuses_keeps_nothing_and_heals_by_itself(small_disk: Path) -> None:
+def test_a_full_disk_refuses_stores_nothing_and_recovers_automatically(small_disk: Path) -> None:
     folder = small_disk / "journal"
     filling = small_disk / "filling"
     kept: list[int] = []
@@ -402,7 +402,7 @@ async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeo
     return False
 
 
-def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_lives(
+def test_without_a_free_descriptor_senders_retry_and_the_server_continues(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(journal: Journal) -> None:
@@ -421,7 +421,7 @@ def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_live
     assert numbers(folder) == [2]
 
 
-def test_segments_are_numbered_without_a_gap_however_often_nothing_was_taken_in(folder: Path) -> None:
+def test_segment_numbers_have_no_gap_after_runs_without_lines(folder: Path) -> None:
     async def probe(journal: Journal) -> None:
         await journal.append(b"")
 
@@ -436,7 +436,7 @@ def test_segments_are_numbered_without_a_gap_however_often_nothing_was_taken_in(
     assert sorted(map(number_of, folder.glob("*.ndjson"))) == [1, 2]
 
 
-def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
+def test_a_bug_in_the_committer_ends_the_journal_and_answers_all_waiters(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed: list[str] = []
@@ -451,7 +451,7 @@ def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
     run(test, open_journal(folder, on_failure=lambda: failed.append("failed")))
 
 
-def test_the_name_of_a_sealed_segment_tells_its_size(folder: Path) -> None:
+def test_the_name_of_a_sealed_segment_contains_its_size(folder: Path) -> None:
     numbers_sealed: list[int] = []
 
     async def test(journal: Journal) -> None:
@@ -467,7 +467,7 @@ def test_the_name_of_a_sealed_segment_tells_its_size(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
-def test_a_folder_that_is_no_longer_there_ends_the_journal_and_takes_nothing_in(folder: Path, how: str) -> None:
+def test_a_missing_folder_ends_the_journal_and_stores_nothing(folder: Path, how: str) -> None:
     failures: list[str] = []
 
     async def test(journal: Journal) -> None:
@@ -492,7 +492,7 @@ def open_segments(folder: Path) -> list[Path]:
     return list(folder.glob("*.open"))
 
 
-def test_an_idle_journal_notices_that_its_folder_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_journal_detects_a_missing_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_IDLE_CHECK_S", 0.05)
     failed = threading.Event()
 
@@ -503,7 +503,7 @@ def test_an_idle_journal_notices_that_its_folder_is_gone(folder: Path, monkeypat
     run(test, open_journal(folder, on_failure=failed.set))
 
 
-def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -> None:
+def test_lines_in_a_deleted_segment_are_not_acknowledged(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         assert await outcome(journal, line(1)) is None
         for path in open_segments(folder):
@@ -514,7 +514,7 @@ def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
 
 
-def test_nothing_is_acknowledged_into_a_segment_that_was_truncated(folder: Path) -> None:
+def test_lines_in_a_truncated_segment_are_not_acknowledged(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         assert await outcome(journal, line(1)) is None
         [path] = open_segments(folder)
@@ -526,7 +526,7 @@ def test_nothing_is_acknowledged_into_a_segment_that_was_truncated(folder: Path)
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
 
 
-def test_without_room_for_its_name_a_segment_stays_open_and_is_sealed_when_there_is_some(
+def test_a_segment_is_sealed_when_the_disk_has_space_for_its_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sealed = threading.Event()
@@ -552,7 +552,7 @@ def test_without_room_for_its_name_a_segment_stays_open_and_is_sealed_when_there
     assert set(numbers(folder)) >= {1, 3}
 
 
-def test_what_could_not_be_recovered_on_a_full_disk_is_recovered_when_there_is_room(
+def test_a_segment_deferred_on_a_full_disk_is_recovered_when_space_is_free(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.mkdir()

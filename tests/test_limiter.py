@@ -82,7 +82,7 @@ def in_room(running_max: int, waiting_max: int) -> Callable[[Callable[[Room], Co
 
 
 @in_room(4, 64)
-async def test_one_key_takes_no_more_than_three_quarters(room: Room) -> None:
+async def test_one_key_uses_at_most_three_quarters(room: Room) -> None:
     assert await room.fill("greedy") == 3 + 48
     assert room.begun == ["greedy"] * 3
     assert await room.ask("modest")
@@ -93,7 +93,7 @@ async def test_one_key_takes_no_more_than_three_quarters(room: Room) -> None:
 
 
 @in_room(2, 64)
-async def test_keys_that_wait_take_turns(room: Room) -> None:
+async def test_waiting_keys_take_turns(room: Room) -> None:
     await room.ask("a", 12)
     await room.ask("b", 2)
     await room.ask("c", 2)
@@ -107,7 +107,7 @@ async def test_keys_that_wait_take_turns(room: Room) -> None:
 
 
 @in_room(1, 8)
-async def test_a_newcomer_waits_for_one_and_not_for_all_of_another_key(room: Room) -> None:
+async def test_a_new_key_waits_for_one_task_of_another_key_only(room: Room) -> None:
     await room.fill("greedy")
     await room.ask("modest")
     await room.end(1)
@@ -117,14 +117,14 @@ async def test_a_newcomer_waits_for_one_and_not_for_all_of_another_key(room: Roo
 
 
 @in_room(4, 0)
-async def test_where_nobody_may_wait_one_key_still_leaves_a_place(room: Room) -> None:
+async def test_one_key_leaves_a_slot_even_without_waiting_slots(room: Room) -> None:
     assert await room.fill("greedy") == 3
     assert await room.fill("modest") == 1
     await room.end_all()
 
 
 @in_room(1, 64)
-async def test_whoever_leaves_while_it_waits_leaves_its_place(room: Room) -> None:
+async def test_a_cancelled_waiter_frees_its_slot(room: Room) -> None:
     await room.ask("a")
     left, stays = await room.ask("b", 2)
     left.cancel()
@@ -137,7 +137,7 @@ async def test_whoever_leaves_while_it_waits_leaves_its_place(room: Room) -> Non
 
 
 @in_room(1, 64)
-async def test_whoever_leaves_in_the_moment_of_its_turn_passes_it_on(room: Room) -> None:
+async def test_a_waiter_cancelled_at_its_turn_passes_the_slot_on(room: Room) -> None:
     await room.ask("a")
     leaving, _ = await room.ask("b"), await room.ask("c")
     room._may_end.pop(0).set()
@@ -152,7 +152,7 @@ async def test_whoever_leaves_in_the_moment_of_its_turn_passes_it_on(room: Room)
 
 
 @in_room(1, 64)
-async def test_nothing_is_kept_of_a_key_that_has_left(room: Room) -> None:
+async def test_finished_keys_leave_no_state(room: Room) -> None:
     for number in range(100):
         (running,) = await room.ask(f"k{number}")
         (waiting,) = await room.ask(f"w{number}")
@@ -163,7 +163,7 @@ async def test_nothing_is_kept_of_a_key_that_has_left(room: Room) -> None:
 
 
 @in_room(1, 1)
-async def test_the_refusal_says_whether_it_is_for_this_key(room: Room) -> None:
+async def test_the_error_names_the_keys_own_share(room: Room) -> None:
     await room.ask("a", 2)
     with pytest.raises(
         Unavailable, match=r"^reports: all running and waiting slots are in use \(EMBEDSINK_REPORT_WAITING_MAX\)\."
@@ -222,7 +222,7 @@ OTHERS = [
         "/api/v1/dashboards/overview/sections/use?since=",
     ],
 )
-def test_one_key_does_not_lock_out_the_others(server: RunningServer, path: str) -> None:
+def test_one_key_does_not_block_the_others(server: RunningServer, path: str) -> None:
     greedy, other = server.key("read", deployments=[1]), server.key("read")
     assert server.get("/api/v1/reports/views", key=greedy).status == 200
     with contextlib.ExitStack() as stack:
@@ -236,7 +236,7 @@ def test_one_key_does_not_lock_out_the_others(server: RunningServer, path: str) 
 
 
 @pytest.mark.server
-def test_what_a_key_asks_beyond_its_share_is_a_503_with_a_time_to_wait(server: RunningServer) -> None:
+def test_requests_beyond_a_keys_share_get_503_with_retry_after(server: RunningServer) -> None:
     greedy = server.key("read", deployments=[1])
     with asking_at_once(server, "/api/v1/summary.zip", key=greedy, count=70) as connections:
 

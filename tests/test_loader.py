@@ -117,7 +117,7 @@ def flipped(content: bytes, *offsets: int) -> bytes:
 DAMAGES = ("truncated", "empty", "header", "zeros", "noise")
 
 
-def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFolder) -> None:
+def test_a_segment_is_loaded_once_over_several_starts(folder: DataFolder) -> None:
     add_segment(folder, 1)
     for _ in range(3):
         with opened(folder) as loader:
@@ -127,7 +127,7 @@ def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFo
 
 
 @pytest.mark.parametrize("failure", [StoreRefused, StoreTooSmall, StoreBroken])
-def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
+def test_a_segment_whose_commit_failed_after_taking_effect_is_not_loaded_again(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, failure: type[EmbedsinkError]
 ) -> None:
     add_segment(folder, 1)
@@ -148,7 +148,7 @@ def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
 
 
 @pytest.mark.parametrize("failure", [StoreRefused, StoreBroken])
-def test_what_was_committed_although_it_was_refused_is_told_and_published(
+def test_a_load_that_failed_after_its_commit_is_reported_and_published(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, failure: type[EmbedsinkError]
 ) -> None:
     @contextlib.contextmanager
@@ -179,7 +179,7 @@ def test_what_was_committed_although_it_was_refused_is_told_and_published(
     assert events_in(folder.snapshot) == expected(1)
 
 
-def test_a_segment_that_was_not_committed_is_loaded_at_the_next_try(
+def test_a_segment_that_was_not_committed_is_loaded_by_the_next_attempt(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_segment(folder, 1)
@@ -220,7 +220,7 @@ def test_segments_are_deleted_only_when_two_snapshots_cover_them_and_never_the_n
         assert [path.exists() for path in paths] == [False, False, False, False, True]
 
 
-def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_age_of_the_oldest_pending_segment_is_reported(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, written_at in ((1, 1_000), (2, 2_000)):
         os.utime(add_segment(folder, number), (written_at, written_at))
     monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
@@ -237,7 +237,7 @@ def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeyp
         assert loader.waiting_since() == 3_000
 
 
-def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_copy_deletes_no_segment(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2)]
 
     def fail(*_: object, **__: object) -> None:
@@ -250,7 +250,7 @@ def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, m
         assert all(path.exists() for path in paths)
 
 
-def test_a_snapshot_holds_everything_while_a_reader_holds_a_transaction(folder: DataFolder) -> None:
+def test_a_snapshot_is_complete_while_a_reader_has_a_transaction_open(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1, count=3_000)
         load_all(loader)
@@ -287,7 +287,7 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
     assert len(list(folder.damaged.iterdir())) == (how != "missing")
 
 
-def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_the_snapshot(folder: DataFolder) -> None:
+def test_a_flipped_bit_anywhere_in_the_store_loses_no_event_and_damages_no_snapshot(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     add_segment(folder, 2, count=900)
     with opened(folder) as loader:
@@ -310,7 +310,7 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
     assert move_to_damaged > 1, "most blocks are free, or of columns without values"
 
 
-def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_can(folder: DataFolder) -> None:
+def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     for number in (1, 2):
         add_segment(folder, number, count=900)
     with opened(folder) as loader:
@@ -333,9 +333,7 @@ def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_ca
     assert [path.name for path in folder.damaged.iterdir()] == ["store.duckdb"]
 
 
-def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rollups_are_recomputed_after_a_failed_rebuild(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
         loader.run_once(is_last=True)
@@ -376,7 +374,7 @@ def damage_deep_inside(folder: DataFolder) -> None:
     pytest.fail("no bit of it does that")
 
 
-def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) -> None:
+def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     with opened(folder) as loader:
         loader.run_once(is_last=True)
@@ -402,7 +400,7 @@ def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) ->
             assert not log.exists()
 
 
-def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder) -> None:
+def test_a_flipped_bit_before_a_pending_segment_is_repaired(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     with opened(folder) as loader:
         loader.run_once(is_last=True)
@@ -418,7 +416,7 @@ def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder
         assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)]), f"flipped at {offset:,}"
 
 
-def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(folder: DataFolder) -> None:
+def test_rows_since_the_last_checkpoint_are_loaded_again_after_a_kill(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
         load_all(loader)
@@ -439,7 +437,7 @@ def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(
 
 
 @pytest.mark.parametrize("how", [*DAMAGES, "missing"])
-def test_a_lost_or_damaged_snapshot_is_made_again(folder: DataFolder, how: str) -> None:
+def test_a_lost_or_damaged_snapshot_is_replaced(folder: DataFolder, how: str) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
         loader.run_once(is_last=True)
@@ -454,7 +452,7 @@ def test_a_lost_or_damaged_snapshot_is_made_again(folder: DataFolder, how: str) 
     assert events_in(folder.snapshot) == expected(1)
 
 
-def test_a_segment_that_is_in_neither_store_nor_journal_is_said_to_be_lost(folder: DataFolder) -> None:
+def test_a_segment_missing_from_store_and_journal_is_reported_lost(folder: DataFolder) -> None:
     paths = [add_segment(folder, number) for number in range(1, 6)]
     for path in paths[1:4]:
         path.unlink()
@@ -470,7 +468,7 @@ def sealed(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("left", [0, 1 / 2, 0.99], ids=["emptied", "cut where a group ends", "cut within a group"])
-def test_a_sealed_segment_that_is_shortened_is_named_and_the_rest_is_loaded(
+def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
     folder: DataFolder, caplog: pytest.LogCaptureFixture, left: float
 ) -> None:
     paths = [sealed(add_segment(folder, number)) for number in (1, 2, 3)]
@@ -488,7 +486,7 @@ def test_a_sealed_segment_that_is_shortened_is_named_and_the_rest_is_loaded(
     assert (found.state, paths[1].name in found.found) == ("wrong", True)
 
 
-def test_a_segment_that_is_deleted_before_it_is_loaded_is_told_as_lost(folder: DataFolder) -> None:
+def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:
     async def test() -> None:
         async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
             engine.loader.close()  # It is as if it could not load just now.
@@ -508,7 +506,7 @@ def test_a_segment_that_is_deleted_before_it_is_loaded_is_told_as_lost(folder: D
     assert len(list(folder.damaged.glob("lost-*.txt"))) == 1
 
 
-def test_a_loss_is_told_once_however_often_the_store_is_opened(folder: DataFolder) -> None:
+def test_a_loss_is_reported_once_over_several_openings(folder: DataFolder) -> None:
     for number in (1, 3):
         add_segment(folder, number)
     for _ in range(3):
@@ -520,7 +518,7 @@ def test_a_loss_is_told_once_however_often_the_store_is_opened(folder: DataFolde
     assert len(list(folder.damaged.iterdir())) == 1
 
 
-def test_a_segment_is_loaded_once_under_whatever_name_it_comes_again(folder: DataFolder) -> None:
+def test_a_segment_that_returns_under_another_name_is_loaded_once(folder: DataFolder) -> None:
     path = add_segment(folder, 1)
     content = path.read_bytes()
     with opened(folder) as loader:
@@ -538,7 +536,7 @@ def test_a_segment_is_loaded_once_under_whatever_name_it_comes_again(folder: Dat
     assert events_in(folder.store) == expected(1, 2)
 
 
-def test_a_segment_with_more_than_was_loaded_of_it_is_kept_and_named(folder: DataFolder) -> None:
+def test_a_segment_longer_than_its_loaded_copy_is_kept_and_reported(folder: DataFolder) -> None:
     path = add_segment(folder, 1)
     content = path.read_bytes()
     with opened(folder) as loader:
@@ -555,7 +553,7 @@ def test_a_segment_with_more_than_was_loaded_of_it_is_kept_and_named(folder: Dat
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
-def test_a_segment_of_another_history_is_kept_and_named_and_not_loaded(folder: DataFolder, is_loaded: bool) -> None:
+def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: DataFolder, is_loaded: bool) -> None:
     own = add_segment(folder, 1)
     with opened(folder) as loader:
         if is_loaded:
@@ -572,7 +570,7 @@ def test_a_segment_of_another_history_is_kept_and_named_and_not_loaded(folder: D
 
 
 @pytest.mark.parametrize("make", ["folder", "link"])
-def test_an_odd_file_in_the_journal_holds_nothing_up(folder: DataFolder, make: str) -> None:
+def test_a_foreign_file_in_the_journal_does_not_block_loading(folder: DataFolder, make: str) -> None:
     for name in ("000000000002-00000000.ndjson", "zzz.ndjson"):
         odd = folder.journal / name
         odd.mkdir() if make == "folder" else odd.symlink_to("nowhere")
@@ -588,7 +586,7 @@ def test_an_odd_file_in_the_journal_holds_nothing_up(folder: DataFolder, make: s
     assert [path.name for path in folder.journal.iterdir() if path.is_file()] == ["000000000003-00000000.ndjson"]
 
 
-def test_a_segment_that_the_disk_can_not_read_is_set_aside_and_the_rest_is_loaded(
+def test_an_unreadable_segment_is_moved_to_damaged_and_the_rest_is_loaded(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3)]
@@ -624,7 +622,7 @@ def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, t
     assert events_in(folder.store) == expected(1, 2, 3)
 
 
-def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolder) -> None:
+def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: DataFolder) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3)]
     content = bytearray(paths[1].read_bytes())
     content[100] ^= 1
@@ -643,7 +641,7 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolde
         assert len(loader.status.damaged) == 1, "a person has not looked at it yet"
 
 
-def test_segments_that_wait_share_a_load_and_keep_their_own_ledgers(
+def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, again, other = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
@@ -679,7 +677,7 @@ def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return loads
 
 
-def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_has_a_limit_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3, 4, 5)]
     big = add_segment(folder, 6, count=12)
     monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 2)
@@ -694,7 +692,9 @@ def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeyp
     assert events_in(folder.store) == [*expected(1, 2, 3, 4, 5), *expected(6, count=12)]
 
 
-def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_leaves_many_pending_segments_for_the_next_start(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(1, 9):
         add_segment(folder, number)
     monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
@@ -721,9 +721,7 @@ def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, mo
     assert events_in(folder.store) == expected(*range(1, 9))
 
 
-def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in range(1, 5)]
     monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
     monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
@@ -752,7 +750,7 @@ def is_copying(loader: Loader) -> bool:
 
 
 @pytest.mark.parametrize(("copying_s", "count"), [(0.001, 2), (100.0, 1)])
-def test_the_next_snapshot_waits_for_a_busy_disk_and_not_for_a_busy_processor(
+def test_the_snapshot_interval_depends_on_disk_time_and_not_on_cpu_time(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, copying_s: float, count: int
 ) -> None:
     finish = snapshot.CopyProcess.finish
@@ -774,7 +772,7 @@ def test_the_next_snapshot_waits_for_a_busy_disk_and_not_for_a_busy_processor(
     loader.close()
 
 
-def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_load_with(folder: DataFolder) -> None:
+def test_an_unloadable_segment_does_not_block_the_others_in_its_batch(folder: DataFolder) -> None:
     for number in (1, 2, 3, 5, 6, 7):
         add_segment(folder, number)
     # Whole by its checksums, but no line that the store can read.
@@ -791,7 +789,7 @@ def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_loa
     assert [path.name for path in folder.damaged.iterdir()] == [unfit.name]
 
 
-def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
+def test_a_fatal_error_reopens_the_store_and_loading_continues(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as loader:
@@ -815,7 +813,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
     assert list(folder.damaged.iterdir()) == []
 
 
-def test_a_bug_in_loading_is_told_and_tried_again(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_loading_is_reported_and_retried(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
@@ -843,7 +841,7 @@ def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quarantined", [False, True], ids=["events", "quarantine"])
-def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quarantined: bool) -> None:
+def test_rows_with_huge_strings_do_not_block_loading(folder: DataFolder, quarantined: bool) -> None:
     # More than the store's memory, of what anybody with an ingest key can send.
     for number in range(1, 21):
         add_wide_segment(folder, number, quarantined=quarantined)
@@ -865,9 +863,7 @@ def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quaran
     assert count == (20 * (8 if quarantined else 128) + 5 * 3,)
 
 
-def test_that_loading_goes_on_does_not_hide_that_snapshots_fail(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_successful_loads_do_not_hide_failing_snapshots(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -884,7 +880,7 @@ def test_that_loading_goes_on_does_not_hide_that_snapshots_fail(
         assert loader.status.trouble is None
 
 
-def test_closing_the_store_does_not_wait_for_a_long_question(folder: DataFolder) -> None:
+def test_closing_the_store_does_not_wait_for_a_long_query(folder: DataFolder) -> None:
     with opened(folder) as loader:
         reader = loader._store.reader({"deployments": None})
         asking = threading.Thread(target=lambda: ask_for_long(reader))
@@ -901,7 +897,7 @@ def ask_for_long(reader: Reader) -> None:
         reader.first_row("select count(*) from range(100_000_000_000) a where hash(a.range) = 1")
 
 
-def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFolder) -> None:
+def test_a_store_that_another_program_has_open_is_not_moved(folder: DataFolder) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
         load_all(loader)
@@ -919,7 +915,7 @@ def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFold
     assert events_in(folder.store) == expected(1)
 
 
-def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_move_an_intact_store(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", mebibytes=16) as disk:
         folder = DataFolder(disk / "data")
         folder.create()
@@ -943,14 +939,14 @@ def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
         assert events_in(folder.snapshot) == expected(1, 2)
 
 
-def test_a_second_program_on_the_same_folder_is_refused_with_the_first_ones_number(folder: DataFolder) -> None:
+def test_a_second_process_on_the_same_folder_is_refused_with_the_id_of_the_first(folder: DataFolder) -> None:
     with FolderLock(folder), pytest.raises(Misconfigured, match=f"open in process {os.getpid()}. Stop that server"):
         FolderLock(folder).__enter__()
     with FolderLock(folder):
         pass
 
 
-def test_what_a_killed_server_left_of_a_copy_is_replaced(folder: DataFolder) -> None:
+def test_the_partial_copy_of_a_killed_server_is_replaced(folder: DataFolder) -> None:
     source, new = folder.path / "source", folder.path / "target.new"
     shutil.copy(folder.store, source)
     new.write_bytes(b"half a copy")
@@ -961,7 +957,7 @@ def test_what_a_killed_server_left_of_a_copy_is_replaced(folder: DataFolder) -> 
     assert not new.exists()
 
 
-def test_a_copy_is_never_written_into_a_file_that_another_has_open(tmp_path: Path) -> None:
+def test_a_copy_is_never_written_to_a_file_that_another_process_has_open(tmp_path: Path) -> None:
     for name in ("source", "target"):
         (tmp_path / name).write_bytes(name.encode())
     with pytest.raises(FileExistsError):
@@ -969,7 +965,7 @@ def test_a_copy_is_never_written_into_a_file_that_another_has_open(tmp_path: Pat
     assert (tmp_path / "target").read_bytes() == b"target"
 
 
-def test_numbers_go_on_after_the_journal_was_emptied(folder: DataFolder) -> None:
+def test_numbers_continue_in_an_emptied_journal(folder: DataFolder) -> None:
     settings = Settings(segment_seal_s=0.02)
 
     async def write_one() -> None:
@@ -985,7 +981,7 @@ def test_numbers_go_on_after_the_journal_was_emptied(folder: DataFolder) -> None
         assert numbers == [(1,), (2,), (3,)]
 
 
-def test_a_server_starts_without_its_store_and_takes_in_events(
+def test_a_server_starts_without_its_store_and_accepts_events(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
@@ -1040,7 +1036,7 @@ def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: Path) -> None:
+def test_a_damaged_segment_makes_readyz_answer_503(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path / "data")
     folder.create()
     path = add_segment(folder, 1)
@@ -1060,7 +1056,7 @@ def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_second_server_on_the_same_folder_ends_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_folder_ends_and_the_first_continues(tmp_path: Path) -> None:
     first = Server(tmp_path / "data")
     try:
         first.wait_until_ready()

@@ -54,7 +54,7 @@ def run_busy(ask: Callable[[Throttle], Awaitable[None]], *, waiting_max: int = 6
 
 
 @pytest.mark.parametrize("waiting_max", [0, 64])
-def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
+def test_queries_on_an_idle_loop_run_concurrently_and_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, waiting_max: int
 ) -> None:
     # Whatever else this machine does: a loop that waits for a processor is busy.
@@ -74,7 +74,7 @@ def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
     asyncio.run(ask())
 
 
-def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests() -> None:
+def test_queries_on_a_busy_loop_run_one_at_a_time_with_pauses() -> None:
     making = Making()
 
     async def ask(pace: Throttle) -> None:
@@ -85,7 +85,7 @@ def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests(
         assert next_at - ended_at >= PAUSE_FACTOR * (ended_at - began_at)
 
 
-def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_query_runs_concurrently_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.concurrency.throttle, "TURN_S_MAX", TOOK_S)
     making, ended = Making(), asyncio.Event()
 
@@ -105,7 +105,7 @@ def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) 
     run_busy(ask)
 
 
-def test_who_leaves_ends_what_is_made_for_it() -> None:
+def test_cancelling_a_caller_cancels_its_query() -> None:
     told: list[str] = []
 
     async def make() -> None:
@@ -125,7 +125,7 @@ def test_who_leaves_ends_what_is_made_for_it() -> None:
     run_busy(ask)
 
 
-def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_cpu_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     making = Making()
     # Of each second the loop wants a processor for a third, and has none.
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic() / 3)
@@ -140,7 +140,7 @@ def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) 
     assert next_at > ended_at
 
 
-def test_who_leaves_or_fails_keeps_no_turn() -> None:
+def test_a_cancelled_or_failed_query_frees_its_turn() -> None:
     making = Making()
 
     async def fail() -> int:
@@ -159,7 +159,7 @@ def test_who_leaves_or_fails_keeps_no_turn() -> None:
     run_busy(ask)
 
 
-def test_only_so_many_wait() -> None:
+def test_the_number_of_waiting_queries_is_limited() -> None:
     making = Making()
 
     async def ask(pace: Throttle) -> None:

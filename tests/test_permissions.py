@@ -67,7 +67,7 @@ def run(*words: object, status: int = 0) -> str:
 
 @pytest.mark.server
 @pytest.mark.parametrize("mask", [0o000, 0o077], ids=oct)
-def test_a_server_creates_files_with_0640_and_folders_with_0750_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+def test_a_server_creates_files_with_0640_and_folders_with_0750_under_any_umask(tmp_path: Path, mask: int) -> None:
     data = tmp_path / "data"
     with umask(mask):
         (data / "dashboards").mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_a_server_creates_files_with_0640_and_folders_with_0750_whatever_the_uma
 
 
 @pytest.mark.server
-def test_commands_create_files_as_a_server_does_and_restrict_what_older_versions_made(tmp_path: Path) -> None:
+def test_commands_create_files_as_a_server_does_and_restrict_older_files(tmp_path: Path) -> None:
     data, events = tmp_path / "data", tmp_path / "events.ndjson"
     events.write_text(json.dumps(view()))
     with umask(0):
@@ -102,7 +102,7 @@ def test_commands_create_files_as_a_server_does_and_restrict_what_older_versions
 
 
 @pytest.mark.server
-def test_what_a_command_writes_elsewhere_follows_the_umask(tmp_path: Path) -> None:
+def test_files_elsewhere_follow_the_umask(tmp_path: Path) -> None:
     data, events = tmp_path / "data", tmp_path / "events.ndjson"
     events.write_text(json.dumps(view()))
     with umask(0o022):
@@ -120,7 +120,7 @@ def test_the_umask_is_restored(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "file") == 0o640
 
 
-def test_stricter_permissions_and_the_group_bit_of_a_folder_stay(tmp_path: Path) -> None:
+def test_stricter_permissions_and_the_setgid_bit_of_a_folder_stay(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "file").chmod(0o400)
     tmp_path.chmod(0o2770)
@@ -156,7 +156,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     assert modes(outside) == {".": 0o755, "file": 0o644}
 
 
-def test_what_belongs_to_another_user_is_left_alone_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_user_are_logged_and_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "file").chmod(0o644)
     tmp_path.chmod(0o700)
@@ -167,7 +167,7 @@ def test_what_belongs_to_another_user_is_left_alone_and_logged(tmp_path: Path, m
     assert restrict(tmp_path, stems=STEMS) == [tmp_path]
 
 
-def test_a_start_names_what_stays_open_to_other_users(
+def test_a_start_logs_files_that_stay_exposed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = make_folder(tmp_path / "data")
@@ -188,7 +188,7 @@ def test_a_start_names_what_stays_open_to_other_users(
 
 
 @pytest.mark.server
-def test_a_stolen_data_folder_holds_no_usable_key(tmp_path: Path) -> None:
+def test_a_stolen_data_folder_contains_no_usable_key(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         key, reader, admin = server.key(), server.key("read"), server.key("admin")
         stray = view({"title": f"my key is {reader}", reader: admin})

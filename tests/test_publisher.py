@@ -63,7 +63,7 @@ def test_damage_in_the_open_store_never_replaces_a_snapshot_and_loses_nothing(fo
     assert events_in(folder.store) == events_in(folder.snapshot) == ids
 
 
-def test_the_snapshot_exists_at_every_moment_and_its_predecessor_is_kept(folder: DataFolder) -> None:
+def test_the_snapshot_exists_at_each_moment_and_its_predecessor_is_kept(folder: DataFolder) -> None:
     with opened(folder) as loader:
         for number in (1, 2, 3):
             add_segment(folder, number)
@@ -88,7 +88,7 @@ def publish_each(loader: Loader, *numbers: int) -> list[Path]:
     return paths
 
 
-def test_a_snapshot_that_rots_after_its_verification_does_not_become_the_previous_one(folder: DataFolder) -> None:
+def test_a_snapshot_damaged_after_its_verification_does_not_become_the_previous_one(folder: DataFolder) -> None:
     with opened(folder) as loader:
         publish_each(loader, 1, 2)
         before = folder.previous.read_bytes()
@@ -104,7 +104,7 @@ def test_a_snapshot_that_rots_after_its_verification_does_not_become_the_previou
         assert events_in(folder.previous) == expected(1, 2, 3, count=300)
 
 
-def test_what_a_rotten_snapshot_covered_outlives_its_successor_and_the_store(folder: DataFolder) -> None:
+def test_segments_covered_by_a_damaged_snapshot_are_kept(folder: DataFolder) -> None:
     with opened(folder) as loader:
         publish_each(loader, 1, 2, 3)
         damage_on_disk(folder.snapshot)
@@ -135,7 +135,7 @@ def hanging(loader: Loader, *, copied: bool = False) -> Iterator[snapshot.CopyPr
         copy._child.wait()
 
 
-def test_loading_goes_on_while_a_copy_hangs_and_its_trouble_is_said(
+def test_loading_continues_while_a_copy_hangs_and_the_stall_is_reported(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as loader, hanging(loader):
@@ -156,9 +156,7 @@ def test_loading_goes_on_while_a_copy_hangs_and_its_trouble_is_said(
         assert events_in(folder.snapshot) == expected(1, 2, 3, 4)
 
 
-def test_no_second_copy_begins_while_the_process_of_a_hung_one_lives(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_copy_starts_while_a_hung_process_exists(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder) as loader, hanging(loader) as copy, monkeypatch.context() as patch:
         patch.setattr(copy._child, "kill", lambda: None)  # As one that waits for a dead disk.
         patch.setattr(publisher, "STALLED_S", 0.0)
@@ -205,7 +203,7 @@ def test_a_purge_waits_for_a_copy_that_reads_the_store(folder: DataFolder) -> No
             assert purged.result(timeout=PATIENCE_S) == 1
 
 
-def test_a_store_that_the_disk_can_not_read_is_damaged(folder: DataFolder) -> None:
+def test_an_unreadable_store_is_damaged(folder: DataFolder) -> None:
     folder.store.unlink(missing_ok=True)
     folder.store.symlink_to("/proc/self/mem")  # read(2) of its first page fails with EIO
     with pytest.raises(StoreDamaged, match="Input/output error"):
@@ -213,7 +211,7 @@ def test_a_store_that_the_disk_can_not_read_is_damaged(folder: DataFolder) -> No
     assert not folder.snapshot.exists()
 
 
-def test_a_purge_needs_room(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_needs_free_space(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder) as loader:
         segment(folder.journal, [{"type": "scroll", "rejected": "unknown_type"}], number=1)
         load_all(loader)
@@ -222,7 +220,7 @@ def test_a_purge_needs_room(folder: DataFolder, monkeypatch: pytest.MonkeyPatch)
             loader.quarantine.purge(PurgeFilter())
 
 
-def test_what_is_loaded_while_a_copy_is_made_does_not_disturb_it(folder: DataFolder) -> None:
+def test_loading_during_a_copy_does_not_change_it(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_many(folder, 1, 1_000)
         load_all(loader)
@@ -249,7 +247,7 @@ def test_a_checkpoint_does_not_wait_for_the_verification_of_a_copy(folder: DataF
         assert loader._store.unwritten_bytes == 0
 
 
-def test_segments_that_the_newest_snapshot_covers_are_deleted_where_room_is_tight(folder: DataFolder) -> None:
+def test_a_tight_journal_deletes_segments_that_the_newest_snapshot_covers(folder: DataFolder) -> None:
     is_tight = [False]
     loader = Loader(folder, Store(folder.store), is_tight=lambda: is_tight[0])
     loader.open_store()
@@ -263,7 +261,7 @@ def test_segments_that_the_newest_snapshot_covers_are_deleted_where_room_is_tigh
     loader.close()
 
 
-def test_where_there_is_no_room_for_a_copy_old_copies_give_way(
+def test_old_copies_are_deleted_when_a_new_one_has_no_space(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as loader:
@@ -299,9 +297,7 @@ def test_a_copy_that_would_fill_the_disk_is_refused(folder: DataFolder, monkeypa
     copy_file.copy_durably(source, folder.path / "another")
 
 
-def test_without_room_for_a_checkpoint_no_snapshot_is_begun(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_space_for_a_checkpoint_no_copy_starts(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
         load_all(loader)
@@ -314,7 +310,9 @@ def test_without_room_for_a_checkpoint_no_snapshot_is_begun(
     assert events_in(folder.snapshot) == expected(1)
 
 
-def test_the_last_snapshot_of_a_server_has_a_limit(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_snapshot_of_a_closing_server_has_a_time_limit(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("embedsink.loader.loader.LAST_SNAPSHOT_S_MAX", 0.1)
     loader = Loader(folder, Store(folder.store), closing_s_max=0.1)
     loader.open_store()
@@ -369,7 +367,7 @@ publisher.STALLED_S = snapshot.STALLED_S = 0.5
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
-def test_with_a_hung_copy_a_server_loads_says_so_and_ends_in_time(tmp_path: Path) -> None:
+def test_a_server_with_a_hung_copy_loads_reports_it_and_ends_in_time(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", planted=HANGING)
     address = f"http://127.0.0.1:{server.port}"
     try:
@@ -387,7 +385,7 @@ def test_with_a_hung_copy_a_server_loads_says_so_and_ends_in_time(tmp_path: Path
         server.kill()
 
 
-def test_a_copy_that_hangs_is_given_up_by_a_command_too(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_also_ends_a_hung_copy(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "STALLED_S", 0.0)
     monkeypatch.setattr(snapshot, "STALLED_S", 0.0)
 

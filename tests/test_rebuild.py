@@ -55,7 +55,7 @@ def settle(folder: DataFolder) -> Loader:
     return loader
 
 
-def test_with_store_and_snapshot_damaged_the_previous_snapshot_and_the_journal_have_everything(
+def test_a_damaged_store_and_snapshot_lose_nothing_with_the_previous_snapshot_and_the_journal(
     folder: DataFolder,
 ) -> None:
     publish_each(folder, 1, 2, 3, 4)
@@ -67,7 +67,7 @@ def test_with_store_and_snapshot_damaged_the_previous_snapshot_and_the_journal_h
     assert sorted(path.name for path in folder.damaged.iterdir()) == ["analytics.duckdb", "store.duckdb"]
 
 
-def test_with_a_snapshot_that_the_disk_can_not_read_the_previous_one_is_used(folder: DataFolder) -> None:
+def test_an_unreadable_snapshot_is_replaced_by_the_previous_one(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3)
     folder.store.write_bytes(damaged(folder.store.read_bytes(), "noise"))
     folder.snapshot.unlink()
@@ -76,7 +76,7 @@ def test_with_a_snapshot_that_the_disk_can_not_read_the_previous_one_is_used(fol
     assert events_in(folder.store) == events_in(folder.snapshot) == expected(1, 2, 3)
 
 
-def test_without_store_and_snapshot_the_previous_snapshot_is_enough(folder: DataFolder) -> None:
+def test_the_previous_snapshot_replaces_a_missing_store_and_snapshot(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3)
     folder.store.unlink()
     folder.snapshot.unlink()
@@ -84,7 +84,7 @@ def test_without_store_and_snapshot_the_previous_snapshot_is_enough(folder: Data
     assert events_in(folder.store) == expected(1, 2, 3)
 
 
-def test_what_no_file_can_supply_is_said_to_be_lost_at_every_start(folder: DataFolder) -> None:
+def test_a_loss_is_reported_at_each_start(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3, 4)
     for path in (folder.store, folder.snapshot, folder.previous):
         path.write_bytes(b"\0" * 20_000)
@@ -126,7 +126,7 @@ def flip_a_column(path: Path, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-def test_no_event_that_lies_in_a_readable_place_is_missing_and_none_is_there_twice(folder: DataFolder) -> None:
+def test_every_readable_event_is_salvaged_exactly_once(folder: DataFolder) -> None:
     counts = {1: 23_000, 2: 40_000, 3: 9_000}
     with opened(folder) as loader:
         for number, count in counts.items():
@@ -220,7 +220,7 @@ def test_all_kinds_of_rows_are_salvaged_once(folder: DataFolder, old: Path) -> N
     stored(folder.store)
 
 
-def test_segments_that_the_store_or_the_journal_has_are_not_salvaged(folder: DataFolder, old: Path) -> None:
+def test_segments_in_the_store_or_the_journal_are_not_salvaged(folder: DataFolder, old: Path) -> None:
     add_segment(folder, 2)
     with opened(folder) as loader:
         load_all(loader)
@@ -229,7 +229,7 @@ def test_segments_that_the_store_or_the_journal_has_are_not_salvaged(folder: Dat
     assert events_in(folder.store) == expected(2)
 
 
-def test_a_rejection_that_lacks_a_piece_counts_as_lost(folder: DataFolder, old: Path) -> None:
+def test_a_rejection_with_a_missing_part_counts_as_lost(folder: DataFolder, old: Path) -> None:
     with opened_store(old) as store:
         store._loading().execute("delete from quarantine_rest where piece = 2")
     with opened_store(folder.store) as store:
@@ -249,7 +249,7 @@ def test_a_purged_rejection_does_not_count_as_lost(folder: DataFolder, old: Path
     stored(folder.store)
 
 
-def test_a_purged_rejection_that_another_file_has_counts_once(folder: DataFolder, old: Path) -> None:
+def test_a_purged_rejection_in_another_file_counts_once(folder: DataFolder, old: Path) -> None:
     earlier = shutil.copy(old, old.with_name("earlier.duckdb"))
     with opened_store(old) as store:
         assert store.purge(PurgeFilter()) == 1
@@ -270,7 +270,7 @@ def test_rows_without_their_ledger_are_salvaged(folder: DataFolder, old: Path) -
     stored(folder.store)
 
 
-def test_what_was_replayed_stays_so(folder: DataFolder, old: Path) -> None:
+def test_replayed_rejections_stay_replayed(folder: DataFolder, old: Path) -> None:
     shutil.copy(old, folder.store)
     with opened_store(folder.store) as store:
         store._loading().execute("update quarantine set replayed_at = null")
@@ -278,9 +278,7 @@ def test_what_was_replayed_stays_so(folder: DataFolder, old: Path) -> None:
         assert store._loading().execute("select replayed_at is null from quarantine").fetchall() == [(False,)]
 
 
-def test_a_loss_that_could_not_be_noted_is_noted_by_the_next_look(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_loss_note_is_written_by_the_next_check(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     damaged = DamagedFiles(folder.damaged, messages=told)
     with monkeypatch.context() as patch:
@@ -298,9 +296,7 @@ def unwritable(path: Path, *_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def test_a_rebuild_that_is_interrupted_begins_again_and_loses_nothing(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_rebuild_restarts_and_loses_nothing(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_each(folder, 1, 2, count=2_000)
     add_segment(folder, 3, count=900)
     with opened(folder) as loader:
@@ -318,7 +314,7 @@ def test_a_rebuild_that_is_interrupted_begins_again_and_loses_nothing(
     assert stored(folder.snapshot) == ids
 
 
-def test_a_rebuild_with_damaged_snapshots_leaves_a_good_one_at_once(folder: DataFolder) -> None:
+def test_a_rebuild_with_damaged_snapshots_publishes_an_intact_one(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3, count=1_000)
     sound = folder.store.read_bytes()
     for path in (folder.snapshot, folder.previous, folder.store):
@@ -344,7 +340,7 @@ def interrupted(*_: object, **__: object) -> None:
     raise StoreRefused("as a kill would")
 
 
-def test_a_rebuild_stops_when_the_server_ends(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closing_server_stops_a_rebuild(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_each(folder, 1, 2)
     with opened(folder) as loader:
         loader._load_until = 0.0
@@ -367,7 +363,7 @@ def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch
     settle(folder)
 
 
-def test_a_restored_segment_that_the_ledger_does_not_name_is_set_aside_and_not_loaded_twice(
+def test_a_restored_segment_in_a_folded_ledger_is_not_loaded_twice(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 2)
@@ -382,7 +378,7 @@ def test_a_restored_segment_that_the_ledger_does_not_name_is_set_aside_and_not_l
     assert events_in(folder.store) == expected(*range(1, 9))
 
 
-def test_a_segment_that_is_restored_beside_a_running_server_is_not_loaded_twice(
+def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 2)
@@ -416,7 +412,7 @@ def test_a_store_without_the_new_columns_of_the_ledger_is_migrated(folder: DataF
     assert events_in(folder.snapshot) == expected(1, 2)
 
 
-def test_a_damaged_file_of_an_older_schema_is_salvaged_too(folder: DataFolder) -> None:
+def test_a_damaged_file_of_an_older_schema_is_salvaged(folder: DataFolder) -> None:
     publish_each(folder, 1, 2)
     with opened_store(folder.store) as store:
         for statement in (
@@ -441,7 +437,9 @@ def test_a_truncated_file_is_damaged(folder: DataFolder) -> None:
 
 
 @pytest.mark.parametrize("age_days", [0, 31])
-def test_copies_aside_have_a_limit_and_segments_and_notes_have_none(folder: DataFolder, age_days: int) -> None:
+def test_databases_in_damaged_have_a_retention_but_segments_and_notes_have_none(
+    folder: DataFolder, age_days: int
+) -> None:
     kept = ("000000000001-00000000.ndjson", "lost-1.txt")
     for name in kept:
         (folder.damaged / name).write_text("kept")

@@ -77,9 +77,7 @@ def make_newer(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["schema", "format"])
-def test_a_newer_store_is_refused_in_one_sentence_by_all_that_write_and_not_touched(
-    folder: DataFolder, how: str
-) -> None:
+def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataFolder, how: str) -> None:
     make_newer(folder.store, how)
     before = folder.store.read_bytes()
     for command in WRITING if how == "schema" else WRITING[:1]:
@@ -91,7 +89,7 @@ def test_a_newer_store_is_refused_in_one_sentence_by_all_that_write_and_not_touc
 
 
 @pytest.mark.parametrize("how", ["schema", "format"])
-def test_a_newer_snapshot_is_refused_in_one_sentence_by_all_that_read_it(folder: DataFolder, how: str) -> None:
+def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> None:
     make_newer(folder.snapshot, how)
     for command in READING if how == "schema" else READING[:1]:
         told = run(folder, command)
@@ -113,7 +111,7 @@ def test_a_newer_snapshot_is_refused_in_one_sentence_by_all_that_read_it(folder:
         ("journal/000000000002-00000000.open", "renameat2:error=EIO", "Input/output error. Look at the disk"),
     ],
 )
-def test_a_disk_that_fails_at_the_start_is_one_sentence(
+def test_a_failing_disk_at_the_start_is_a_clear_error(
     folder: DataFolder, place: str, fault: str, sentence: str
 ) -> None:
     require("strace")

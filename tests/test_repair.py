@@ -35,7 +35,7 @@ def test_copies_with_damage_in_different_blocks_restore_each_other(tmp_path: Pat
             assert find_suspect_blocks(path) == []
 
 
-def test_a_block_of_another_content_replaces_nothing(tmp_path: Path) -> None:
+def test_a_block_with_other_content_replaces_no_block(tmp_path: Path) -> None:
     path, other = tmp_path / "file.duckdb", tmp_path / "other.duckdb"
     sound = database(path)
     damaged = flipped(sound, HEADERS + 100)
@@ -83,7 +83,7 @@ def test_store_and_both_snapshots_with_damage_in_different_blocks_lose_nothing(t
     assert events_in(folder.store) == events_in(folder.snapshot) == before
 
 
-def test_a_file_that_the_disk_can_not_read_ends_no_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_does_not_stop_a_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 

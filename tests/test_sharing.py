@@ -37,7 +37,7 @@ async def asked(shared: SingleFlight, making: Making, *questions: str) -> list[a
     return asking
 
 
-def test_what_is_asked_at_once_is_made_once_for_each_question() -> None:
+def test_concurrent_calls_with_one_key_run_once() -> None:
     async def ask() -> None:
         shared, making = SingleFlight(), Making()
         asking = await asked(shared, making, "a", "a", "a", "b")
@@ -47,7 +47,7 @@ def test_what_is_asked_at_once_is_made_once_for_each_question() -> None:
     asyncio.run(ask())
 
 
-def test_what_is_asked_later_is_made_anew() -> None:
+def test_later_calls_run_again() -> None:
     async def ask() -> None:
         shared, making = SingleFlight(), Making()
         making.may_end.set()
@@ -56,7 +56,7 @@ def test_what_is_asked_later_is_made_anew() -> None:
     asyncio.run(ask())
 
 
-def test_who_asks_after_it_has_begun_is_answered_anew() -> None:
+def test_a_forgotten_flight_is_not_shared_with_later_callers() -> None:
     async def ask() -> None:
         shared, making = SingleFlight(), Making()
         asking = await asked(shared, making, "a", "a")
@@ -76,7 +76,7 @@ def test_who_asks_after_it_has_begun_is_answered_anew() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_who_leaves_takes_it_from_nobody(place: int) -> None:
+def test_cancelling_one_caller_does_not_cancel_the_others(place: int) -> None:
     async def ask() -> None:
         shared, making = SingleFlight(), Making()
         asking = await asked(shared, making, "a", "a", "a")
@@ -88,7 +88,7 @@ def test_who_leaves_takes_it_from_nobody(place: int) -> None:
     asyncio.run(ask())
 
 
-def test_what_nobody_waits_for_any_more_ends_and_is_begun_anew_for_the_next() -> None:
+def test_cancelling_all_callers_cancels_the_task_and_the_next_call_starts_one() -> None:
     async def ask() -> None:
         shared, making = SingleFlight(), Making()
         first, second = await asked(shared, making, "a", "a")
@@ -104,7 +104,7 @@ def test_what_nobody_waits_for_any_more_ends_and_is_begun_anew_for_the_next() ->
     asyncio.run(ask())
 
 
-def test_a_failure_is_told_to_all_who_wait() -> None:
+def test_each_caller_gets_the_error() -> None:
     async def ask() -> None:
         shared, making = SingleFlight(), Making(failure=ValueError("no"))
         asking = await asked(shared, making, "a", "a")
@@ -115,7 +115,7 @@ def test_a_failure_is_told_to_all_who_wait() -> None:
     asyncio.run(ask())
 
 
-def test_a_failure_after_all_have_left_is_no_complaint() -> None:
+def test_an_error_without_callers_is_not_logged() -> None:
     complaints: list[dict[str, Any]] = []
 
     async def ask() -> None:

@@ -27,9 +27,7 @@ from embedsink.store.database import Store
 from tests.servers import wait_until
 
 
-def test_a_key_file_that_is_gone_is_told_once_with_what_holds_and_what_to_do(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_key_file_is_logged_once_with_advice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = DataFolder(tmp_path)
     _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
 
@@ -52,7 +50,7 @@ def test_a_key_file_that_is_gone_is_told_once_with_what_holds_and_what_to_do(
 
 
 @pytest.mark.parametrize("broken", [Journal, Loader])
-def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
+def test_a_failed_start_leaves_nothing_open_and_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: type
 ) -> None:
     folder = DataFolder(tmp_path)
@@ -75,7 +73,7 @@ def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
     asyncio.run(run())
 
 
-def test_a_start_does_not_wait_for_a_store_that_can_not_be_read(
+def test_a_start_does_not_wait_for_an_unreadable_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def damaged(*_: object, **__: object) -> None:
@@ -96,7 +94,7 @@ def has_published(engine: Engine, count: int) -> bool:
     return engine.loader.status.snapshot_count > count and not engine.loader._publisher.has_work
 
 
-def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_them(
+def test_the_journal_counts_sealed_deleted_and_rejected_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = DataFolder(tmp_path)
@@ -141,7 +139,7 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
     assert len(list(folder.damaged.iterdir())) == 1
 
 
-def test_a_clock_that_jumps_and_a_backup_inside_the_folder_are_logged(
+def test_clock_jumps_and_nested_data_folders_are_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = DataFolder(tmp_path)

@@ -135,7 +135,7 @@ def post(port: int, token: str) -> int:
         connection.close()
 
 
-def test_a_202_goes_out_after_its_group_and_its_segments_name_are_synced(tmp_path: Path) -> None:
+def test_a_202_is_sent_after_its_group_and_its_segments_name_are_synced(tmp_path: Path) -> None:
     trace = trace_of(tmp_path)
     assert broken_order(trace) == ([], 12)
     assert len(re.findall(r"rename.*\.ndjson", trace.read_text())) > 1
@@ -146,13 +146,13 @@ def test_a_202_goes_out_after_its_group_and_its_segments_name_are_synced(tmp_pat
     [NO_SYNC, NO_FOLDER_SYNC, SYNC_AFTER_THE_ANSWER],
     ids=["no_sync", "no_folder_sync", "sync_after_the_answer"],
 )
-def test_the_check_finds_a_planted_bug(tmp_path: Path, planted: str) -> None:
+def test_the_check_detects_a_planted_bug(tmp_path: Path, planted: str) -> None:
     broken, answer_count = broken_order(trace_of(tmp_path, planted))
     assert answer_count == 12
     assert broken
 
 
-def test_a_disk_that_fails_refuses_the_group_and_ends_the_server(tmp_path: Path) -> None:
+def test_a_failing_disk_refuses_the_group_and_ends_the_server(tmp_path: Path) -> None:
     crashing = Crashing(tmp_path / "data")
     fault = "inject=fdatasync:error=EIO:when=20+"
     failing = ("strace", "-D", "-f", "-o", os.devnull, "-e", "trace=fdatasync", "-e", fault)
