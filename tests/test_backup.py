@@ -7,9 +7,10 @@ import os
 import shutil
 import stat
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -214,13 +215,20 @@ def test_the_folder_of_another_server_without_sealed_segments_is_refused(
     create_backup(folder, target)
 
 
+@contextlib.contextmanager
+def edited(manifest: Path) -> Iterator[dict[str, Any]]:
+    """Yield the generation in a manifest, and write it back with its checksum."""
+    content = json.loads(manifest.read_text())
+    yield content["generation"]
+    canonical = json.dumps(content["generation"], sort_keys=True, separators=(",", ":"))
+    content["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+    manifest.write_text(json.dumps(content))
+
+
 def test_the_manifest_of_an_older_version_is_read(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     manifest = create_backup(folder, target).manifest
-    found = json.loads(manifest.read_text())
-    del found["generation"]["segments"]
-    canonical = json.dumps(found["generation"], sort_keys=True, separators=(",", ":"))
-    found["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-    manifest.write_text(json.dumps(found))
+    with edited(manifest) as generation:
+        del generation["segments"]
     create_backup(folder, target)
     assert restored(manifest, tmp_path / "new") == expected(folder)
 
@@ -354,16 +362,28 @@ def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
+def test_a_manifest_with_the_former_folder_aside_restores_into_damaged(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
+    (folder.damaged / "lost-1.txt").write_text("journal: segment 4 is lost.")
+    manifest = create_backup(folder, target).manifest
+    with edited(manifest) as generation:
+        for file in generation["files"]:
+            file["name"] = file["name"].replace("damaged/", "aside/")
+    assert "aside/lost-1.txt" in manifest.read_text()
+    new = DataFolder(tmp_path / "new")
+    restore_backup(target, new)
+    assert (new.damaged / "lost-1.txt").read_text() == "journal: segment 4 is lost."
+    assert not (new.path / "aside").exists()
+
+
 @pytest.mark.parametrize("name", ["../escaped", "journal/../../escaped", "/etc/cron.d/x", "store.duckdb", "damaged/.."])
 def test_a_manifest_can_not_write_outside_the_folder(
     folder: DataFolder, target: Path, tmp_path: Path, name: str
 ) -> None:
     manifest = create_backup(folder, target).manifest
-    found = json.loads(manifest.read_text())
-    found["generation"]["files"][0]["name"] = name
-    canonical = json.dumps(found["generation"], sort_keys=True, separators=(",", ":"))
-    found["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-    manifest.write_text(json.dumps(found))
+    with edited(manifest) as generation:
+        generation["files"][0]["name"] = name
     with pytest.raises(BackupDamaged, match="contains a file that does not belong to a data folder"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 

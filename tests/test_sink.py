@@ -157,3 +157,28 @@ def test_clock_jumps_and_nested_data_folders_are_logged(
     assert logged["clock_jumped"]["shown"] == "2027-11-02T00:00:00Z"
     assert logged["clock_jumped"]["expected"] == "2026-11-02T00:00:00Z"
     assert f"{tmp_path / 'backup'}: is a data folder inside this one" in logged["nested_folder"]["detail"]
+
+
+def test_files_in_the_former_folder_aside_move_to_damaged(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.create()
+    name = "000000000001-00000000.ndjson"
+    former = tmp_path / "aside"
+    former.mkdir()
+    (former / name).write_bytes(b"former")
+    (former / "lost-1.txt").write_text("journal: segment 2 is lost.")
+    (folder.damaged / name).write_bytes(b"current")
+
+    async def run() -> list[str]:
+        async with Engine(folder, Settings()) as engine:
+            return engine.loader.status.damaged
+
+    messages = asyncio.run(run())
+    assert not former.exists()
+    assert {path.name: path.read_bytes() for path in folder.damaged.iterdir()} == {
+        name: b"current",
+        f"{name}.1": b"former",
+        "lost-1.txt": b"journal: segment 2 is lost.",
+    }
+    assert "damaged/lost-1.txt: journal: segment 2 is lost." in messages
+    assert [name in message for message in messages].count(True) == 2
