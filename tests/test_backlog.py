@@ -1,4 +1,4 @@
-"""The backlog: what waits is loaded together, within a bound."""
+"""Pending segments: they are loaded in batches of limited size."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from embedsink.loader.pending import BATCH_BYTES_MAX, PendingSegments
 
 
 def test_full_pending_segments_share_a_batch_within_its_limit(tmp_path: Path) -> None:
-    # Sealed when they are full, so each is a group longer than that; of holes, so that they take no room.
+    # A segment is sealed when it is full, so it is one group longer. Sparse files use no disk space.
     byte_count = JournalLimits().segment_bytes_max + 1
     for number in range(1, 9):
         with (tmp_path / f"{number:012d}-00000000.ndjson").open("wb") as file:

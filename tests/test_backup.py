@@ -1,4 +1,4 @@
-"""Backups as files: what a generation has, what a second one adds, and what damage and interruptions do."""
+"""Backup files: the content of a generation, incremental generations, damage and interruptions."""
 
 import contextlib
 import hashlib
@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 @pytest.fixture
 def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
-    """A copy of it, to change."""
+    """Return a copy of the shared folder that a test may change."""
     return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
 
 
@@ -156,7 +156,7 @@ def test_an_open_and_a_sealed_segment_of_one_name_are_both_backed_up(folder: Dat
 
 
 def test_the_beginning_of_a_segment_in_the_snapshot_is_omitted(folder: DataFolder, target: Path) -> None:
-    # The server sealed and loaded it, and published a snapshot, after the backup had read it.
+    # The server sealed and loaded the segment, and published a snapshot, after the backup had read it.
     (folder.journal / "000000000003-00000000.ndjson").rename(folder.journal / "000000000003-00000000.open")
     names = {file.name for file in create_backup(folder, target).generation.files}
     assert "journal/000000000003-00000000.open" not in names
@@ -180,7 +180,7 @@ def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Pat
     new = DataFolder(tmp_path / "new")
     new.create()
     create_backup(folder, target)
-    create_backup(other, target)  # No difference yet: it may be a restored folder.
+    create_backup(other, target)  # There is no difference yet: it may be a restored folder.
     (folder.journal / OPEN.removeprefix("journal/")).unlink()
     load(folder, 4, 5)
     load(other, 4)
@@ -459,7 +459,7 @@ def test_the_time_of_a_backup_is_before_its_first_read(
 def test_a_salvaged_store_continues_its_backups(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
-        # As sql/salvage/ledger.sql names segments whose ledger can't be read.
+        # the name that sql/salvage/ledger.sql gives to segments with an unreadable ledger
         snapshot.execute("update loaded_segment set segment = left(segment, 12) || '-00000000.ndjson'")
     for number in range(1, 4):
         for path in folder.journal.glob(f"{number:012d}-*"):

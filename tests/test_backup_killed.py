@@ -1,4 +1,4 @@
-"""Backups, deletions and restores that are killed: whole generations are left, and no half data folder is opened."""
+"""Killed backups, deletions and restores: generations stay intact, and no partial data folder is opened."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 @pytest.fixture
 def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
-    """A copy of it, to change."""
+    """Return a copy of the shared folder that a test may change."""
     return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
 
 
@@ -32,7 +32,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-# Forks a child for each step at which one can be killed, and kills it there. What it left is judged by the test.
+# Fork a child for each step, and kill it there. The test checks the files that it left.
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -82,7 +82,7 @@ print(step)
 
 
 def killed_at_every_step(act: str, folder: DataFolder, target: Path, *, every: int = 1) -> list[Path]:
-    """Copies of a backup folder, each as a killed program left it; the last one ended by itself."""
+    """Yield copies of a backup folder, each after a kill at a later step. The last one is complete."""
     places = target.parent / "places"
     places.mkdir()
     words = [sys.executable, "-c", KILLED, act, str(every), str(folder.path), str(target), str(places)]
@@ -93,7 +93,7 @@ def killed_at_every_step(act: str, folder: DataFolder, target: Path, *, every: i
 
 
 def whole_generations(target: Path) -> int:
-    """How many generations there are; all of them have to be whole."""
+    """Return the number of generations, after checking that all are intact."""
     repository = Repository(target)
     for name in repository.names():
         for piece in repository.read(name).pieces:

@@ -1,4 +1,4 @@
-"""A server seals, publishes and deletes between any two steps of a backup, and no acknowledged event is left out."""
+"""A backup is complete even if a server seals, publishes and deletes between any two of its steps."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ class Model:
             self.step()
 
     def step(self) -> None:
-        """Take one atomic step of a server."""
+        """Run one atomic step of a server."""
         steps = [self._append, self._append, self._seal, self._publish, self._delete, self._set_aside]
         self._chance.choice(steps)()
 
@@ -43,7 +43,7 @@ class Model:
             self.step()
 
     def listed(self, _: Path) -> list[str]:
-        """List the journal while the server goes on."""
+        """List the journal while the server continues."""
         self.look()
         pivot = self._chance.random()
         place = {name: random.Random(name).random() for name in self.journal}
@@ -59,7 +59,7 @@ class Model:
             raise FileNotFoundError(errno.ENOENT, "No such file", str(path)) from None
 
     def collected(self) -> set[int]:
-        """Everything that a backup has that begins now."""
+        """Return the events in a backup that starts now."""
         journal = dict(source.read_journal(FOLDER))
         self.look()
         damaged = list(self.damaged.values())
@@ -79,7 +79,7 @@ class Model:
         number = len(self.acknowledged)
         line = b'{"id":%d}\n' % number
         if self._chance.random() < 0.3:
-            self.journal[name] = content + line  # a write that has not come to its end
+            self.journal[name] = content + line  # an unfinished write
             return
         self.journal[name] = content + line + trailer(line)
         self.acknowledged.add(number)

@@ -1,4 +1,4 @@
-"""Block checksums: they hold for every file that DuckDB writes, and for none with a flipped bit."""
+"""Block checksums: they match in every file that DuckDB writes, and in none with a flipped bit."""
 
 import contextlib
 import random

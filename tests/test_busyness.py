@@ -1,4 +1,4 @@
-"""CpuMeter: a thread is busy while it computes, and while it waits for a processor."""
+"""The CPU meter: a thread is busy while it computes, and while it waits for a CPU."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ COMPUTED_S = 0.1
 
 @contextmanager
 def computing() -> Iterator[CpuMeter]:
-    """Of another thread, which computes as long as the block lasts."""
+    """Yield the meter of another thread, which computes until the end of the block."""
     made, ended = threading.Event(), threading.Event()
     found: list[CpuMeter] = []
 
@@ -60,7 +60,7 @@ def test_a_thread_measures_its_own_cpu_time(monkeypatch: pytest.MonkeyPatch, sch
     busyness = CpuMeter()
     before = busyness._demand_s()
     compute_here()
-    assert busyness._demand_s() - before >= COMPUTED_S * 0.9  # The system counts a running thread's time in ticks.
+    assert busyness._demand_s() - before >= COMPUTED_S * 0.9  # The system measures a running thread in ticks.
 
 
 def test_without_system_statistics_another_thread_counts_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:

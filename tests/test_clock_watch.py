@@ -1,4 +1,4 @@
-"""The clock: a jump is noticed once, and an ordinary one is none."""
+"""The clock watch: a jump is detected once, and slow drift is ignored."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from embedsink.clock_watch import ClockWatch
 
 
 class Clocks:
-    """The clock that can be set, and the one that can't."""
+    """A clock that can be set, and one that can't."""
 
     def __init__(self) -> None:
         self.shown = 1_763_596_800.0

@@ -1,4 +1,4 @@
-"""The doctor: what is missing, shortened, foreign or odd in a data folder is named, and nothing is changed."""
+"""The doctor: it reports missing, shortened and foreign files in a data folder, and changes nothing."""
 
 import contextlib
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.stores import make_folder
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    """A folder whose snapshot has the segments 1 and 2, of which the journal has the last."""
+    """A folder whose snapshot has the segments 1 and 2; the journal has segment 2."""
     folder = make_folder(tmp_path / "data")
     for number in (1, 2):
         add_segment(folder, number)

@@ -1,4 +1,4 @@
-"""What errors may say: a little of a wrong value, escaped, and nothing of a key."""
+"""Error messages: a short, escaped preview of a wrong value, and no key."""
 
 import json
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""The queue of large bodies: who waits behind whom, and how many may."""
+"""The fair queue of large bodies: its order and its limits."""
 
 import asyncio
 import random
@@ -61,7 +61,7 @@ def test_a_sender_with_few_items_is_not_refused_because_of_one_with_many() -> No
     chance = random.Random(1)
     queue: FairQueue[tuple[str, str]] = FairQueue(count_max=20, what="large bodies")
     for _ in range(5_000):
-        # Two addresses of a public key send nearly everything.
+        # Two addresses of a public key send nearly all items.
         sender = chance.choices([("a", "1"), ("a", "2"), ("a", "3"), ("b", "1")], [50, 50, 1, 1])[0]
         waiting = Counter(queue.drain())
         for (key, address), count in waiting.items():

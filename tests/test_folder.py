@@ -1,4 +1,4 @@
-"""The data folder: who may write it, and what does not belong into it."""
+"""The data folder: its lock, its permissions and foreign files in it."""
 
 import errno
 import fcntl

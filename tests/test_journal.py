@@ -1,4 +1,4 @@
-"""The journal: what it answers for is on the disk, and what it can't keep it refuses."""
+"""The journal: acknowledged lines are durable, and lines that can't be stored are refused."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,12 @@ MIB = 1_048_576
 
 
 def line(number: int, size: int = 0) -> bytes:
-    """A journal line that is told from others by its number."""
+    """Return a journal line with a number that identifies it."""
     return json.dumps({"kind": "event", "n": number, "filling": "x" * size}).encode() + b"\n"
 
 
 def numbers(folder: Path) -> list[int]:
-    """The numbers of all whole lines in a journal folder, in its order, trailers left out."""
+    """Return the numbers of all complete lines in a journal folder, in order, without trailers."""
     found = []
     for segment in sorted(folder.iterdir()):
         content = segment.read_bytes()
@@ -43,7 +43,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def run(test: Callable[[Journal], Awaitable[None]], journal: Journal) -> None:
-    """Run a test on a started journal, and close it."""
+    """Run a test on a started journal, then close it."""
 
     async def started() -> None:
         journal.start()
@@ -56,7 +56,7 @@ def run(test: Callable[[Journal], Awaitable[None]], journal: Journal) -> None:
 
 
 async def outcome(journal: Journal, lines: bytes) -> Reason | None:
-    """Why lines were refused; None when they are durable."""
+    """Append lines. Return the error, or None when they are durable."""
     try:
         await journal.append(lines)
     except Unavailable as refusal:
@@ -116,7 +116,7 @@ def test_appends_during_a_sync_share_the_next_one(folder: Path, monkeypatch: pyt
 def test_appends_in_two_turns_of_the_loop_share_a_group(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         first = journal.append(line(0))
-        await asyncio.sleep(0)  # The next turn.
+        await asyncio.sleep(0)  # the next turn of the loop
         time.sleep(0.05)  # noqa: ASYNC251  The committer would have long begun, had it been woken.
         await asyncio.gather(first, journal.append(line(1)))
         assert journal.counters.group_count == 1
@@ -250,7 +250,7 @@ def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkey
     assert calls == ["write", "sync", "write", "sync"]
     assert failures == ["disk"]
 
-    # The next start finds what was answered for, and nothing of what was refused.
+    # The next start finds the acknowledged lines and no refused ones.
     open_journal(folder)
     assert numbers(folder) == [1]
 
@@ -279,7 +279,7 @@ def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monke
 def test_a_segment_of_probes_alone_has_a_size_limit(folder: Path) -> None:
     def byte_count() -> int:
         while True:
-            with contextlib.suppress(FileNotFoundError):  # of one that is sealed, or removed, meanwhile
+            with contextlib.suppress(FileNotFoundError):  # of a segment that is sealed or deleted meanwhile
                 return sum(path.stat().st_size for path in folder.iterdir())
 
     async def test(journal: Journal) -> None:
@@ -364,7 +364,7 @@ def test_free_space_below_the_minimum_refuses_before_any_write(folder: Path) -> 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 2 MiB."""
+    """Return the path of a 2 MiB disk."""
     with mounted(tmp_path / "disk", mebibytes=2) as disk:
         yield disk
 
@@ -393,7 +393,7 @@ def test_a_full_disk_refuses_stores_nothing_and_recovers_automatically(small_dis
 
 
 async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeout_s: float = 5) -> bool:
-    """Whether an answer becomes the wanted one in time."""
+    """Return whether the result becomes the expected one in time."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if await ask() == wanted:
@@ -431,7 +431,7 @@ def test_segment_numbers_have_no_gap_after_runs_without_lines(folder: Path) -> N
 
     for test in (probe_and_take_in, probe, probe, probe_and_take_in):
         run(test, open_journal(folder))
-        # As if killed after a probe.
+        # as after a kill that follows a probe
         (folder / "000000000099-00000000.open").touch()
     assert sorted(map(number_of, folder.glob("*.ndjson"))) == [1, 2]
 

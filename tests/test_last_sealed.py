@@ -1,4 +1,4 @@
-"""`journal.last`: the loss of the newest segments is noticed, also after a kill that took the rows with it."""
+"""`journal.last`: a loss of the newest segments is detected, even after a kill before they were in a snapshot."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The limit on what runs at once: whoever asks much waits longest, and keeps nobody else out."""
+"""The concurrency limiter: a busy key waits longest, and no key can block the others."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.servers import RunningServer, running_server, wait_until
 
 
 class Room:
-    """Requests at a limiter. Each runs until it may end."""
+    """Requests at a limiter. Each runs until the test ends it."""
 
     def __init__(self, running_max: int, waiting_max: int) -> None:
         self.limiter = ConcurrencyLimiter(running_max, waiting_max=waiting_max)
@@ -26,7 +26,7 @@ class Room:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, key_id: str, count: int = 1) -> list[asyncio.Task[None]]:
-        """So many requests of a key; those that run or wait."""
+        """Start requests of a key. Return those that run or wait."""
         asked = [asyncio.create_task(self._run(key_id)) for _ in range(count)]
         await settle()
         for task in asked:
@@ -36,7 +36,7 @@ class Room:
         return asked
 
     async def fill(self, key_id: str) -> int:
-        """Ask with a key until it is refused; how often it was not."""
+        """Start requests of a key until one is refused. Return the number of the others."""
         for count in range(1_000):
             try:
                 await self.ask(key_id)
@@ -45,7 +45,7 @@ class Room:
         raise AssertionError("it is never refused")
 
     async def end(self, count: int = 1) -> None:
-        """Let those end that began first."""
+        """End the oldest running requests."""
         for _ in range(count):
             self._may_end.pop(0).set()
             await settle()
@@ -87,7 +87,7 @@ async def test_one_key_uses_at_most_three_quarters(room: Room) -> None:
     assert room.begun == ["greedy"] * 3
     assert await room.ask("modest")
     assert room.begun[-1] == "modest"  # at once
-    assert await room.fill("modest") == 15 + 1  # those that wait: fewer than a quarter, and the last of it
+    assert await room.fill("modest") == 15 + 1  # fewer than a quarter of the waiting slots, and the last one of it
     await room.end_all()
     assert len(room.begun) == 3 + 48 + 1 + 16
 
@@ -141,7 +141,7 @@ async def test_a_waiter_cancelled_at_its_turn_passes_the_slot_on(room: Room) -> 
     await room.ask("a")
     leaving, _ = await room.ask("b"), await room.ask("c")
     room._may_end.pop(0).set()
-    await asyncio.sleep(0)  # The first has ended, and the next has its place but does not know.
+    await asyncio.sleep(0)  # The first task has ended, and the next one has the slot but has not resumed.
     leaving[0].cancel()
     await settle()
     assert room.begun == ["a", "c"]
@@ -188,7 +188,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @contextlib.contextmanager
 def asking_at_once(server: RunningServer, path: str, *, key: str, count: int) -> Iterator[list[socket.socket]]:
-    """So many connections, each with a request whose answer nobody reads yet."""
+    """Open connections, each with a request whose response is not read yet."""
     address = urlsplit(server.url)
     with contextlib.ExitStack() as stack:
         connections = []
@@ -227,7 +227,7 @@ def test_one_key_does_not_block_the_others(server: RunningServer, path: str) -> 
     assert server.get("/api/v1/reports/views", key=greedy).status == 200
     with contextlib.ExitStack() as stack:
         if path.endswith("="):
-            # Each asks something else: the same would be one answer.
+            # Use different queries, because equal ones share one result.
             for day in range(1, 71):
                 stack.enter_context(asking_at_once(server, f"{path}{day}d", key=greedy, count=1))
         else:

@@ -1,4 +1,4 @@
-"""The loader: every segment once, whatever breaks, and a snapshot that anybody can open at any time."""
+"""The loader: it loads each segment once under any failure, and its snapshot can be opened at any time."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 @contextlib.contextmanager
 def opened(folder: DataFolder) -> Iterator[Loader]:
-    """A loader on an open store, its thread not started."""
+    """Yield a loader with an open store and without a thread."""
     loader = Loader(folder, Store(folder.store))
     loader.open_store()
     try:
@@ -63,18 +63,18 @@ def opened(folder: DataFolder) -> Iterator[Loader]:
 
 
 def load_all(loader: Loader) -> None:
-    """Load all that is sealed, and publish nothing."""
+    """Load all sealed segments without publishing."""
     for _ in loader.load_pending():
         pass
 
 
 def add_segment(folder: DataFolder, number: int, count: int = 3) -> Path:
-    """A sealed segment with some events, each with an id of its own."""
+    """Add a sealed segment of events with distinct ids."""
     return segment(folder.journal, [VIEW | {"id": number * 1_000 + place} for place in range(count)], number=number)
 
 
 def events_in(path: Path, *, lacks_segments: bool = False) -> list[int]:
-    """The ids of the events in a database, which must be healthy, but for segments that a test lost on purpose."""
+    """Return the ids of the events in a database, after all checks of `sql/checks`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         found = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
         assert found == ({"segment_is_not_missing"} if lacks_segments else set())
@@ -82,7 +82,7 @@ def events_in(path: Path, *, lacks_segments: bool = False) -> list[int]:
 
 
 def add_many(folder: DataFolder, number: int, count: int) -> None:
-    """A segment of so many events, made of one: parsing them takes too long."""
+    """Add a segment of many events, copied from one, because validating them takes too long."""
     path = add_segment(folder, number, count=1)
     line = path.read_bytes().splitlines(keepends=True)[0]
     own = str(UUID(int=number * 1_000)).encode()
@@ -96,7 +96,7 @@ def expected(*numbers: int, count: int = 3) -> list[int]:
 
 
 def damaged(content: bytes, how: str) -> bytes:
-    """What is left of a file."""
+    """Return the damaged content of a file."""
     return {
         "truncated": content[: min(5_000, len(content) // 2)],
         "empty": b"",
@@ -107,7 +107,7 @@ def damaged(content: bytes, how: str) -> bytes:
 
 
 def flipped(content: bytes, *offsets: int) -> bytes:
-    """The same with one bit of each of these bytes the other way round."""
+    """Return the content with one bit flipped in each of these bytes."""
     damaged = bytearray(content)
     for offset in offsets:
         damaged[offset] ^= 4
@@ -316,7 +316,7 @@ def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     with opened(folder) as loader:
         loader.run_once(is_last=True)
     damage_deep_inside(folder)
-    # A full disk does the same.
+    # as on a full disk
     in_the_way = folder.path / "rebuilt.duckdb.new"
     in_the_way.mkdir()
 
@@ -357,7 +357,7 @@ def test_rollups_are_recomputed_after_a_failed_rebuild(folder: DataFolder, monke
 
 
 def damage_deep_inside(folder: DataFolder) -> None:
-    """Flip a bit in the store that shows when all of it is read, and not before."""
+    """Flip a bit in the store that only a full read detects."""
     sound = folder.store.read_bytes()
     for offset in range(12_288 + 100, len(sound), 4_096):
         folder.store.write_bytes(flipped(sound, offset))
@@ -382,7 +382,7 @@ def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolde
     sound = folder.store.read_bytes()
     log = folder.path / "store.duckdb.wal"
 
-    # As DuckDB leaves it, when it closes on a store that it can't write; and noise, on which it would end the program.
+    # A log as DuckDB leaves it for a store that it can't write, and noise, on which DuckDB would abort the process.
     with duckdb.connect(str(folder.path / "other.duckdb")) as other:
         other.execute("pragma disable_checkpoint_on_shutdown; create table other as select 1 as one")
         left = (folder.path / "other.duckdb.wal").read_bytes()
@@ -463,7 +463,7 @@ def test_a_segment_missing_from_store_and_journal_is_reported_lost(folder: DataF
 
 
 def sealed(path: Path) -> Path:
-    """The segment under the name that tells its size."""
+    """Rename a segment to its name with its size."""
     return path.rename(path.with_name(sealed_name(path.stem, path.stat().st_size)))
 
 
@@ -489,7 +489,7 @@ def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
 def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:
     async def test() -> None:
         async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
-            engine.loader.close()  # It is as if it could not load just now.
+            engine.loader.close()  # as if it could not load now
             for _ in range(2):
                 await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
                 await asyncio.to_thread(wait_until, lambda: bool(engine.journal.segments()), what="it is sealed")
@@ -659,13 +659,13 @@ def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     with contextlib.closing(duckdb.connect(str(folder.store), read_only=True)) as store:
         places = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
         ledgers = store.execute("select columns('_count$') from loaded_segment order by segment").fetchall()
-    # A delivery each, so a line each; the trailer is the last.
+    # One line per delivery; the trailer is the last line.
     assert sorted((name.int, *place) for name, *place in places) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]
     assert [ledger[1:5] for ledger in ledgers] == [(2, 2, 0, 0), (3, 1, 1, 1), (2, 1, 1, 0)]
 
 
 def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """The numbers of the segments of each load, from now on."""
+    """Record the segment numbers of each later load."""
     loads: list[list[int]] = []
     load = Store.load
 
@@ -775,7 +775,7 @@ def test_the_snapshot_interval_depends_on_disk_time_and_not_on_cpu_time(
 def test_an_unloadable_segment_does_not_block_the_others_in_its_batch(folder: DataFolder) -> None:
     for number in (1, 2, 3, 5, 6, 7):
         add_segment(folder, number)
-    # Whole by its checksums, but no line that the store can read.
+    # Its checksums match, but the store can't read the line.
     lines = b'{"kind": "event", "received_at": "yesterday"}\n'
     unfit = folder.journal / "000000000004-00000000.ndjson"
     unfit.write_bytes(lines + trailer(lines))
@@ -825,7 +825,7 @@ def test_a_bug_in_loading_is_reported_and_retried(folder: DataFolder, monkeypatc
 
 
 def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> Path:
-    """Eight megabytes in few lines: 128 errors with messages of 62 kB, or 8 bodies of a megabyte that are no JSON."""
+    """Return 8 MB in few lines: 128 errors with messages of 62 kB, or 8 invalid bodies of 1 MB."""
     if quarantined:
         bodies = [b'{"x":"' + os.urandom(500_000).hex().encode() for _ in range(8)]
         why = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
@@ -842,7 +842,7 @@ def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> P
 @pytest.mark.slow
 @pytest.mark.parametrize("quarantined", [False, True], ids=["events", "quarantine"])
 def test_rows_with_huge_strings_do_not_block_loading(folder: DataFolder, quarantined: bool) -> None:
-    # More than the store's memory, of what anybody with an ingest key can send.
+    # This exceeds the store's memory, and any ingest key can send it.
     for number in range(1, 21):
         add_wide_segment(folder, number, quarantined=quarantined)
     with opened(folder) as loader:
@@ -850,7 +850,7 @@ def test_rows_with_huge_strings_do_not_block_loading(folder: DataFolder, quarant
         assert (loader.status.trouble, loader.status.reopened_count) == (None, 0)
         assert loader.status.segment_count == 20
 
-    # A later program does not know of them until a checkpoint fails; reopened, the store goes on.
+    # A checkpoint fails on the unknown entries, and the reopened store continues.
     for number in range(21, 26):
         add_segment(folder, number)
     with opened(folder) as loader:
@@ -1072,7 +1072,7 @@ def test_a_second_server_on_the_same_folder_ends_and_the_first_continues(tmp_pat
 @pytest.mark.slow
 @pytest.mark.server
 def test_an_event_is_visible_within_two_seconds_of_its_202(tmp_path: Path) -> None:
-    """p95 over 30 probes, with the settings that are shipped: from its 202 until it is loaded, where reports look."""
+    """Measure the p95 of 30 probes with the default settings, from the 202 until the event is in the store."""
     crashing = Crashing(tmp_path / "data")
     server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="1.0", EMBEDSINK_SNAPSHOT_INTERVAL_S="10")
     answered_at: list[float] = []

@@ -1,4 +1,4 @@
-"""What is logged: one bounded line of JSON an event, and no more of them a second than a disk takes."""
+"""Logs: JSON lines of limited length at a limited rate."""
 
 import json
 import logging
@@ -127,7 +127,7 @@ def count_of(server: RunningServer, metric: str) -> float:
 
 
 def logged(server: RunningServer, event: str) -> int:
-    """How many events have a line, or are counted in one."""
+    """Return the number of events that have a line or are counted in one."""
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     counted: list[int] = [line["count"] for line in lines if line.get("of") == event]
     written = [line for line in lines if line["event"] == event]

@@ -1,4 +1,4 @@
-"""Pace: pages are answered at once while senders leave room, else one after the other, with rests between."""
+"""The throttle: queries run at once on an idle loop, else one at a time with pauses."""
 
 import asyncio
 import itertools
@@ -11,14 +11,14 @@ import embedsink.concurrency.throttle
 from embedsink.concurrency.throttle import PAUSE_FACTOR, CpuMeter, Throttle
 from embedsink.errors import Unavailable
 
-# What they are about is time.
+# These tests measure time.
 pytestmark = pytest.mark.alone
 
 TOOK_S = 0.05
 
 
 class Making:
-    """Answers that take a while; it remembers when each began and ended."""
+    """A slow query that records when each run started and ended."""
 
     def __init__(self) -> None:
         self.times: list[tuple[float, float]] = []
@@ -31,7 +31,7 @@ class Making:
 
 
 async def make_busy() -> None:
-    """What a loop does that senders keep busy: it computes most of the time."""
+    """Keep the loop busy, as senders do."""
     while True:
         until = time.monotonic() + 0.004
         while time.monotonic() < until:
@@ -40,7 +40,7 @@ async def make_busy() -> None:
 
 
 def run_busy(ask: Callable[[Throttle], Awaitable[None]], *, waiting_max: int = 64) -> None:
-    """Ask a pace whose loop is kept busy, and has been for long enough to be seen."""
+    """Use a throttle whose loop has been busy for more than a sample interval."""
 
     async def run() -> None:
         pace, sending = Throttle(waiting_max=waiting_max), asyncio.create_task(make_busy())
@@ -57,7 +57,7 @@ def run_busy(ask: Callable[[Throttle], Awaitable[None]], *, waiting_max: int = 6
 def test_queries_on_an_idle_loop_run_concurrently_and_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, waiting_max: int
 ) -> None:
-    # Whatever else this machine does: a loop that waits for a processor is busy.
+    # On a busy machine the loop would wait for a CPU and count as busy.
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: 0.0)
 
     async def ask() -> None:
@@ -127,7 +127,7 @@ def test_cancelling_a_caller_cancels_its_query() -> None:
 
 def test_waiting_for_a_cpu_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     making = Making()
-    # Of each second the loop wants a processor for a third, and has none.
+    # The loop waits for a CPU for a third of the time.
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic() / 3)
 
     async def ask() -> None:

@@ -1,4 +1,4 @@
-"""The data folder is closed to other users, whatever the umask says and whoever made the folder."""
+"""The data folder is closed to other users, under any umask and any owner."""
 
 import asyncio
 import json
@@ -41,24 +41,24 @@ def mode_of(path: Path) -> int:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """The mode of each file and folder below a folder, and of itself as `.`."""
+    """Return the mode of each file and folder below a folder; `.` is the folder itself."""
     found = {}
     for path in (folder, *folder.rglob("*")):
         try:
             found[str(path.relative_to(folder))] = mode_of(path)
         except FileNotFoundError:
-            continue  # A running server seals and deletes.
+            continue  # A running server seals and deletes segments.
     return found
 
 
 def exposed(folder: Path) -> dict[str, str]:
-    """What in a folder has more permissions than it may, with its mode."""
+    """Return the paths in a folder that have too many permissions, with their modes."""
     allowed = {name: 0o750 if (folder / name).is_dir() else 0o640 for name in modes(folder)}
     return {name: oct(mode) for name, mode in modes(folder).items() if mode & ~allowed.get(name, 0o640)}
 
 
 def run(*words: object, status: int = 0) -> str:
-    """Run a command; what it wrote on stdout."""
+    """Run a command. Return its stdout."""
     command = [sys.executable, "-m", "embedsink", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
@@ -83,7 +83,7 @@ def test_a_server_creates_files_with_0640_and_folders_with_0750_under_any_umask(
     assert {found[name] for name in made} == {0o640}
     assert {found[name] for name in ("damaged", "pages")} == {0o750}
     assert {found[name] for name in SECRET_FILES} == {0o600}
-    # A folder that was made stricter stays so.
+    # stricter permissions stay
     assert {found[name] for name in (".", "journal", "dashboards")} == {0o750 & ~mask}
 
 

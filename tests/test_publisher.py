@@ -1,4 +1,4 @@
-"""Snapshots: each is verified before it replaces its predecessor, and none keeps loading waiting."""
+"""Snapshots: each is verified before it replaces its predecessor, and none blocks loading."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from tests.stores import make_folder
 from tests.test_loader import add_many, add_segment, events_in, expected, flipped, load_all, opened
 
 HEADERS = 3 * 4_096
-# Plain time for a busy machine.
+# enough time for a busy machine
 PATIENCE_S = 60.0
 
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def damage_on_disk(path: Path, *, every: int = 4_096) -> None:
-    """Flip bits in all of a file, as it lies there, also while DuckDB has it open."""
+    """Flip bits across a whole file in place, even while DuckDB has it open."""
     content = path.read_bytes()
     with path.open("r+b") as file:
         file.write(flipped(content, *range(HEADERS + 100, len(content), every)))
@@ -79,7 +79,7 @@ def test_the_snapshot_exists_at_each_moment_and_its_predecessor_is_kept(folder: 
 
 
 def publish_each(loader: Loader, *numbers: int) -> list[Path]:
-    """Load segments, with a snapshot after each. Return their paths."""
+    """Load segments, and publish a snapshot after each. Return their paths."""
     paths = []
     for number in numbers:
         paths.append(add_segment(loader._folder, number, count=300))
@@ -120,7 +120,7 @@ def test_segments_covered_by_a_damaged_snapshot_are_kept(folder: DataFolder) -> 
 
 @contextlib.contextmanager
 def hanging(loader: Loader, *, copied: bool = False) -> Iterator[snapshot.CopyProcess]:
-    """Begin a copy whose process is stopped, so that it makes no progress."""
+    """Start a copy and stop its process, so that it makes no progress."""
     loader._publisher.is_dirty = True
     loader.run_once(is_last=False)
     copy = loader._publisher._copy
@@ -158,7 +158,7 @@ def test_loading_continues_while_a_copy_hangs_and_the_stall_is_reported(
 
 def test_no_copy_starts_while_a_hung_process_exists(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder) as loader, hanging(loader) as copy, monkeypatch.context() as patch:
-        patch.setattr(copy._child, "kill", lambda: None)  # As one that waits for a dead disk.
+        patch.setattr(copy._child, "kill", lambda: None)  # as a process that waits for a dead disk
         patch.setattr(publisher, "STALLED_S", 0.0)
         patch.setattr(publisher, "CopyProcess", lambda *_, **__: pytest.fail("a second copy"))
         loader.run_once(is_last=False)
@@ -174,11 +174,11 @@ def test_no_checkpoint_changes_the_store_while_it_is_copied(
 ) -> None:
     with opened(folder) as loader, hanging(loader):
         before = folder.store.read_bytes()
-        loader._store._waiting_bytes = 50 * 1_048_576  # A checkpoint is due.
+        loader._store._waiting_bytes = 50 * 1_048_576  # so that a checkpoint is due
         add_segment(folder, 1)
         loader.run_once(is_last=False)
         assert folder.store.read_bytes() == before
-        # Beyond the limit loading waits for the copy, until that counts as hung.
+        # Beyond the limit, loading waits for the copy until it counts as hung.
         loader._store._waiting_bytes = publisher.UNWRITTEN_BYTES_MAX
         monkeypatch.setattr(snapshot, "STALLED_S", 0.0)
         add_segment(folder, 2)
@@ -205,7 +205,7 @@ def test_a_purge_waits_for_a_copy_that_reads_the_store(folder: DataFolder) -> No
 
 def test_an_unreadable_store_is_damaged(folder: DataFolder) -> None:
     folder.store.unlink(missing_ok=True)
-    folder.store.symlink_to("/proc/self/mem")  # read(2) of its first page fails with EIO
+    folder.store.symlink_to("/proc/self/mem")  # read(2) of the first page fails with EIO
     with pytest.raises(StoreDamaged, match="Input/output error"):
         snapshot.replace_by_copy(folder.snapshot, folder.store)
     assert not folder.snapshot.exists()
@@ -225,7 +225,7 @@ def test_loading_during_a_copy_does_not_change_it(folder: DataFolder) -> None:
         add_many(folder, 1, 1_000)
         load_all(loader)
         with hanging(loader) as copy:
-            # Full row groups go into the file before the next checkpoint.
+            # DuckDB writes full row groups to the file before the next checkpoint.
             size = folder.store.stat().st_size
             for number in (2, 3):
                 add_many(folder, number, 40_000)
@@ -271,7 +271,7 @@ def test_old_copies_are_deleted_when_a_new_one_has_no_space(
             loader.publish()
         evidence = folder.damaged / "store.duckdb"
         shutil.copy(folder.store, evidence)
-        # Enough after both were deleted, and not before.
+        # enough space only after both are deleted
         monkeypatch.setattr(
             shutil,
             "disk_usage",
@@ -290,7 +290,7 @@ def test_a_copy_that_would_fill_the_disk_is_refused(folder: DataFolder, monkeypa
     source.write_bytes(bytes(100_000))
     free = copy_file.FREE_BYTES_MIN + 99_999
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1))
-    monkeypatch.setattr(copy_file, "_FICLONE", 0)  # As on a file system that can't share blocks.
+    monkeypatch.setattr(copy_file, "_FICLONE", 0)  # as on a file system without reflinks
     with pytest.raises(OSError, match="No space left on device for a copy of 100,000 bytes"):
         copy_file.copy_durably(source, folder.path / "target")
     free += 1

@@ -7,7 +7,7 @@ import pytest
 
 from embedsink.reasons import Reason
 
-# design 3.1: what each status says to the sender; 416 is for readers (RFC 9110, section 14).
+# The statuses of docs/wire.md; 416 is for readers (RFC 9110, section 14).
 STATUSES = {400, 401, 403, 404, 405, 408, 409, 413, 415, 416, 422, 429, 500, 503}
 
 

@@ -1,4 +1,4 @@
-"""A rebuilt store: nothing that lies in any readable place is missing, nothing is there twice, and a loss is said."""
+"""A rebuilt store: it has every readable row exactly once, and losses are reported."""
 
 import contextlib
 import errno
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def publish_each(folder: DataFolder, *numbers: int, count: int = 3) -> None:
-    """Load segments, with a snapshot after each, so that the journal keeps the last ones only."""
+    """Load segments with a snapshot after each, so that the journal keeps only the last ones."""
     with opened(folder) as loader:
         for number in numbers:
             add_segment(folder, number, count=count)
@@ -47,7 +47,7 @@ def publish_each(folder: DataFolder, *numbers: int, count: int = 3) -> None:
 
 
 def settle(folder: DataFolder) -> Loader:
-    """Open, load and publish until there is nothing left to do; the loader as it was closed."""
+    """Open, load and publish until no work is left. Return the closed loader."""
     with opened(folder) as loader:
         for _ in range(3):
             loader.run_once(is_last=True)
@@ -71,7 +71,7 @@ def test_an_unreadable_snapshot_is_replaced_by_the_previous_one(folder: DataFold
     publish_each(folder, 1, 2, 3)
     folder.store.write_bytes(damaged(folder.store.read_bytes(), "noise"))
     folder.snapshot.unlink()
-    folder.snapshot.symlink_to("/proc/self/mem")  # read(2) of its first page fails with EIO
+    folder.snapshot.symlink_to("/proc/self/mem")  # read(2) of the first page fails with EIO
     assert settle(folder).status.damaged == []
     assert events_in(folder.store) == events_in(folder.snapshot) == expected(1, 2, 3)
 
@@ -102,7 +102,7 @@ def test_a_loss_is_reported_at_each_start(folder: DataFolder) -> None:
 
 
 def readable_events(file: Path) -> set[int]:
-    """The ids of events whose whole row can be read in a file, found by asking for ever fewer of them."""
+    """Return the ids of events whose complete row can be read, by bisecting the file's rows."""
     with contextlib.closing(duckdb.connect(str(file), read_only=True)) as database:
 
         def find(start: int, end: int) -> set[int]:
@@ -118,7 +118,7 @@ def readable_events(file: Path) -> set[int]:
 
 
 def flip_a_column(path: Path, chance: random.Random) -> None:
-    """Flip a bit in a block that holds a part of a column of `event`."""
+    """Flip a bit in a block with a part of a column of `event`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         asked = "select distinct block_id from pragma_storage_info('event') where block_id >= 0 order by 1"
         blocks = [block for (block,) in database.execute(asked).fetchall()]
@@ -157,7 +157,7 @@ def test_every_readable_event_is_salvaged_exactly_once(folder: DataFolder) -> No
 
 
 def stored(path: Path) -> list[int]:
-    """The ids of the events in a database whose ledger adds up, with what was lost."""
+    """Return the ids of the events in a database, and the number of lost ones, after checking its ledger."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         offending = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
         assert not offending
@@ -187,7 +187,7 @@ TABLES = (
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A database file with every kind of row, as it could be damaged."""
+    """Create a database file with every kind of row."""
     folder = make_folder(tmp_path / "old")
     segment(folder.journal, EVERY_KIND, number=1)
     add_segment(folder, 2)
@@ -325,7 +325,7 @@ def test_a_rebuild_with_damaged_snapshots_publishes_an_intact_one(folder: DataFo
     assert (rebuilt.complete_to, rebuilt.salvaged.row_count) == (3, 0)
     assert events_in(folder.store) == events_in(folder.snapshot) == events_in(folder.previous)
 
-    # All three damaged: what can be read is in two files before any of them is given up.
+    # All three files are damaged. The readable rows are in two new files before any old one is replaced.
     for path in (folder.snapshot, folder.previous):
         path.write_bytes(b"\0" * 20_000)
     for path in folder.journal.iterdir():

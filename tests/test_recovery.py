@@ -1,4 +1,4 @@
-"""Recovery of a journal folder that was copied into, or whose disk is full: nothing is overwritten or lost."""
+"""Recovery of a journal folder with copied files or on a full disk: no file is overwritten or lost."""
 
 import contextlib
 import errno
@@ -34,7 +34,7 @@ class Folder:
         return recover(self.journal, damaged=self.damaged, after_number=after_number)
 
     def groups(self) -> set[bytes]:
-        """The groups of all sealed segments, which are whole and have an identity of their own."""
+        """Return the groups of all sealed segments, after checking that each is intact and has its own identity."""
         paths = list(self.journal.glob("*.ndjson"))
         assert len({identity_of(path.name) for path in paths}) == len(paths)
         contents = [path.read_bytes() for path in paths]
@@ -115,11 +115,11 @@ def test_the_next_recovery_completes_one_killed_next_to_a_sealed_segment(
 
 
 class Killed(BaseException):
-    """The program ended here."""
+    """The process was killed here."""
 
 
 def killing(original, calls: Iterator[int]):  # type: ignore[no-untyped-def]
-    """Pass on as many calls as there are numbers, and end the program at the next."""
+    """Pass on a call for each number, then raise."""
 
     def counted(*arguments: object) -> object:
         if next(calls, None) is None:

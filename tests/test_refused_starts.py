@@ -1,4 +1,4 @@
-"""What can't be opened ends with one sentence and exit code 1: never with a traceback, and nothing is changed."""
+"""A failed start prints a clear error and exits with 1, without a traceback, and changes no file."""
 
 import contextlib
 import struct
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
-    """What a command says, which must be one sentence, and its failure."""
+    """Return a failed command's error message, after checking that it is one line."""
     options = {"serve": ["--port", str(free_port())], "render": ["-o", "overview.svg"]}.get(command[0], [])
     (folder.path.parent / "events.ndjson").write_text("")
     done = subprocess.run(
@@ -46,7 +46,7 @@ def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
     told = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert done.returncode == 1, f"{command}: {done.stdout}{done.stderr}"
     assert "Traceback" not in done.stderr
-    # A command may say first what it does.
+    # A command may first print its action.
     return told[-1]
 
 
@@ -61,13 +61,13 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def make_newer(path: Path, how: str) -> None:
-    """Let a database be one of tomorrow."""
+    """Give a database the schema of a newer version."""
     if how == "schema":
         with contextlib.closing(duckdb.connect(str(path))) as newer:
             newer.execute("insert into migration values ('9999_later', now()::timestamp)")
     else:
         header = bytearray(path.read_bytes()[:4_096])
-        header[12:20] = (9_999).to_bytes(8, "little")  # the version of the file's format
+        header[12:20] = (9_999).to_bytes(8, "little")  # the version of the file format
         checksum = 5_381
         for (word,) in struct.iter_unpack("<Q", header[8:]):
             checksum ^= word * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
@@ -124,7 +124,7 @@ def test_a_failing_disk_at_the_start_is_a_clear_error(
 
 
 def assert_nothing_is_lost(folder: DataFolder) -> None:
-    """Bring all into the store, with a sound disk."""
+    """Load everything with a working disk."""
     done = subprocess.run(
         [sys.executable, "-m", "embedsink", "snapshot", "--data", str(folder.path)], capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""Renames: a file that has the name already is never replaced."""
+"""Renames: an existing file is never replaced."""
 
 import errno
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def missing() -> None:
 
 @pytest.fixture(params=["one_step", "no_flag", "no_function"])
 def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux; a file system that does not know the flag; a C library without the function."""
+    """Run on Linux, on a file system without the flag, and with a C library without the function."""
     replacements: dict[str, tuple[str, Callable[..., object]]] = {
         "no_flag": ("_rename_atomically", unsupported),
         "no_function": ("_renameat2", missing),

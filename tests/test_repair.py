@@ -1,4 +1,4 @@
-"""Repair of damaged blocks: copies of a file restore each other, and never with a block of another content."""
+"""Repair of damaged blocks: copies of a file restore each other, but never with a block of other content."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ def test_a_block_with_other_content_replaces_no_block(tmp_path: Path) -> None:
     sound = database(path)
     damaged = flipped(sound, HEADERS + 100)
     path.write_bytes(damaged)
-    # A sound block in the same place, as it may be in an older copy.
+    # a valid block at the same offset, as in an older copy
     other.write_bytes(sound[:HEADERS] + sound[HEADERS + BLOCK : HEADERS + 2 * BLOCK] + sound[HEADERS + BLOCK :])
     assert repair_blocks(path, [other]) == 0
     assert path.read_bytes() == damaged
@@ -56,7 +56,7 @@ def test_a_cut_file_is_not_repaired(tmp_path: Path) -> None:
 
 
 def flip_bits(folder: DataFolder, chance: random.Random, *, count: int) -> None:
-    """Flip so many bits in each database file, no two in the same block of two files."""
+    """Flip bits in each database file, never in the same block of two files."""
     paths = (folder.store, folder.snapshot, folder.previous)
     block_count = min(path.stat().st_size for path in paths) // BLOCK - 1
     blocks = chance.sample(range(block_count), count * len(paths))

@@ -1,4 +1,4 @@
-"""Segments as files: their names, and what a crash, a failed disk or a copy leaves of them."""
+"""Segment files: their names, and their recovery after a crash, a disk failure or a partial copy."""
 
 import itertools
 import os
@@ -28,7 +28,7 @@ NAME = "000000000007-0badcafe"
 
 
 class Folder:
-    """A journal folder with one segment that was still open when the program was killed."""
+    """A journal folder with a segment that was open when the process was killed."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.journal = path / "journal"
@@ -41,7 +41,7 @@ class Folder:
         return recover(self.journal, damaged=self.damaged)
 
     def recovered(self) -> bytes:
-        """What is in the journal: the one sealed segment, named with its size, or nothing."""
+        """Return the content of the one sealed segment, whose name has its size; empty without one."""
         assert not self.open.exists()
         for path in self.journal.iterdir():
             assert path.name == f"{NAME}-{path.stat().st_size}.ndjson"
@@ -49,12 +49,12 @@ class Folder:
         return b""
 
     def files(self) -> dict[str, bytes]:
-        """Everything there is."""
+        """Return the content of every file."""
         return {path.name: path.read_bytes() for folder in (self.journal, self.damaged) for path in folder.iterdir()}
 
 
 def end_before(offset: int) -> int:
-    """Where the last group ends that is whole in the first bytes up to an offset."""
+    """Return the end of the last complete group before an offset."""
     return max(end for end in ENDS if end <= offset)
 
 
@@ -142,11 +142,11 @@ def test_the_next_recovery_completes_a_killed_one(tmp_path: Path, monkeypatch: p
 
 
 class Killed(BaseException):
-    """The program ended here."""
+    """The process was killed here."""
 
 
 def kill_at_call(patch: pytest.MonkeyPatch, call: str, number: int) -> None:
-    """End the nth call of a function of os, and every one after it, before it does anything."""
+    """Raise instead of the nth call of an os function, and of each later one."""
     original = getattr(os, call)
     calls = itertools.count(1)
 
@@ -175,7 +175,7 @@ def test_damage_before_a_complete_group_moves_the_segment_to_damaged(tmp_path: P
 
 
 def test_a_recovered_segment_is_synced_before_it_is_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A killed program may have written a group that only the page cache has.
+    # A killed process may leave a group in the page cache only.
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink().suffix))
     Folder(tmp_path, CONTENT).recover()
@@ -280,7 +280,7 @@ def test_a_segment_without_a_size_in_its_name_is_checked_by_its_groups(tmp_path:
 
 def test_a_flipped_bit_in_the_last_open_group_is_damage_and_not_a_torn_tail(tmp_path: Path) -> None:
     start = ENDS[-2]
-    # But for its last line feed: without it the trailer is no line, as in a group that is torn.
+    # Without its last line feed, the trailer is no line, as in a torn group.
     for place in range(start, start + len(GROUPS[-1]) - 1):
         flipped = bytearray(CONTENT)
         flipped[place] ^= 1

@@ -1,4 +1,4 @@
-"""Sharing: what many ask for at once is made once, and nobody's leaving harms the others."""
+"""Single flight: concurrent calls share a task, and cancelling one does not affect the others."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ from embedsink.concurrency.single_flight import SingleFlight
 
 
 class Making:
-    """Something that takes until it may end; it counts how often it was begun."""
+    """A call that runs until the test ends it, and counts its runs."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.count = self.end_count = 0
@@ -30,7 +30,7 @@ class Making:
 
 
 async def asked(shared: SingleFlight, making: Making, *questions: str) -> list[asyncio.Task[int]]:
-    """Those who ask, and wait."""
+    """Start concurrent callers. Return their tasks."""
     asking = [asyncio.create_task(shared.run(question, making)) for question in questions]
     for _ in range(3):
         await asyncio.sleep(0)
@@ -65,7 +65,7 @@ def test_a_forgotten_flight_is_not_shared_with_later_callers() -> None:
         assert "a" not in shared
         later = await asked(shared, making, "a")
         [leaving] = await asked(shared, making, "a")
-        asking[0].cancel()  # The first one's leaving must not close the door to what came after it.
+        asking[0].cancel()  # Cancelling a caller of the old task must not affect the new task.
         leaving.cancel()
         await asyncio.sleep(0)
         assert "a" in shared

@@ -1,4 +1,4 @@
-"""What a server says while it has a data folder open."""
+"""The engine: opening, closing and watching a data folder."""
 
 import asyncio
 import errno
@@ -114,7 +114,7 @@ def test_the_journal_counts_sealed_deleted_and_rejected_segments(
                 wait_until, lambda: engine.loader.last_number == engine.journal.last_number, what="all is loaded"
             )
             if is_published:
-                # A segment goes when two snapshots cover it, and there is no snapshot without something new.
+                # A segment is deleted when two snapshots cover it, and a snapshot needs new rows.
                 for _ in range(3):
                     count = engine.loader.status.snapshot_count
                     await engine.journal.append(line)
@@ -133,7 +133,7 @@ def test_the_journal_counts_sealed_deleted_and_rejected_segments(
     with monkeypatch.context() as patch:
         patch.setattr(publisher, "CopyProcess", no_room)
         last = asyncio.run(run(is_published=False))
-    # One that will be set aside.
+    # a segment that the loader rejects
     (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
     asyncio.run(run(is_published=True))
     assert len(list(folder.damaged.iterdir())) == 1
