@@ -1,6 +1,6 @@
-"""Kills a real server at random moments under load, and judges what it kept against what it answered.
+"""A harness that kills a real server at random moments under load, and compares its store with its responses.
 
-The senders note each id as answered (202), unknown (no whole answer) or refused. Whatever the server did:
+The senders record each id as answered (202), unknown (no complete response) or refused. The server promises:
 
     answered ⊆ stored ⊆ answered ∪ unknown, each id once, and the ledger adds up
 """

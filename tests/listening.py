@@ -62,10 +62,10 @@ class Listening:
 
     def loaded(self, accepted_count: int) -> list[Message]:
         """Return the messages until they report this number of accepted envelopes."""
-        told = [self.message()]
-        while sum(message.content["counts"]["accepted"] for message in told) < accepted_count:
-            told.append(self.message())
-        return told
+        messages = [self.message()]
+        while sum(message.content["counts"]["accepted"] for message in messages) < accepted_count:
+            messages.append(self.message())
+        return messages
 
     def is_silent(self, seconds: float) -> bool:
         """Return whether no message arrives in this time."""

@@ -13,7 +13,7 @@ def test_full_pending_segments_share_a_batch_within_its_limit(tmp_path: Path) ->
         with (tmp_path / f"{number:012d}-00000000.ndjson").open("wb") as file:
             file.truncate(byte_count)
 
-    together = [len(some) for some in PendingSegments(tmp_path, on_removed=lambda _: None).batches()]
+    counts = [len(batch) for batch in PendingSegments(tmp_path, on_removed=lambda _: None).batches()]
 
-    assert together == [3, 3, 2]
-    assert max(together) * byte_count <= BATCH_BYTES_MAX
+    assert counts == [3, 3, 2]
+    assert max(counts) * byte_count <= BATCH_BYTES_MAX

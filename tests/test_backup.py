@@ -346,12 +346,12 @@ def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(300_000)")
     create_backup(folder, target)
-    told = damage(target)
+    message = damage(target)
 
     with pytest.raises(BackupDamaged) as raised:
         restore_backup(target, DataFolder(tmp_path / "new"))
 
-    assert f"{told}. Nothing was restored. " in str(raised.value)
+    assert f"{message}. Nothing was restored. " in str(raised.value)
     assert f"Restore an older, intact generation: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(
         raised.value
     )
@@ -470,7 +470,7 @@ def test_a_salvaged_store_continues_its_backups(folder: DataFolder, target: Path
 def test_distant_segment_numbers_use_no_memory(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
     tracemalloc.start()
-    [warning] = [told for told in create_backup(folder, target).warnings if "missing" in told]
+    [warning] = [message for message in create_backup(folder, target).warnings if "missing" in message]
     assert tracemalloc.get_traced_memory()[1] < 100_000_000
     tracemalloc.stop()
     assert "the segments 5 to 19,999,999 are missing" in warning

@@ -17,9 +17,9 @@ FOLDER = DataFolder(Path("/data"))
 
 
 class Model:
-    """A data folder in memory, and the server on it. Each look of the backup lets the server take some steps.
+    """An in-memory data folder with a server. Before each step of the backup, the server runs some steps.
 
-    Like a file system, a listing shows files in no order, and each as it is when the listing comes to its place.
+    As on a file system, a listing is unordered, and each entry is read at a different time.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -35,24 +35,24 @@ class Model:
 
     def step(self) -> None:
         """Run one atomic step of a server."""
-        steps = [self._append, self._append, self._seal, self._publish, self._delete, self._set_aside]
+        steps = [self._append, self._append, self._seal, self._publish, self._delete, self._reject]
         self._chance.choice(steps)()
 
-    def look(self) -> None:
+    def run_server(self) -> None:
         for _ in range(self._chance.randint(0, 4)):
             self.step()
 
-    def listed(self, _: Path) -> list[str]:
+    def list_segments(self, _: Path) -> list[str]:
         """List the journal while the server continues."""
-        self.look()
+        self.run_server()
         pivot = self._chance.random()
-        place = {name: random.Random(name).random() for name in self.journal}
-        first = [name for name in self.journal if place[name] < pivot]
-        self.look()
+        position = {name: random.Random(name).random() for name in self.journal}
+        first = [name for name in self.journal if position[name] < pivot]
+        self.run_server()
         return first + [name for name in self.journal if random.Random(name).random() >= pivot]
 
     def read(self, path: Path) -> bytes:
-        self.look()
+        self.run_server()
         try:
             return self.journal[path.name]
         except KeyError:
@@ -61,9 +61,9 @@ class Model:
     def collected(self) -> set[int]:
         """Return the events in a backup that starts now."""
         journal = dict(source.read_journal(FOLDER))
-        self.look()
+        self.run_server()
         damaged = list(self.damaged.values())
-        self.look()
+        self.run_server()
         return ids_in([*journal.values(), *damaged]) | self.snapshot
 
     def _open(self) -> str | None:
@@ -99,7 +99,7 @@ class Model:
                 del self.journal[name]
                 return
 
-    def _set_aside(self) -> None:
+    def _reject(self) -> None:
         sealed = [name for name in self._sealed() if name not in self._loaded]
         if sealed and self._chance.random() < 0.1:
             self.damaged[sealed[0]] = self.journal.pop(sealed[0])
@@ -113,13 +113,13 @@ def ids_in(segments: list[bytes]) -> set[int]:
     return {int(line[6:-1]) for line in lines if line.startswith(b'{"id":')}
 
 
-def runs_that_lost_something(monkeypatch: pytest.MonkeyPatch) -> int:
+def count_lossy_runs(monkeypatch: pytest.MonkeyPatch) -> int:
     count = 0
     for seed in range(RUNS):
         model = Model(random.Random(seed))
         acknowledged = set(model.acknowledged)
         with monkeypatch.context() as patch:
-            patch.setattr(source, "_list_segments", model.listed)
+            patch.setattr(source, "_list_segments", model.list_segments)
             patch.setattr(Path, "read_bytes", lambda path, model=model: model.read(path))
             count += not acknowledged <= model.collected()
     return count
@@ -128,7 +128,7 @@ def runs_that_lost_something(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_backup_under_any_server_activity_has_every_acknowledged_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert runs_that_lost_something(monkeypatch) == 0
+    assert count_lossy_runs(monkeypatch) == 0
 
 
 def one_listing(journal: Path) -> list[str]:
@@ -144,7 +144,7 @@ def only_by_its_name(journal: Path, name: str) -> tuple[str, bytes] | None:
 
 def snapshot_first(model: Model) -> set[int]:
     snapshot = set(model.snapshot)
-    model.look()
+    model.run_server()
     return ids_in(list(dict(source.read_journal(FOLDER)).values())) | snapshot
 
 
@@ -161,7 +161,7 @@ def test_the_model_finds_a_planted_bug(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, planted: object
 ) -> None:
     monkeypatch.setattr(owner, name, planted)
-    assert runs_that_lost_something(monkeypatch) > 0
+    assert count_lossy_runs(monkeypatch) > 0
 
 
 def segments_of(folder: Path) -> Iterator[tuple[str, bytes]]:

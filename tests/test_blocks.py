@@ -93,13 +93,13 @@ def test_a_block_of_zeros_is_suspect(tmp_path: Path) -> None:
 def test_damage_in_free_blocks_is_ignored_and_in_used_blocks_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
     sound = database(path)
-    told = {}
+    is_damaged = {}
     for block in range((len(sound) - HEADERS) // 65_536):
         path.write_bytes(flipped(sound, HEADERS + block * 65_536 + 1_000))
-        told[block] = verify(path) is not None
-        assert told[block] is not is_readable(path), f"block {block}"
-        assert told[block] is bool(find_suspect_blocks(path)), "without reading every row"
-    assert set(told.values()) == {False, True}
+        is_damaged[block] = verify(path) is not None
+        assert is_damaged[block] is not is_readable(path), f"block {block}"
+        assert is_damaged[block] is bool(find_suspect_blocks(path)), "without reading every row"
+    assert set(is_damaged.values()) == {False, True}
 
 
 def is_readable(path: Path) -> bool:

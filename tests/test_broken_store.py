@@ -32,7 +32,7 @@ def test_a_store_that_breaks_under_readers_is_reopened_and_loses_nothing(tmp_pat
         key, read_key = server.key(), server.key("read")
         for _ in range(DELIVERY_COUNT):
             send(server, key)
-        wait_until(lambda: metric(server, "embedsink_snapshots_total") > 1, what="there is a snapshot")
+        wait_until(lambda: metric(server, "embedsink_snapshots_total") > 1, what="a snapshot exists")
         is_over: list[bool] = []
         reading = [threads.submit(read, server, read_key, is_over) for _ in range(READER_COUNT)]
         try:

@@ -47,38 +47,38 @@ def compute_here() -> None:
     not Path("/proc/self/schedstat").exists(), reason="this system does not tell how long a thread waits"
 )
 def test_the_cpu_time_of_another_thread_is_measured() -> None:
-    with computing() as busyness:
-        before, until = busyness._demand_s(), time.monotonic() + 15
-        while busyness._demand_s() - before < COMPUTED_S and time.monotonic() < until:
+    with computing() as meter:
+        before, until = meter._demand_s(), time.monotonic() + 15
+        while meter._demand_s() - before < COMPUTED_S and time.monotonic() < until:
             time.sleep(0.01)
-        assert busyness._demand_s() - before >= COMPUTED_S
+        assert meter._demand_s() - before >= COMPUTED_S
 
 
 @pytest.mark.parametrize("schedstat", [embedsink.concurrency.throttle.SCHEDSTAT, NO_STATISTICS])
 def test_a_thread_measures_its_own_cpu_time(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
     monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", schedstat)
-    busyness = CpuMeter()
-    before = busyness._demand_s()
+    meter = CpuMeter()
+    before = meter._demand_s()
     compute_here()
-    assert busyness._demand_s() - before >= COMPUTED_S * 0.9  # The system measures a running thread in ticks.
+    assert meter._demand_s() - before >= COMPUTED_S * 0.9  # The system measures a running thread in ticks.
 
 
 def test_without_system_statistics_another_thread_counts_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", NO_STATISTICS)
     monkeypatch.setattr(embedsink.concurrency.throttle, "_SAMPLE_INTERVAL_S", 0.0)
-    with computing() as busyness:
+    with computing() as meter:
         time.sleep(0.01)
-        assert busyness.busy_share() <= 0
+        assert meter.busy_share() <= 0
 
 
 def test_the_busy_share_covers_a_whole_sample_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, wanted_s = [0.0], [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: wanted_s[0])
-    busyness = CpuMeter()
+    meter = CpuMeter()
     now_s[0], wanted_s[0] = 1.0, 0.75
-    assert busyness.busy_share() == 0.75
+    assert meter.busy_share() == 0.75
     now_s[0], wanted_s[0] = 1.01, 0.76
-    assert busyness.busy_share() == 0.75
+    assert meter.busy_share() == 0.75
     now_s[0], wanted_s[0] = 2.0, 0.85
-    assert busyness.busy_share() == pytest.approx(0.1)
+    assert meter.busy_share() == pytest.approx(0.1)

@@ -87,7 +87,7 @@ def test_other_text_is_not_redacted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("name", "expected"),
     [
         ("view", "views"),
         ("VIEWS", "views"),
@@ -101,9 +101,9 @@ def test_other_text_is_not_redacted(text: str) -> None:
         ("views" * 20, None),
     ],
 )
-def test_the_nearest_name_is_similar_as_a_whole_or_in_one_word(asked: str, meant: str | None) -> None:
-    assert nearest(asked, ["ai_query", "ai_queries", "download_audit", "downloads", "views"]) == meant
-    assert nearest(asked, []) is None
+def test_the_nearest_name_is_similar_as_a_whole_or_in_one_word(name: str, expected: str | None) -> None:
+    assert nearest(name, ["ai_query", "ai_queries", "download_audit", "downloads", "views"]) == expected
+    assert nearest(name, []) is None
 
 
 def test_an_error_without_a_detail_uses_its_reasons_sentence() -> None:
@@ -113,7 +113,7 @@ def test_an_error_without_a_detail_uses_its_reasons_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "known", "otherwise", "told"),
+    ("name", "known", "otherwise", "advice"),
     [
         ("vew", ["view_count", "surface"], "", 'Did you mean "view_count"?'),
         ("overvew", ["content", "overview"], "Look at the list.", 'Did you mean "overview"?'),
@@ -124,6 +124,6 @@ def test_an_error_without_a_detail_uses_its_reasons_sentence() -> None:
     ],
 )
 def test_a_suggestion_names_the_nearest_or_all_known_names(
-    asked: str, known: list[str], otherwise: str, told: str
+    name: str, known: list[str], otherwise: str, advice: str
 ) -> None:
-    assert suggestion(asked, known, otherwise) == told
+    assert suggestion(name, known, otherwise) == advice

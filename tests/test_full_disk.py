@@ -116,7 +116,7 @@ def test_a_full_disk_answers_reports_also_after_a_restart_and_recovers(disk: Pat
         for _ in range(5):
             assert full.send(url) == 202
         wait_until(lambda: len(full.ids(url)) == 5, what="all is loaded")
-        wait_until(lambda: full.snapshot_count() == 5, what="a snapshot has it", timeout_s=60)
+        wait_until(lambda: full.snapshot_count() == 5, what="a snapshot contains it", timeout_s=60)
         assert full.send(url) == 202
         full.fill()
         wait_until(lambda: full.send(url) == 503, what="senders are refused")
@@ -136,6 +136,6 @@ def test_a_full_disk_answers_reports_also_after_a_restart_and_recovers(disk: Pat
         assert "bytes are free on its disk" in ready["detail"]
 
         (disk / "filling").unlink()
-        wait_until(lambda: full.send(url) == 202, what="senders are let in")
-        wait_until(lambda: fetch(f"{url}/readyz").status == 200, what="nothing is wrong any more")
-        wait_until(lambda: sorted(full.ids(url)) == sorted(full.sent), what="all that was accepted is there, once")
+        wait_until(lambda: full.send(url) == 202, what="senders are accepted")
+        wait_until(lambda: fetch(f"{url}/readyz").status == 200, what="the server is ready")
+        wait_until(lambda: sorted(full.ids(url)) == sorted(full.sent), what="each accepted event is stored once")

@@ -372,7 +372,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_refuses_stores_nothing_and_recovers_automatically(small_disk: Path) -> None:
     folder = small_disk / "journal"
     filling = small_disk / "filling"
-    kept: list[int] = []
+    stored: list[int] = []
 
     async def test(journal: Journal) -> None:
         await journal.append(line(0))
@@ -382,14 +382,14 @@ def test_a_full_disk_refuses_stores_nothing_and_recovers_automatically(small_dis
         for number in range(1, 8):
             outcomes.append(await outcome(journal, line(number, size=300_000)))
             if outcomes[-1] is None:
-                kept.append(number)
+                stored.append(number)
         assert set(outcomes) == {None, Reason.STORAGE_LOW}
         assert journal.failure is None
         filling.unlink()
         assert await eventually(lambda: outcome(journal, line(100)), None)
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
-    assert numbers(folder) == [0, *kept, 100]
+    assert numbers(folder) == [0, *stored, 100]
 
 
 async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeout_s: float = 5) -> bool:

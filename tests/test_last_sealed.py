@@ -39,7 +39,7 @@ def test_a_sealed_segment_deleted_after_a_kill_is_reported(tmp_path: Path, and_s
     folder = DataFolder(tmp_path / "data")
     with running_server(folder.path, is_sound=False, EMBEDSINK_SNAPSHOT_INTERVAL_S="600") as server:
         assert server.post(view(), key=server.key()).status == 202
-        wait_until(folder.last_sealed.exists, what="a segment is sealed, and its number is kept")
+        wait_until(folder.last_sealed.exists, what="a segment is sealed and its number stored")
         server.kill()
     for path in [*folder.journal.iterdir(), *(folder.path.glob("*.duckdb*") if and_store else [])]:
         path.unlink()
@@ -50,6 +50,6 @@ def test_a_sealed_segment_deleted_after_a_kill_is_reported(tmp_path: Path, and_s
     )
     with open_server(folder.path) as server:
         lost = b"segment 1 is in neither the store nor the journal"
-        wait_until(lambda: lost in server.get("/readyz").content, what="the loss is named")
+        wait_until(lambda: lost in server.get("/readyz").content, what="the loss is reported")
         assert server.post(view(), key=server.key()).status_code == 202
         assert [path.name[:12] for path in folder.journal.glob("*.open")] == ["000000000002"]

@@ -27,13 +27,13 @@ class Room:
 
     async def ask(self, key_id: str, count: int = 1) -> list[asyncio.Task[None]]:
         """Start requests of a key. Return those that run or wait."""
-        asked = [asyncio.create_task(self._run(key_id)) for _ in range(count)]
+        started = [asyncio.create_task(self._run(key_id)) for _ in range(count)]
         await settle()
-        for task in asked:
+        for task in started:
             if task.done():
                 task.result()
-        self._tasks += asked
-        return asked
+        self._tasks += started
+        return started
 
     async def fill(self, key_id: str) -> int:
         """Start requests of a key until one is refused. Return the number of the others."""
@@ -232,7 +232,7 @@ def test_one_key_does_not_block_the_others(server: RunningServer, path: str) -> 
                 stack.enter_context(asking_at_once(server, f"{path}{day}d", key=greedy, count=1))
         else:
             stack.enter_context(asking_at_once(server, path, key=greedy, count=70))
-        assert [server.get(asked, key=other).status for asked in OTHERS * 2] == [200] * len(OTHERS * 2)
+        assert [server.get(other_path, key=other).status for other_path in OTHERS * 2] == [200] * len(OTHERS * 2)
 
 
 @pytest.mark.server

@@ -70,7 +70,7 @@ def load_all(loader: Loader) -> None:
 
 def add_segment(folder: DataFolder, number: int, count: int = 3) -> Path:
     """Add a sealed segment of events with distinct ids."""
-    return segment(folder.journal, [VIEW | {"id": number * 1_000 + place} for place in range(count)], number=number)
+    return segment(folder.journal, [VIEW | {"id": number * 1_000 + index} for index in range(count)], number=number)
 
 
 def events_in(path: Path, *, lacks_segments: bool = False) -> list[int]:
@@ -87,12 +87,12 @@ def add_many(folder: DataFolder, number: int, count: int) -> None:
     line = path.read_bytes().splitlines(keepends=True)[0]
     own = str(UUID(int=number * 1_000)).encode()
     assert own in line
-    lines = b"".join(line.replace(own, str(UUID(int=number * 1_000_000 + place)).encode()) for place in range(count))
+    lines = b"".join(line.replace(own, str(UUID(int=number * 1_000_000 + index)).encode()) for index in range(count))
     path.write_bytes(lines + trailer(lines))
 
 
 def expected(*numbers: int, count: int = 3) -> list[int]:
-    return [number * 1_000 + place for number in numbers for place in range(count)]
+    return [number * 1_000 + index for number in numbers for index in range(count)]
 
 
 def damaged(content: bytes, how: str) -> bytes:
@@ -185,9 +185,9 @@ def test_a_segment_that_was_not_committed_is_loaded_by_the_next_attempt(
     add_segment(folder, 1)
     with opened(folder) as loader:
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "load", refusing("there is no room"))
+            patch.setattr(Store, "load", refusing("the disk is full"))
             loader.run_once(is_last=False)
-            assert "there is no room" in str(loader.status.trouble)
+            assert "the disk is full" in str(loader.status.trouble)
         loader.run_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1)
@@ -228,10 +228,10 @@ def test_the_age_of_the_oldest_pending_segment_is_reported(folder: DataFolder, m
         assert loader.waiting_since() is None
         loader.on_sealed()
         assert loader.waiting_since() == pytest.approx(time.time(), abs=5)
-        seen = [loader.waiting_since() for _ in loader.load_pending()]
-        assert (seen, loader.waiting_since()) == ([1_000, 2_000], None)
+        observed = [loader.waiting_since() for _ in loader.load_pending()]
+        assert (observed, loader.waiting_since()) == ([1_000, 2_000], None)
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "load", refusing("there is no room"))
+            patch.setattr(Store, "load", refusing("the disk is full"))
             os.utime(add_segment(folder, 3), (3_000, 3_000))
             loader.run_once(is_last=False)
         assert loader.waiting_since() == 3_000
@@ -295,7 +295,7 @@ def test_a_flipped_bit_anywhere_in_the_store_loses_no_event_and_damages_no_snaps
     sound = folder.store.read_bytes()
     ids = sorted([*expected(1, count=900), *expected(2, count=900)])
 
-    move_to_damaged = 0
+    rebuilt_count = 0
     for offset in range(12_288 + 100, len(sound), len(sound) // 10):
         for path in folder.damaged.iterdir():
             path.unlink()
@@ -306,8 +306,8 @@ def test_a_flipped_bit_anywhere_in_the_store_loses_no_event_and_damages_no_snaps
                 loader.run_once(is_last=True)
             assert (loader.status.trouble, loader.status.damaged) == (None, [])
         assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
-        move_to_damaged += bool(list(folder.damaged.iterdir()))
-    assert move_to_damaged > 1, "most blocks are free, or of columns without values"
+        rebuilt_count += bool(list(folder.damaged.iterdir()))
+    assert rebuilt_count > 1, "most blocks are free, or of columns without values"
 
 
 def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
@@ -323,11 +323,13 @@ def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loader.start()
-    wait_until(lambda: "Is a directory" in str(loader.status.trouble), what="it is told", timeout_s=60)
+    wait_until(lambda: "Is a directory" in str(loader.status.trouble), what="the error is reported", timeout_s=60)
     add_segment(folder, 3)
     in_the_way.rmdir()
     loader.on_sealed()
-    wait_until(lambda: loader.status.trouble is None and loader.last_number == 3, what="loading goes on", timeout_s=60)
+    wait_until(
+        lambda: loader.status.trouble is None and loader.last_number == 3, what="loading continues", timeout_s=60
+    )
     loader.close()
     assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
     assert [path.name for path in folder.damaged.iterdir()] == ["store.duckdb"]
@@ -478,8 +480,8 @@ def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
 
     with opened(folder) as loader:
         load_all(loader)
-        [told] = loader.status.damaged
-    assert f"journal {paths[1].name}: bytes are missing" in told
+        [message] = loader.status.damaged
+    assert f"journal {paths[1].name}: bytes are missing" in message
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_set_aside"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
@@ -497,9 +499,9 @@ def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -
                 await asyncio.to_thread(path.unlink)
         engine.loader.open_store()
         engine.loader.run_once(is_last=True)
-        [told] = engine.loader.status.damaged
-        assert "the segments 1 to 2 are in neither the store nor the journal" in told
-        assert engine.loader.last_number == engine.journal.last_number, "nobody waits for them"
+        [message] = engine.loader.status.damaged
+        assert "the segments 1 to 2 are in neither the store nor the journal" in message
+        assert engine.loader.last_number == engine.journal.last_number, "no reader waits for them"
         engine.loader.close()
 
     asyncio.run(test())
@@ -562,9 +564,9 @@ def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: Dat
         other.write_bytes(add_segment(folder, 5).read_bytes())
         (folder.journal / "000000000005-00000000.ndjson").unlink()
         load_all(loader)
-        [told] = loader.status.damaged
-        assert f"{other.name}: has the number of {own.stem}" in told
-        assert "Restore a backup into a new folder" in told
+        [message] = loader.status.damaged
+        assert f"{other.name}: has the number of {own.stem}" in message
+        assert "Restore a backup into a new folder" in message
     assert (folder.damaged / other.name).exists()
     assert events_in(folder.store) == expected(1)
 
@@ -638,7 +640,7 @@ def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: Da
     assert (folder.damaged / paths[1].name).read_bytes() == content
 
     with opened(folder) as loader:
-        assert len(loader.status.damaged) == 1, "a person has not looked at it yet"
+        assert len(loader.status.damaged) == 1, "no operator has moved it yet"
 
 
 def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
@@ -657,10 +659,10 @@ def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     assert loads == [[1, 2, 3]]
     assert events_in(folder.store) == [1, 2, 3, 4]
     with contextlib.closing(duckdb.connect(str(folder.store), read_only=True)) as store:
-        places = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
+        rows = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
         ledgers = store.execute("select columns('_count$') from loaded_segment order by segment").fetchall()
     # One line per delivery; the trailer is the last line.
-    assert sorted((name.int, *place) for name, *place in places) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]
+    assert sorted((name.int, *index) for name, *index in rows) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]
     assert [ledger[1:5] for ledger in ledgers] == [(2, 2, 0, 0), (3, 1, 1, 1), (2, 1, 1, 0)]
 
 
@@ -711,7 +713,7 @@ def test_closing_leaves_many_pending_segments_for_the_next_start(
     loader.open_store()
     loader.start()
     loader.on_sealed()
-    wait_until(lambda: bool(loads), what="it has begun")
+    wait_until(lambda: bool(loads), what="loading has begun")
     loader.close()
     assert loads == list(range(1, len(loads) + 1))
     assert len(loads) < 8
@@ -728,20 +730,20 @@ def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, m
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loads = noted_loads(monkeypatch)
-    seen: list[bool] = []
+    observed: list[bool] = []
     load = Store.load
 
     def look_and_load(store: Store, *segments: Segment) -> Ledger:
         wait_until(lambda: not is_copying(loader), what="the copy is complete")
-        seen.append(paths[0].exists())
+        observed.append(paths[0].exists())
         return load(store, *segments)
 
     monkeypatch.setattr(Store, "load", look_and_load)
     loader.run_once(is_last=False)
     loader.close()
     assert len(loads) == 4
-    assert seen[0]
-    assert not seen[-1], "two snapshots covered the first before the last was loaded"
+    assert observed[0]
+    assert not observed[-1], "two snapshots covered the first before the last was loaded"
 
 
 def is_copying(loader: Loader) -> bool:
@@ -940,7 +942,7 @@ def test_a_full_disk_does_not_move_an_intact_store(tmp_path: Path) -> None:
 
 
 def test_a_second_process_on_the_same_folder_is_refused_with_the_id_of_the_first(folder: DataFolder) -> None:
-    with FolderLock(folder), pytest.raises(Misconfigured, match=f"open in process {os.getpid()}. Stop that server"):
+    with FolderLock(folder), pytest.raises(Misconfigured, match=f"in use by process {os.getpid()}. Stop that server"):
         FolderLock(folder).__enter__()
     with FolderLock(folder):
         pass
@@ -1017,7 +1019,7 @@ def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: 
     server = Server(crashing.data)
     try:
         server.wait_until_ready()
-        wait_until((crashing.data / "analytics.duckdb").exists, what="there is a snapshot")
+        wait_until((crashing.data / "analytics.duckdb").exists, what="a snapshot exists")
         with senders(server.port, crashing.token, crashing.notes, count=1):
             notebook = subprocess.run(
                 [sys.executable, "-c", READING, str(crashing.data / "analytics.duckdb")],
@@ -1046,7 +1048,7 @@ def test_a_damaged_segment_makes_readyz_answer_503(tmp_path: Path) -> None:
     try:
         server.wait_until_ready()
         address = f"http://127.0.0.1:{server.port}/readyz"
-        wait_until(lambda: path.name in json.dumps(fetch(address).json()), what="the damaged segment is named")
+        wait_until(lambda: path.name in json.dumps(fetch(address).json()), what="the damaged segment is reported")
         assert fetch(address).status == 503
         assert server.stop() == 0
     finally:

@@ -116,8 +116,8 @@ def test_refused_requests_are_all_counted_but_do_not_fill_the_disk(tmp_path: Pat
                 assert connection.recv(65_536).startswith(b"HTTP/1.1 400")
         assert count_of(server, 'embedsink_refused_requests_total{reason="not_found"}') == 300
         assert count_of(server, "embedsink_unreadable_requests_total") == 200
-        wait_until(lambda: logged(server, "refused") == 300, what="300 refusals are logged, or told of")
-        wait_until(lambda: logged(server, "not_http") == 200, what="200 of the others are")
+        wait_until(lambda: logged(server, "refused") == 300, what="300 refusals are logged or counted")
+        wait_until(lambda: logged(server, "not_http") == 200, what="200 other events are logged or counted")
         assert server.log.stat().st_size < 300_000
 
 

@@ -198,10 +198,10 @@ def test_a_stolen_data_folder_contains_no_usable_key(tmp_path: Path) -> None:
         assert server.get(f"/api/v1/reports/views.csv?key={reader}").status in (400, 401)
         log_in(server, reader)
         wait_until(lambda: server.get("/api/v1/inspect?since=1h", key=reader).json()["isComplete"], what="it is loaded")
-        kept = server.get("/api/v1/events.ndjson", key=reader).body
-        kept += server.get("/api/v1/quarantine?limit=100", key=reader).body
-    kept += b"".join(path.read_bytes() for path in server.data.rglob("*") if path.is_file()) + server.log.read_bytes()
-    assert b"my key is es_read_\xe2\x80\xa6" in kept
+        output = server.get("/api/v1/events.ndjson", key=reader).body
+        output += server.get("/api/v1/quarantine?limit=100", key=reader).body
+    output += b"".join(path.read_bytes() for path in server.data.rglob("*") if path.is_file()) + server.log.read_bytes()
+    assert b"my key is es_read_\xe2\x80\xa6" in output
     for token in (key, reader, admin):
-        assert token.encode() not in kept
-        assert token.encode()[-24:] not in kept
+        assert token.encode() not in output
+        assert token.encode()[-24:] not in output

@@ -317,7 +317,7 @@ def test_the_last_snapshot_of_a_closing_server_has_a_time_limit(
     loader = Loader(folder, Store(folder.store), closing_s_max=0.1)
     loader.open_store()
     loader.start()
-    wait_until(lambda: loader.status.snapshot_count == 1, what="there is one", timeout_s=PATIENCE_S)
+    wait_until(lambda: loader.status.snapshot_count == 1, what="a snapshot exists", timeout_s=PATIENCE_S)
     add_segment(folder, 1)
     monkeypatch.setattr(snapshot, "COMMAND", ("sh", "-c", "exec sleep 100"))
     started_at = time.monotonic()
@@ -372,11 +372,11 @@ def test_a_server_with_a_hung_copy_loads_reports_it_and_ends_in_time(tmp_path: P
     address = f"http://127.0.0.1:{server.port}"
     try:
         server.wait_until_ready()
-        wait_until(lambda: b"made no progress" in fetch(f"{address}/readyz").body, what="/readyz says so")
+        wait_until(lambda: b"made no progress" in fetch(f"{address}/readyz").body, what="/readyz reports it")
         assert fetch(f"{address}/readyz").status == 503
         segment(tmp_path / "data" / "journal", [{"type": "view"}], number=900)
         loaded = b'embedsink_loaded_envelopes_total{outcome="accepted"} 1'
-        wait_until(lambda: loaded in fetch(f"{address}/metrics").body, what="loading goes on", timeout_s=PATIENCE_S)
+        wait_until(lambda: loaded in fetch(f"{address}/metrics").body, what="loading continues", timeout_s=PATIENCE_S)
         started_at = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(30) == 0

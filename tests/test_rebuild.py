@@ -89,12 +89,12 @@ def test_a_loss_is_reported_at_each_start(folder: DataFolder) -> None:
     for path in (folder.store, folder.snapshot, folder.previous):
         path.write_bytes(b"\0" * 20_000)
     loader = settle(folder)
-    [told] = loader.status.damaged
+    [message] = loader.status.damaged
     loader._damaged.report_gaps(folder.journal, after=0, before=4)
-    assert loader.status.damaged == [told], "once"
-    assert "the segments 1 to 3 are in neither the store nor the journal" in told
+    assert loader.status.damaged == [message], "once"
+    assert "the segments 1 to 3 are in neither the store nor the journal" in message
     with opened(folder) as loader:
-        assert loader.status.damaged == [told]
+        assert loader.status.damaged == [message]
     next(folder.damaged.glob("lost-*")).unlink()
     with opened(folder) as loader:
         assert loader.status.damaged == []
@@ -279,17 +279,17 @@ def test_replayed_rejections_stay_replayed(folder: DataFolder, old: Path) -> Non
 
 
 def test_a_failed_loss_note_is_written_by_the_next_check(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    damaged = DamagedFiles(folder.damaged, messages=told)
+    messages: list[str] = []
+    damaged = DamagedFiles(folder.damaged, messages=messages)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", unwritable)
         with pytest.raises(OSError, match="No space left"):
             damaged.record_loss("journal: segment 3 is lost.")
-    assert told == []
+    assert messages == []
     damaged.record_loss("journal: segment 3 is lost.")
     after_a_start: list[str] = []
     DamagedFiles(folder.damaged, messages=after_a_start).report_existing()
-    assert after_a_start == told != []
+    assert after_a_start == messages != []
 
 
 def unwritable(path: Path, *_: object) -> None:
@@ -372,8 +372,8 @@ def test_a_restored_segment_in_a_folded_ledger_is_not_loaded_twice(
     restored = add_segment(folder, 1)
     with opened(folder) as loader:
         load_all(loader)
-        [told] = loader.status.damaged
-        assert "loaded long ago" in told
+        [message] = loader.status.damaged
+        assert "loaded long ago" in message
     assert (folder.damaged / restored.name).exists()
     assert events_in(folder.store) == expected(*range(1, 9))
 
@@ -393,7 +393,7 @@ def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
         [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
         assert found.found.count("has the number of a segment that was loaded long ago") == 2
         load_all(loader)
-        assert all("loaded long ago" in told for told in loader.status.damaged)
+        assert all("loaded long ago" in message for message in loader.status.damaged)
     assert all((folder.damaged / path.name).exists() for path in restored)
     assert events_in(folder.store) == expected(*range(1, 9))
 

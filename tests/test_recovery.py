@@ -145,15 +145,15 @@ def test_a_folder_or_link_named_like_a_segment_does_not_prevent_a_start(folder: 
     assert folder.recover().damaged == []
 
 
-@pytest.mark.parametrize("there", [b"", b"".join(WHOLE)[:-9], b"x" * len(b"".join(WHOLE))])
-def test_an_intact_open_segment_replaces_a_damaged_sealed_one(folder: Folder, there: bytes) -> None:
+@pytest.mark.parametrize("existing", [b"", b"".join(WHOLE)[:-9], b"x" * len(b"".join(WHOLE))])
+def test_an_intact_open_segment_replaces_a_damaged_sealed_one(folder: Folder, existing: bytes) -> None:
     content = b"".join(WHOLE)
     folder.add(f"{IDENTITY}.open", content)
-    sealed = folder.add(sealed_name(IDENTITY, len(content)), there)
-    [told] = folder.recover().damaged
-    assert f"{sealed.name}: is damaged and was moved to damaged/. The intact {IDENTITY}.open replaces it." in told
+    sealed = folder.add(sealed_name(IDENTITY, len(content)), existing)
+    [message] = folder.recover().damaged
+    assert f"{sealed.name}: is damaged and was moved to damaged/. The intact {IDENTITY}.open replaces it." in message
     assert sealed.read_bytes() == content
-    assert [path.read_bytes() for path in folder.damaged.iterdir()] == [there]
+    assert [path.read_bytes() for path in folder.damaged.iterdir()] == [existing]
 
 
 def test_a_tail_in_damaged_is_never_overwritten(folder: Folder) -> None:

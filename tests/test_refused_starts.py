@@ -43,11 +43,11 @@ def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
         timeout=60,
         cwd=folder.path.parent,
     )
-    told = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert done.returncode == 1, f"{command}: {done.stdout}{done.stderr}"
     assert "Traceback" not in done.stderr
     # A command may first print its action.
-    return told[-1]
+    return lines[-1]
 
 
 @pytest.fixture
@@ -81,9 +81,9 @@ def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataF
     make_newer(folder.store, how)
     before = folder.store.read_bytes()
     for command in WRITING if how == "schema" else WRITING[:1]:
-        told = run(folder, command)
-        assert told.startswith("store.duckdb: ")
-        assert "newer" in told
+        message = run(folder, command)
+        assert message.startswith("store.duckdb: ")
+        assert "newer" in message
     assert folder.store.read_bytes() == before
     assert list(folder.damaged.iterdir()) == []
 
@@ -92,9 +92,9 @@ def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataF
 def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> None:
     make_newer(folder.snapshot, how)
     for command in READING if how == "schema" else READING[:1]:
-        told = run(folder, command)
-        assert told.startswith("analytics.duckdb: ")
-        assert "newer" in told
+        message = run(folder, command)
+        assert message.startswith("analytics.duckdb: ")
+        assert "newer" in message
     assert "1 of" in run(folder, ["doctor"])
     with pytest.raises(Misconfigured, match=r"analytics\.duckdb: .*newer"):
         embedsink.open(folder.path).report("views")
@@ -102,7 +102,7 @@ def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> 
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    ("place", "fault", "sentence"),
+    ("name", "fault", "sentence"),
     [
         ("lock", "openat:error=EIO", "lock: Input/output error. Look at the disk and the kernel log."),
         ("lock", "pwrite64:error=EIO", "lock: Input/output error. Look at the disk and the kernel log."),
@@ -111,11 +111,9 @@ def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> 
         ("journal/000000000002-00000000.open", "renameat2:error=EIO", "Input/output error. Look at the disk"),
     ],
 )
-def test_a_failing_disk_at_the_start_is_a_clear_error(
-    folder: DataFolder, place: str, fault: str, sentence: str
-) -> None:
+def test_a_failing_disk_at_the_start_is_a_clear_error(folder: DataFolder, name: str, fault: str, sentence: str) -> None:
     require("strace")
-    path = folder.path / place
+    path = folder.path / name
     path.touch()
     calls = f"trace={fault.split(':')[0]}"
     tracing = ("strace", "-f", "-o", "/dev/null", "-P", str(path), "-e", calls, "-e", f"inject={fault}")

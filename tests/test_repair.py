@@ -23,12 +23,12 @@ def test_copies_with_damage_in_different_blocks_restore_each_other(tmp_path: Pat
     sound = database(tmp_path / "file.duckdb")
     for seed in range(5):
         chance = random.Random(seed)
-        places = [0, 4_096, 8_192, *range(HEADERS, len(sound), BLOCK)]
-        chance.shuffle(places)
+        offsets = [0, 4_096, 8_192, *range(HEADERS, len(sound), BLOCK)]
+        chance.shuffle(offsets)
         for turn, path in enumerate(paths):
             content = sound
-            for place in places[turn::3]:
-                content = flipped(content, place + chance.choice([0, 7, chance.randrange(4_096)]))
+            for offset in offsets[turn::3]:
+                content = flipped(content, offset + chance.choice([0, 7, chance.randrange(4_096)]))
             path.write_bytes(content)
         for path in paths:
             assert repair_blocks(path, [other for other in paths if other != path])

@@ -68,12 +68,12 @@ def test_complete_groups_are_intact() -> None:
 
 
 def test_a_flipped_bit_anywhere_is_detected() -> None:
-    for place in range(len(CONTENT) * 8):
+    for bit in range(len(CONTENT) * 8):
         flipped = bytearray(CONTENT)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[bit // 8] ^= 1 << bit % 8
         damage = find_damage(bytes(flipped))
-        assert damage is not None, f"bit {place}"
-        assert damage.end <= place // 8, f"bit {place}"
+        assert damage is not None, f"bit {bit}"
+        assert damage.end <= bit // 8, f"bit {bit}"
 
 
 def test_a_cut_at_any_offset_keeps_the_complete_groups_before_it(tmp_path: Path) -> None:
@@ -275,16 +275,16 @@ def test_a_segment_without_a_size_in_its_name_is_checked_by_its_groups(tmp_path:
     sealed.write_bytes(CONTENT[:-1])
     assert not inspect(sealed).is_intact
     sealed.write_bytes(WHOLE[0])
-    assert inspect(sealed).is_intact, "cut where a group ends it can't be told from one that is whole"
+    assert inspect(sealed).is_intact, "a cut between groups is undetectable without a size"
 
 
 def test_a_flipped_bit_in_the_last_open_group_is_damage_and_not_a_torn_tail(tmp_path: Path) -> None:
     start = ENDS[-2]
     # Without its last line feed, the trailer is no line, as in a torn group.
-    for place in range(start, start + len(GROUPS[-1]) - 1):
+    for offset in range(start, start + len(GROUPS[-1]) - 1):
         flipped = bytearray(CONTENT)
-        flipped[place] ^= 1
-        folder = Folder(tmp_path / str(place), bytes(flipped))
+        flipped[offset] ^= 1
+        folder = Folder(tmp_path / str(offset), bytes(flipped))
 
         recovery = folder.recover()
 

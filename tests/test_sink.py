@@ -34,19 +34,19 @@ def test_a_missing_key_file_is_logged_once_with_advice(tmp_path: Path, caplog: p
     async def run() -> None:
         async with Engine(folder, Settings(keys_reload_s=0.01)) as engine:
             assert engine.keys.find(token)
-            kept = folder.keys.rename(tmp_path / "kept")
+            moved = folder.keys.rename(tmp_path / "kept")
             await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), what="the key is refused")
             await asyncio.sleep(0.1)
-            kept.rename(folder.keys)
-            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key holds again")
+            moved.rename(folder.keys)
+            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key is valid again")
 
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "keys_gone"]
-    told = line.__dict__["detail"]
-    assert told.startswith(f"{folder.keys}: does not exist. The server refuses every key with 401")
-    assert "Acknowledged events are kept" in told
-    assert "Put the file back" in told
-    assert "`embedsink keys create`" in told
+    detail = line.__dict__["detail"]
+    assert detail.startswith(f"{folder.keys}: does not exist. The server refuses every key with 401")
+    assert "Acknowledged events are kept" in detail
+    assert "Put the file back" in detail
+    assert "`embedsink keys create`" in detail
 
 
 @pytest.mark.parametrize("broken", [Journal, Loader])
@@ -150,7 +150,7 @@ def test_clock_jumps_and_nested_data_folders_are_logged(
 
     async def run() -> None:
         async with Engine(folder, Settings()):
-            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was looked at")
+            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was polled")
 
     asyncio.run(run())
     logged = {record.getMessage(): record.__dict__ for record in caplog.records}

@@ -1,7 +1,7 @@
-"""The order of system calls, which a kill can't show since the page cache survives it: strace writes them down.
+"""The order of system calls, recorded by strace. A kill can't test it, because the page cache survives a kill.
 
-A power loss takes what is not synced. So before a 202 goes out, its group must have been written and then synced,
-and so must the segment's name in its folder.
+A power failure loses all data that is not synced. So the group of a 202 must be written and synced before the
+response is sent, and so must the segment's name in its folder.
 """
 
 import http.client
