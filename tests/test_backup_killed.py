@@ -36,10 +36,12 @@ def target(tmp_path: Path) -> Path:
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from embedsink.backup import Repository, create_backup, restore_backup
-from embedsink.folder import DataFolder
-from embedsink.store import Segments
 from embedsink.backup import create, origin
+from embedsink.backup.create import create_backup
+from embedsink.backup.repository import Repository
+from embedsink.backup.restore import restore_backup
+from embedsink.data_folder import DataFolder
+from embedsink.store.snapshot_file import Segments
 
 # DuckDB has threads, which a forked child has not. It writes nothing here.
 create.examine_snapshot = origin.find_segments = lambda path, numbers: Segments(0, frozenset())

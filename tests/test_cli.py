@@ -677,7 +677,7 @@ def test_an_import_that_was_not_loaded_fails_and_says_where_it_is(
 
     (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
     with monkeypatch.context() as patch:
-        patch.setattr(Loader, "work_once", end)
+        patch.setattr(Loader, "run_once", end)
         done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     assert done.returncode == 1
     assert "loader: has ended" in done.stderr

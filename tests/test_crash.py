@@ -14,16 +14,16 @@ SECONDS_MAX = 90
 # A planted bug: the response does not wait for the write. The slow disk makes losses likely.
 EARLY_ANSWER = """
 import asyncio, os, time
-from embedsink import journal
-submit = journal.Journal.submit
+from embedsink.journal import writer
+submit = writer.Journal.submit
 def submit_and_answer_at_once(self, lines, on_durable):
     submit(self, lines, lambda failure: None)
     asyncio.get_running_loop().call_soon(on_durable, None)
-journal.Journal.submit = submit_and_answer_at_once
+writer.Journal.submit = submit_and_answer_at_once
 def slow(descriptor):
     time.sleep(0.05)
     os.fdatasync(descriptor)
-journal.fdatasync = slow
+writer.fdatasync = slow
 """
 
 

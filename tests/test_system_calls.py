@@ -22,18 +22,18 @@ from tests.envelope.sending import view
 from tests.programs import require
 
 # Each of these planted bugs breaks a promise only in a power failure.
-NO_SYNC = "from embedsink import journal\njournal.fdatasync = lambda descriptor: None\n"
-NO_FOLDER_SYNC = "from embedsink import journal\njournal.Journal._sync_folder = lambda self: None\n"
+NO_SYNC = "from embedsink.journal import writer\njournal.fdatasync = lambda descriptor: None\n"
+NO_FOLDER_SYNC = "from embedsink.journal import writer\njournal.Journal._sync_folder = lambda self: None\n"
 SYNC_AFTER_THE_ANSWER = """
 import os
-from embedsink import journal
-call_soon, sync = journal.Journal._call_soon, journal.fdatasync
-journal.fdatasync = lambda descriptor: None
+from embedsink.journal import writer
+call_soon, sync = writer.Journal._call_soon, writer.fdatasync
+writer.fdatasync = lambda descriptor: None
 def answer_then_sync(self, *arguments):
     call_soon(self, *arguments)
     import time; time.sleep(0.05)
     sync(self._segment._descriptor)
-journal.Journal._call_soon = answer_then_sync
+writer.Journal._call_soon = answer_then_sync
 """
 TRACED = "openat,write,writev,sendto,sendmsg,fdatasync,fsync,rename,renameat,renameat2"
 _CALL = re.compile(r"^\d+ +(?:<\.\.\. )?(?P<name>\w+)(?P<resumed> resumed>)?(?P<arguments>.*)$")

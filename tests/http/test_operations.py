@@ -70,7 +70,7 @@ def test_readyz_says_when_the_loader_has_ended_and_ingest_goes_on(
     def end(*_: object, **__: object) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(Loader, "work_once", end)
+    monkeypatch.setattr(Loader, "run_once", end)
     with open_server(tmp_path) as server:
         wait_until(lambda: server.get("/readyz").status_code == 503, what="it is told")
         [trouble] = server.get("/readyz").json()["troubles"]
