@@ -22,8 +22,8 @@ from tests.envelope.sending import view
 from tests.programs import require
 
 # Each of these planted bugs breaks a promise only in a power failure.
-NO_SYNC = "from embedsink.journal import writer\njournal.fdatasync = lambda descriptor: None\n"
-NO_FOLDER_SYNC = "from embedsink.journal import writer\njournal.Journal._sync_folder = lambda self: None\n"
+NO_SYNC = "from embedsink.journal import writer\nwriter.fdatasync = lambda descriptor: None\n"
+NO_FOLDER_SYNC = "from embedsink.journal import writer\nwriter.Journal._sync_folder = lambda self: None\n"
 SYNC_AFTER_THE_ANSWER = """
 import os
 from embedsink.journal import writer
