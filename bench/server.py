@@ -100,7 +100,7 @@ def fresh_folder(root: Path) -> Iterator[DataFolder]:
     """An empty data folder under `root`, removed after the block."""
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=root) as path:
         folder = DataFolder(Path(path))
-        folder.make()
+        folder.create()
         yield folder
 
 

@@ -1,4 +1,4 @@
-"""Data folders to back up, and what their backups have to restore."""
+"""Data folders for backups, and the expected result of restoring them."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ OPEN = "journal/000000000004-00000000.open"
 
 
 def load(folder: DataFolder, *numbers: int) -> None:
-    """Load one view in each of these segments, and publish a snapshot; the newest segment stays."""
+    """Load segments with one view each, and publish a snapshot. The newest segment stays in the journal."""
     for number in numbers:
         segment(folder.journal, [{"type": "view", "id": number}], number=number)
     loader = Loader(folder, Store(folder.store))
     loader.open_store()
     try:
-        for _ in loader.load_waiting():
+        for _ in loader.load_pending():
             pass
         loader.publish()
     finally:
@@ -30,7 +30,7 @@ def load(folder: DataFolder, *numbers: int) -> None:
 
 
 def make_data(path: Path) -> DataFolder:
-    """A folder with everything that one can have: three loaded segments, an open one, and what stands beside them."""
+    """Create a data folder with every kind of file: three loaded segments, an open one and the others."""
     folder = make_folder(path)
     load(folder, 1, 2, 3)
     (folder.path / OPEN).write_bytes(GROUP + GROUP[:-9])
@@ -47,7 +47,7 @@ def make_data(path: Path) -> DataFolder:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """Return the content of every file below a folder."""
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
@@ -57,7 +57,7 @@ def restored(backup: Path, path: Path) -> dict[str, bytes]:
 
 
 def expected(folder: DataFolder) -> dict[str, bytes]:
-    """What a backup of a folder restores: everything that can't be made again, and of the open segment its groups."""
+    """Return the files that a backup restores, with the open segment cut after its last group."""
     found = {
         name: content
         for name, content in contents(folder.path).items()
@@ -66,11 +66,11 @@ def expected(folder: DataFolder) -> dict[str, bytes]:
     return found | {OPEN: GROUP}
 
 
-def piece_of(backup: Path, name: str, place: int = 0) -> Path:
-    """The file of one piece of the newest generation."""
+def piece_of(backup: Path, name: str, index: int = 0) -> Path:
+    """Return the file of a piece of the newest generation."""
     repository = Repository(backup)
     [file] = [file for file in repository.read(repository.names()[-1]).files if file.name == name]
-    return backup / "blocks" / file.pieces[place][:2] / file.pieces[place]
+    return backup / "blocks" / file.pieces[index][:2] / file.pieces[index]
 
 
 def flip(path: Path) -> None:

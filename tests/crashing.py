@@ -1,6 +1,6 @@
-"""Kills a real server at random moments under load, and judges what it kept against what it answered.
+"""A harness that kills a real server at random moments under load, and compares its store with its responses.
 
-The senders note each id as answered (202), unknown (no whole answer) or refused. Whatever the server did:
+The senders record each id as answered (202), unknown (no complete response) or refused. The server promises:
 
     answered ⊆ stored ⊆ answered ∪ unknown, each id once, and the ledger adds up
 """
@@ -37,7 +37,7 @@ PROGRAM = "from embedsink.__main__ import run\nrun()\n"
 
 
 class Server:
-    """A server process of one life. `planted` is Python that runs in it first, to break a promise."""
+    """A server process. `planted` is Python code that runs in it first, to break a promise."""
 
     def __init__(self, data: Path, *, planted: str = "", tracing: tuple[str, ...] = (), **env: str) -> None:
         data.mkdir(exist_ok=True)
@@ -53,7 +53,7 @@ class Server:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait for a server that answers, and that did not end."""
+        """Wait until the server responds, and check that it has not ended."""
         wait_until(self._answers, what="the server answers", timeout_s=30)
 
     def _answers(self) -> bool:
@@ -66,18 +66,18 @@ class Server:
                 return False
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM. Return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(20)
 
 
 class Notes:
-    """What became of each id by the senders' book. An id that was ever answered stays answered."""
+    """The senders' record of each id's status. An answered id stays answered."""
 
     def __init__(self) -> None:
         self.sent: dict[str, dict[str, Any]] = {}
@@ -86,7 +86,7 @@ class Notes:
         self._lock = threading.Lock()
 
     def delivery(self, chance: random.Random) -> list[dict[str, Any]]:
-        """One to five new envelopes, and now and then one that was sent before."""
+        """Return one to five new envelopes, and sometimes an earlier one."""
         new = [_envelope(chance.random()) for _ in range(chance.randint(1, 5))]
         with self._lock:
             again = [self.sent[name] for name in chance.sample(sorted(self.unknown)[-50:], 1)] if self.unknown else []
@@ -94,7 +94,7 @@ class Notes:
         return new + again * chance.randint(0, 1)
 
     def note(self, envelopes: list[dict[str, Any]], status: int | None) -> None:
-        """Write down an answer's status; None when there was none."""
+        """Record the status of a response; None without a response."""
         ids = {envelope["id"] for envelope in envelopes}
         with self._lock:
             if status == 202:
@@ -117,7 +117,7 @@ def _envelope(size: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def senders(port: int, token: str, notes: Notes, *, count: int = SENDER_COUNT) -> Iterator[threading.Event]:
-    """Send from many connections at once until the end of the block, or until the server is gone."""
+    """Send on many connections until the end of the block or of the server."""
     stopping = threading.Event()
     threads = [threading.Thread(target=_send, args=(port, token, notes, stopping)) for _ in range(count)]
     for thread in threads:
@@ -149,7 +149,7 @@ def _send(port: int, token: str, notes: Notes, stopping: threading.Event) -> Non
 
 
 class Crashing:
-    """One data folder, and the lives of the servers on it."""
+    """A data folder and the successive servers on it."""
 
     def __init__(self, data: Path, *, planted: str = "", seed: int = 1) -> None:
         data.mkdir()
@@ -160,7 +160,7 @@ class Crashing:
         _, self.token = KeyStore(data / "keys.json").create(KeyKind.INGEST, now=time.time())
 
     def live_and_die(self) -> None:
-        """Start a server, load it, and kill it at a random moment, now and then already while it recovers."""
+        """Start a server, send to it, and kill it at a random moment, sometimes during its recovery."""
         server = Server(self.data, planted=self._planted)
         try:
             if self._chance.random() < 0.25:
@@ -174,7 +174,7 @@ class Crashing:
             server.kill()
 
     def judge(self) -> list[str]:
-        """Start a server once more and end it in peace; then every promise that was broken."""
+        """Start and stop a server once more. Return the broken promises."""
         server = Server(self.data, planted=self._planted)
         try:
             server.wait_until_ready()
@@ -186,7 +186,7 @@ class Crashing:
 
 
 def broken_promises(data: Path, notes: Notes) -> list[str]:
-    """What the store of a stopped server holds against the senders' book."""
+    """Compare the store of a stopped server with the senders' record."""
     with contextlib.closing(duckdb.connect(str(data / "store.duckdb"), read_only=True)) as store:
         stored = [str(row[0]) for row in store.execute("select event_id from event").fetchall()]
         offending = {name: len(store.execute(sql).fetchall()) for name, sql in read_sql("checks").items()}

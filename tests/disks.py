@@ -1,4 +1,4 @@
-"""Small disks, which fill up."""
+"""Small disks that a test can fill."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def mounted(path: Path, *, mebibytes: int) -> Iterator[Path]:
-    """Mount an empty disk of this size at `path`. Skip the test where only root may; in CI, fail it."""
+    """Mount an empty disk of this size at `path`. Without root, skip the test, or fail it in CI."""
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)]
     if subprocess.run(command, capture_output=True).returncode != 0:

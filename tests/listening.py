@@ -24,7 +24,7 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One server-sent event, and when it was read (monotonic seconds). A heartbeat has no name."""
+    """A server-sent event and when it was read, in monotonic seconds. A heartbeat has no name."""
 
     name: str
     id: str
@@ -33,7 +33,7 @@ class Message:
 
 
 class Listening:
-    """A stream that is open. It is read in a thread; of one that `is_slow`, when a test wants it (`read_on`)."""
+    """An open stream. A thread reads it; a slow one waits for `read_on`."""
 
     def __init__(self, connection: socket.socket, answer: http.client.HTTPResponse, *, is_slow: bool) -> None:
         self.answer = answer
@@ -45,7 +45,7 @@ class Listening:
             self.read_on()
 
     def read_on(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def leave(self) -> None:
@@ -54,21 +54,21 @@ class Listening:
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def message(self, name: str = "loaded", *, timeout_s: float = PATIENCE_S) -> Message:
-        """The next message of this name."""
+        """Return the next message of this name."""
         while True:
             message = self._messages.get(timeout=timeout_s)
             if message.name == name:
                 return message
 
     def loaded(self, accepted_count: int) -> list[Message]:
-        """The messages until so many envelopes are told of as accepted."""
-        told = [self.message()]
-        while sum(message.content["counts"]["accepted"] for message in told) < accepted_count:
-            told.append(self.message())
-        return told
+        """Return the messages until they report this number of accepted envelopes."""
+        messages = [self.message()]
+        while sum(message.content["counts"]["accepted"] for message in messages) < accepted_count:
+            messages.append(self.message())
+        return messages
 
     def is_silent(self, seconds: float) -> bool:
-        """Whether nothing is told of for so long."""
+        """Return whether no message arrives in this time."""
         try:
             self.message(timeout_s=seconds)
         except queue.Empty:
@@ -76,7 +76,7 @@ class Listening:
         return False
 
     def wait_for_end(self) -> float:
-        """When the server ended it, in monotonic seconds."""
+        """Return when the server ended the stream, in monotonic seconds."""
         self._thread.join(PATIENCE_S)
         assert self.ended_at is not None, "the stream goes on"
         return self.ended_at
@@ -99,7 +99,7 @@ class Listening:
 
 
 def listener_count(server: RunningServer) -> int:
-    """How many listen, streams and inspections that wait."""
+    """Return the number of live streams and waiting inspections."""
     line = next(line for line in server.get("/metrics").body.splitlines() if line.startswith(b"embedsink_live_li"))
     return int(float(line.split()[1]))
 
@@ -108,7 +108,7 @@ def listener_count(server: RunningServer) -> int:
 def listening(
     url: str, key: str, query: str = "", *, is_slow: bool = False, last_event_id: str | None = None
 ) -> Iterator[Listening]:
-    """Open a stream, and leave at the end."""
+    """Open a stream, and close it at the end of the block."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     headers = {"Authorization": f"Bearer {key}"} | ({"Last-Event-ID": last_event_id} if last_event_id else {})

@@ -1,4 +1,4 @@
-"""Programs that a test needs and Python does not bring."""
+"""Programs that a test needs and Python does not provide."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import pytest
 
 
 def require(program: str) -> None:
-    """Not there: a failure in CI, and a skip elsewhere."""
+    """Fail in CI if the program is missing, else skip the test."""
     if shutil.which(program) is None:
         if "CI" in os.environ:
             pytest.fail(f"CI has to have {program}")

@@ -21,7 +21,7 @@ def make_folder(path: Path) -> DataFolder:
     """A data folder; where there was none, or an empty one, with an empty store."""
     folder = DataFolder(path)
     if not path.exists() or not any(path.iterdir()):
-        folder.make()
+        folder.create()
         folder.store.write_bytes(_empty_store())
     return folder
 

@@ -1,4 +1,4 @@
-"""Backups as files: what a generation has, what a second one adds, and what damage and interruptions do."""
+"""Backup files: the content of a generation, incremental generations, damage and interruptions."""
 
 import contextlib
 import hashlib
@@ -7,9 +7,10 @@ import os
 import shutil
 import stat
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -35,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 @pytest.fixture
 def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
-    """A copy of it, to change."""
+    """Return a copy of the shared folder that a test may change."""
     return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
 
 
@@ -44,7 +45,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-def test_a_restored_folder_has_every_file_that_can_not_be_made_again(
+def test_a_restored_folder_has_every_file_that_can_not_be_recreated(
     folder: DataFolder, target: Path, tmp_path: Path
 ) -> None:
     created = create_backup(folder, target)
@@ -62,13 +63,13 @@ def test_a_backup_only_reads_the_data_folder(folder: DataFolder, target: Path) -
 
 def test_a_folder_without_a_snapshot_is_backed_up_as_its_journal(tmp_path: Path, target: Path) -> None:
     folder = DataFolder(tmp_path / "data")
-    folder.make()
+    folder.create()
     segment(folder.journal, [{"type": "view"}])
     assert create_backup(folder, target).warnings == ()
     assert restored(target, tmp_path / "new") == contents(folder.path)
 
 
-def test_nobody_else_can_read_keys_and_others_can_not_read_events(
+def test_only_the_owner_can_read_keys_and_only_the_group_can_read_events(
     folder: DataFolder, target: Path, tmp_path: Path
 ) -> None:
     old = os.umask(0)
@@ -85,7 +86,7 @@ def test_nobody_else_can_read_keys_and_others_can_not_read_events(
     assert {stat.S_IMODE(path.stat().st_mode) for path in [target, *target.rglob("*")]} == {0o600, 0o700}
 
 
-def test_a_second_backup_stores_only_pieces_that_changed(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_second_backup_stores_only_changed_pieces(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(1_500_000)")
     first = create_backup(folder, target)
@@ -100,7 +101,7 @@ def test_a_second_backup_stores_only_pieces_that_changed(folder: DataFolder, tar
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
-def test_a_damaged_piece_is_written_anew_by_the_next_backup(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_the_next_backup_rewrites_a_damaged_piece(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     create_backup(folder, target)
     flip(piece_of(target, "analytics.duckdb"))
     piece_of(target, "keys.json").write_bytes(b"")
@@ -108,30 +109,32 @@ def test_a_damaged_piece_is_written_anew_by_the_next_backup(folder: DataFolder, 
     warnings = create_backup(folder, target).warnings
 
     assert sorted(warnings) == sorted(
-        f"piece {piece_of(target, name).name}: was damaged, and is written anew."
+        f"piece {piece_of(target, name).name}: was damaged and has been rewritten."
         for name in ("analytics.duckdb", "keys.json")
     )
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
-def test_a_damaged_segment_is_backed_up_as_it_is_and_named(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_damaged_segment_is_backed_up_unchanged_and_reported(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
     flip(folder.journal / "000000000003-00000000.ndjson")
     [warning] = create_backup(folder, target).warnings
-    assert "journal/000000000003-00000000.ndjson: its checksum does not hold after offset 0." in warning
+    assert "journal/000000000003-00000000.ndjson: its checksum does not match after offset 0." in warning
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
 @pytest.mark.parametrize("byte_count", [len(GROUP), 0])
-def test_a_sealed_segment_that_was_cut_off_is_named(folder: DataFolder, target: Path, byte_count: int) -> None:
+def test_a_truncated_sealed_segment_is_reported(folder: DataFolder, target: Path, byte_count: int) -> None:
     (folder.journal / f"000000000005-00000000-{2 * len(GROUP)}.ndjson").write_bytes(GROUP[:byte_count])
     [warning] = create_backup(folder, target).warnings
     assert f"bytes are missing ({byte_count} of {2 * len(GROUP)} are left)" in warning
 
 
-def test_a_missing_segment_is_named(folder: DataFolder, target: Path) -> None:
+def test_a_missing_segment_is_reported(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view"}], number=9)
     assert create_backup(folder, target).warnings == (
-        "journal: the segments 5 to 8 are missing. `embedsink doctor` says what to do.",
+        "journal: the segments 5 to 8 are missing. Run `embedsink doctor` for advice.",
     )
 
 
@@ -146,14 +149,14 @@ def test_a_damaged_snapshot_adds_no_generation(folder: DataFolder, target: Path)
     assert len(Repository(target).names()) == 1
 
 
-def test_an_open_segment_beside_a_sealed_one_of_its_name_is_kept_too(folder: DataFolder, target: Path) -> None:
+def test_an_open_and_a_sealed_segment_of_one_name_are_both_backed_up(folder: DataFolder, target: Path) -> None:
     (folder.journal / "000000000004-00000000.ndjson").write_bytes(GROUP * 2)
     names = {file.name for file in create_backup(folder, target).generation.files}
     assert {OPEN, OPEN.replace("open", "ndjson")} <= names
 
 
-def test_the_beginning_of_a_segment_that_the_snapshot_has_is_left_out(folder: DataFolder, target: Path) -> None:
-    # The server sealed and loaded it, and published a snapshot, after the backup had read it.
+def test_the_beginning_of_a_segment_in_the_snapshot_is_omitted(folder: DataFolder, target: Path) -> None:
+    # The server sealed and loaded the segment, and published a snapshot, after the backup had read it.
     (folder.journal / "000000000003-00000000.ndjson").rename(folder.journal / "000000000003-00000000.open")
     names = {file.name for file in create_backup(folder, target).generation.files}
     assert "journal/000000000003-00000000.open" not in names
@@ -166,7 +169,7 @@ def test_a_segment_has_the_same_identity_under_each_of_its_names(folder: DataFol
     assert "journal/000000000003-00000000-1234.ndjson" in names
 
 
-def test_two_backups_at_once_are_refused(folder: DataFolder, target: Path) -> None:
+def test_a_concurrent_backup_is_refused(folder: DataFolder, target: Path) -> None:
     with Repository(target).writing(), pytest.raises(Misconfigured, match="another backup is writing to it"):
         create_backup(folder, target)
     create_backup(folder, target)
@@ -175,9 +178,9 @@ def test_two_backups_at_once_are_refused(folder: DataFolder, target: Path) -> No
 def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
     new = DataFolder(tmp_path / "new")
-    new.make()
+    new.create()
     create_backup(folder, target)
-    create_backup(other, target)  # No difference yet: it may be a restored folder.
+    create_backup(other, target)  # There is no difference yet: it may be a restored folder.
     (folder.journal / OPEN.removeprefix("journal/")).unlink()
     load(folder, 4, 5)
     load(other, 4)
@@ -186,7 +189,7 @@ def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Pat
     shutil.copy(folder.journal / "000000000005-00000000.ndjson", renamed)
     before = contents(target)
     for wrong in (other, new):
-        with pytest.raises(Misconfigured, match="has the backups of another data folder than"):
+        with pytest.raises(Misconfigured, match="contains backups of a data folder other than"):
             create_backup(wrong, target)
     renamed.unlink()
     with pytest.raises(Misconfigured, match="or of a later state of it"):
@@ -197,7 +200,7 @@ def test_the_folder_of_another_server_is_refused(folder: DataFolder, target: Pat
     assert len(Repository(target).names()) == 4
 
 
-def test_the_folder_of_another_server_is_refused_also_when_no_sealed_segment_was_left(
+def test_the_folder_of_another_server_without_sealed_segments_is_refused(
     folder: DataFolder, target: Path, tmp_path: Path
 ) -> None:
     for path in folder.journal.iterdir():
@@ -207,23 +210,30 @@ def test_the_folder_of_another_server_is_refused_also_when_no_sealed_segment_was
     for number in range(1, 9):
         path = segment(other.journal, [{"type": "view", "id": number}], number=number)
         path.rename(path.with_name(path.name.replace("-00000000", "-ffffffff")))
-    with pytest.raises(Misconfigured, match="has the backups of another data folder than"):
+    with pytest.raises(Misconfigured, match="contains backups of a data folder other than"):
         create_backup(other, target)
     create_backup(folder, target)
 
 
-def test_a_manifest_of_an_older_program_is_read(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def edited(manifest: Path) -> Iterator[dict[str, Any]]:
+    """Yield the generation in a manifest, and write it back with its checksum."""
+    content = json.loads(manifest.read_text())
+    yield content["generation"]
+    canonical = json.dumps(content["generation"], sort_keys=True, separators=(",", ":"))
+    content["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
+    manifest.write_text(json.dumps(content))
+
+
+def test_the_manifest_of_an_older_version_is_read(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     manifest = create_backup(folder, target).manifest
-    found = json.loads(manifest.read_text())
-    del found["generation"]["segments"]
-    canonical = json.dumps(found["generation"], sort_keys=True, separators=(",", ":"))
-    found["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-    manifest.write_text(json.dumps(found))
+    with edited(manifest) as generation:
+        del generation["segments"]
     create_backup(folder, target)
     assert restored(manifest, tmp_path / "new") == expected(folder)
 
 
-def test_segments_that_the_ledger_does_not_name_any_more_make_no_other_folder(
+def test_folded_segments_do_not_make_the_folder_look_foreign(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 1)
@@ -239,7 +249,7 @@ def test_segments_that_the_ledger_does_not_name_any_more_make_no_other_folder(
     assert create_backup(folder, target).warnings == ()
 
 
-def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, target: Path) -> None:
+def test_a_segment_in_damaged_does_not_make_the_folder_look_foreign(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view"}], number=5)
     create_backup(folder, target)
     name = "000000000005-00000000.ndjson"
@@ -250,14 +260,14 @@ def test_a_segment_that_was_set_aside_makes_no_other_folder(folder: DataFolder, 
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (lambda folder, target: (target.mkdir(), (target / "holiday.jpg").touch()), "is not empty, and is no backup"),
-        (lambda folder, target: shutil.rmtree(folder.journal), "is no data folder, since it has no journal/"),
-        (lambda folder, target: folder.restoring.mkdir(), "is half restored"),
-        (lambda folder, target: target.symlink_to(folder.path / "backup"), "is in the data folder itself"),
+        (lambda folder, target: (target.mkdir(), (target / "holiday.jpg").touch()), "is not empty and not a backup"),
+        (lambda folder, target: shutil.rmtree(folder.journal), "is not a data folder, since it has no journal/"),
+        (lambda folder, target: folder.restoring.mkdir(), "is only partly restored"),
+        (lambda folder, target: target.symlink_to(folder.path / "backup"), "is inside the data folder"),
     ],
-    ids=["another target", "no data folder", "half restored", "target in the data"],
+    ids=["another target", "no data folder", "partly restored", "target in the data"],
 )
-def test_what_can_not_be_backed_up_is_refused_and_nothing_written(
+def test_a_refused_backup_writes_nothing(
     folder: DataFolder, target: Path, spoil: Callable[[DataFolder, Path], object], sentence: str
 ) -> None:
     spoil(folder, target)
@@ -267,7 +277,7 @@ def test_what_can_not_be_backed_up_is_refused_and_nothing_written(
     assert contents(target.parent) == before
 
 
-def test_the_newest_generation_is_the_last_one_also_when_the_clock_was_set_back(
+def test_generations_sort_by_age_even_if_the_clock_was_set_back(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = ["2099-01-01T00:00:00.000+00:00", "2026-11-23T09:30:12.417+00:00", "2026-11-23T09:30:12.417+00:00"]
@@ -279,7 +289,9 @@ def test_the_newest_generation_is_the_last_one_also_when_the_clock_was_set_back(
     assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments
 
 
-def test_deleting_old_generations_keeps_what_the_others_need(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_deleting_old_generations_keeps_the_pieces_of_the_others(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
     for number in range(5, 9):
         load(folder, number)
         create_backup(folder, target)
@@ -327,58 +339,72 @@ def damage_manifest(target: Path) -> str:
 
 
 @pytest.mark.parametrize("damage", [damage_piece, delete_piece, damage_manifest])
-def test_a_damaged_backup_restores_nothing_and_names_the_generation_that_is_whole(
+def test_a_damaged_backup_restores_nothing_and_names_an_intact_generation(
     folder: DataFolder, target: Path, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
     whole = create_backup(folder, target).manifest
     with duckdb.connect(str(folder.snapshot)) as snapshot:
         snapshot.execute("create table filler as select random() from range(300_000)")
     create_backup(folder, target)
-    told = damage(target)
+    message = damage(target)
 
     with pytest.raises(BackupDamaged) as raised:
         restore_backup(target, DataFolder(tmp_path / "new"))
 
-    assert f"{told}. Nothing was restored. " in str(raised.value)
-    assert f"An older generation is whole: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(raised.value)
+    assert f"{message}. Nothing was restored. " in str(raised.value)
+    assert f"Restore an older, intact generation: `embedsink restore {whole} --data {tmp_path / 'new'}`." in str(
+        raised.value
+    )
     assert not (tmp_path / "new").exists()
     piece_of(target, "journal/000000000003-00000000.ndjson").unlink() if damage is not damage_manifest else None
     whole.unlink()
-    with pytest.raises(BackupDamaged, match=r"No older generation is whole\.$"):
+    with pytest.raises(BackupDamaged, match=r"No older generation is intact\.$"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
-@pytest.mark.parametrize("name", ["../escaped", "journal/../../escaped", "/etc/cron.d/x", "store.duckdb", "damaged/.."])
-def test_a_manifest_can_not_name_a_file_elsewhere(folder: DataFolder, target: Path, tmp_path: Path, name: str) -> None:
+def test_a_manifest_with_the_former_folder_aside_restores_into_damaged(
+    folder: DataFolder, target: Path, tmp_path: Path
+) -> None:
+    (folder.damaged / "lost-1.txt").write_text("journal: segment 4 is lost.")
     manifest = create_backup(folder, target).manifest
-    found = json.loads(manifest.read_text())
-    found["generation"]["files"][0]["name"] = name
-    canonical = json.dumps(found["generation"], sort_keys=True, separators=(",", ":"))
-    found["sha256"] = hashlib.sha256(canonical.encode()).hexdigest()
-    manifest.write_text(json.dumps(found))
-    with pytest.raises(BackupDamaged, match="names a file that no data folder has"):
+    with edited(manifest) as generation:
+        for file in generation["files"]:
+            file["name"] = file["name"].replace("damaged/", "aside/")
+    assert "aside/lost-1.txt" in manifest.read_text()
+    new = DataFolder(tmp_path / "new")
+    restore_backup(target, new)
+    assert (new.damaged / "lost-1.txt").read_text() == "journal: segment 4 is lost."
+    assert not (new.path / "aside").exists()
+
+
+@pytest.mark.parametrize("name", ["../escaped", "journal/../../escaped", "/etc/cron.d/x", "store.duckdb", "damaged/.."])
+def test_a_manifest_can_not_write_outside_the_folder(
+    folder: DataFolder, target: Path, tmp_path: Path, name: str
+) -> None:
+    manifest = create_backup(folder, target).manifest
+    with edited(manifest) as generation:
+        generation["files"][0]["name"] = name
+    with pytest.raises(BackupDamaged, match="contains a file that does not belong to a data folder"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "generation": 1, "sha256": 2}', "["]
 )
-def test_a_file_that_is_no_manifest_is_one_sentence(
-    folder: DataFolder, target: Path, tmp_path: Path, content: str
-) -> None:
+def test_an_invalid_manifest_is_a_clear_error(folder: DataFolder, target: Path, tmp_path: Path, content: str) -> None:
     create_backup(folder, target).manifest.write_text(content)
-    with pytest.raises(BackupDamaged, match=r"is no manifest of a backup|its checksum does not match"):
+    with pytest.raises(BackupDamaged, match=r"is not the manifest of a backup|its checksum does not match"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
 def test_a_backup_of_a_newer_format_is_refused(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     manifest = create_backup(folder, target).manifest
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(BackupDamaged, match="has the format 2, and this embedsink reads 1"):
+    with pytest.raises(BackupDamaged, match="has the format 2, but this embedsink reads 1"):
         restore_backup(target, DataFolder(tmp_path / "new"))
 
 
-def test_a_folder_with_files_is_not_restored_into(folder: DataFolder, target: Path) -> None:
+def test_a_restore_refuses_a_nonempty_folder(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     before = contents(folder.path)
     with pytest.raises(Misconfigured, match=r"is not empty\. Name a new folder with --data\."):
@@ -386,19 +412,19 @@ def test_a_folder_with_files_is_not_restored_into(folder: DataFolder, target: Pa
     assert contents(folder.path) == before
 
 
-def test_an_empty_file_system_is_restored_into(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_restore_accepts_an_empty_file_system(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     create_backup(folder, target)
     (tmp_path / "new/lost+found").mkdir(parents=True)
     assert restored(target, tmp_path / "new") == expected(folder)
 
 
-def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -> None:
+def test_a_restore_refuses_other_folders(folder: DataFolder, tmp_path: Path) -> None:
     manifest = create_backup(folder, tmp_path / "back up").manifest
     for path, sentence in (
-        (folder.path, "is no backup, since it has no generations/"),
-        (folder.keys, "is no backup, since it has no generations/"),
-        (tmp_path / "missing", "is no backup, since it has no generations/"),
-        (Path("/"), "is no backup, since it has no generations/"),
+        (folder.path, "is not a backup, since it has no generations/"),
+        (folder.keys, "is not a backup, since it has no generations/"),
+        (tmp_path / "missing", "is not a backup, since it has no generations/"),
+        (Path("/"), "is not a backup, since it has no generations/"),
         (manifest.with_name("nope.json"), r"`embedsink backup '.*back up' --list` lists them"),
     ):
         with pytest.raises(Misconfigured, match=sentence):
@@ -406,17 +432,17 @@ def test_what_is_no_backup_is_not_restored(folder: DataFolder, tmp_path: Path) -
     assert not (tmp_path / "new").exists()
 
 
-def test_a_server_does_not_start_on_a_half_restored_folder(folder: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_server_does_not_start_on_a_partly_restored_folder(folder: DataFolder, target: Path, tmp_path: Path) -> None:
     other = DataFolder(shutil.copytree(folder.path, tmp_path / "other"))
     folder.restoring.mkdir()
-    with pytest.raises(Misconfigured, match="is half restored, and restoring/ is still in it"):
-        folder.make()
+    with pytest.raises(Misconfigured, match="is only partly restored, since it contains restoring/"):
+        folder.create()
     create_backup(other, target)
-    with pytest.raises(Misconfigured, match="an earlier restore into it was interrupted, or is running"):
+    with pytest.raises(Misconfigured, match="an earlier restore into it is running or was interrupted"):
         restore_backup(target, folder)
 
 
-def test_the_moment_of_a_backup_is_before_anything_is_read(
+def test_the_time_of_a_backup_is_before_its_first_read(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_at: list[datetime] = []
@@ -430,10 +456,10 @@ def test_the_moment_of_a_backup_is_before_anything_is_read(
     assert began_at <= asked_at[0]
 
 
-def test_a_salvaged_store_goes_on_with_its_backups(folder: DataFolder, target: Path) -> None:
+def test_a_salvaged_store_continues_its_backups(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
-        # As sql/salvage/ledger.sql names segments whose ledger can't be read.
+        # the name that sql/salvage/ledger.sql gives to segments with an unreadable ledger
         snapshot.execute("update loaded_segment set segment = left(segment, 12) || '-00000000.ndjson'")
     for number in range(1, 4):
         for path in folder.journal.glob(f"{number:012d}-*"):
@@ -441,10 +467,10 @@ def test_a_salvaged_store_goes_on_with_its_backups(folder: DataFolder, target: P
     assert create_backup(folder, target).manifest.exists()
 
 
-def test_numbers_far_apart_cost_no_memory(folder: DataFolder, target: Path) -> None:
+def test_distant_segment_numbers_use_no_memory(folder: DataFolder, target: Path) -> None:
     segment(folder.journal, [{"type": "view", "id": 1}], number=20_000_000)
     tracemalloc.start()
-    [warning] = [told for told in create_backup(folder, target).warnings if "missing" in told]
+    [warning] = [message for message in create_backup(folder, target).warnings if "missing" in message]
     assert tracemalloc.get_traced_memory()[1] < 100_000_000
     tracemalloc.stop()
     assert "the segments 5 to 19,999,999 are missing" in warning

@@ -1,4 +1,4 @@
-"""Backups, deletions and restores that are killed: whole generations are left, and no half data folder is opened."""
+"""Killed backups, deletions and restores: generations stay intact, and no partial data folder is opened."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 @pytest.fixture
 def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
-    """A copy of it, to change."""
+    """Return a copy of the shared folder that a test may change."""
     return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
 
 
@@ -32,7 +32,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-# Forks a child for each step at which one can be killed, and kills it there. What it left is judged by the test.
+# Fork a child for each step, and kill it there. The test checks the files that it left.
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -43,16 +43,16 @@ from embedsink.backup import create, origin
 
 # DuckDB has threads, which a forked child has not. It writes nothing here.
 create.examine_snapshot = origin.find_segments = lambda path, numbers: Segments(0, frozenset())
-act, every, data, target, places = sys.argv[1], int(sys.argv[2]), *map(Path, sys.argv[3:])
+act, every, data, target, copies = sys.argv[1], int(sys.argv[2]), *map(Path, sys.argv[3:])
 data = DataFolder(data)
 
-def run(place):
+def run(copy):
     if act == "backup":
-        create_backup(data, place / "backup")
+        create_backup(data, copy / "backup")
     elif act == "delete":
-        Repository(place / "backup").delete_all_but(1)
+        Repository(copy / "backup").delete_all_but(1)
     else:
-        restore_backup(place / "backup", DataFolder(place / "new"))
+        restore_backup(copy / "backup", DataFolder(copy / "new"))
 
 def plant(left):
     def counted(call):
@@ -67,13 +67,13 @@ def plant(left):
         setattr(os, name, counted(getattr(os, name)))
 
 for step in range(1, 1000, every):
-    place = places / f"{step:03}"
-    place.mkdir()
-    shutil.copytree(target, place / "backup")
+    copy = copies / f"{step:03}"
+    copy.mkdir()
+    shutil.copytree(target, copy / "backup")
     child = os.fork()
     if child == 0:
         plant(step)
-        run(place)
+        run(copy)
         os._exit(0)
     if os.waitpid(child, 0)[1] == 0:
         break
@@ -82,18 +82,18 @@ print(step)
 
 
 def killed_at_every_step(act: str, folder: DataFolder, target: Path, *, every: int = 1) -> list[Path]:
-    """Copies of a backup folder, each as a killed program left it; the last one ended by itself."""
-    places = target.parent / "places"
-    places.mkdir()
-    words = [sys.executable, "-c", KILLED, act, str(every), str(folder.path), str(target), str(places)]
+    """Yield copies of a backup folder, each after a kill at a later step. The last one is complete."""
+    copies = target.parent / "copies"
+    copies.mkdir()
+    words = [sys.executable, "-c", KILLED, act, str(every), str(folder.path), str(target), str(copies)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert int(done.stdout) >= 5 * every
-    return sorted(places.iterdir())
+    return sorted(copies.iterdir())
 
 
 def whole_generations(target: Path) -> int:
-    """How many generations there are; all of them have to be whole."""
+    """Return the number of generations, after checking that all are intact."""
     repository = Repository(target)
     for name in repository.names():
         for piece in repository.read(name).pieces:
@@ -101,51 +101,49 @@ def whole_generations(target: Path) -> int:
     return len(repository.names())
 
 
-def test_a_backup_that_is_killed_at_any_step_leaves_whole_generations(folder: DataFolder, target: Path) -> None:
+def test_a_backup_killed_at_any_step_leaves_intact_generations(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     (folder.path / OPEN).unlink()
     load(folder, 4)
-    places = killed_at_every_step("backup", folder, target, every=3)
+    copies = killed_at_every_step("backup", folder, target, every=3)
 
-    counts = [whole_generations(place / "backup") for place in places]
+    counts = [whole_generations(copy / "backup") for copy in copies]
     assert counts == sorted(counts), "the manifest comes last"
     assert set(counts) == {1, 2}
-    for place in places[::3]:
-        create_backup(folder, place / "backup")
-        found = restored(place / "backup", place / "new")
+    for copy in copies[::3]:
+        create_backup(folder, copy / "backup")
+        found = restored(copy / "backup", copy / "new")
         assert found == {name: content for name, content in expected(folder).items() if name != OPEN}
 
 
-def test_a_first_backup_that_is_killed_at_any_step_can_be_repeated(folder: DataFolder, target: Path) -> None:
+def test_a_first_backup_killed_at_any_step_can_be_repeated(folder: DataFolder, target: Path) -> None:
     target.mkdir()
-    for place in killed_at_every_step("backup", folder, target, every=7):
-        create_backup(folder, place / "backup")
-        assert whole_generations(place / "backup") in (1, 2)
+    for copy in killed_at_every_step("backup", folder, target, every=7):
+        create_backup(folder, copy / "backup")
+        assert whole_generations(copy / "backup") in (1, 2)
 
 
-def test_deleting_that_is_killed_at_any_step_leaves_whole_generations(folder: DataFolder, target: Path) -> None:
+def test_a_deletion_killed_at_any_step_leaves_intact_generations(folder: DataFolder, target: Path) -> None:
     for number in (5, 6, 7):
         load(folder, number)
         create_backup(folder, target)
-    for place in killed_at_every_step("delete", folder, target):
-        assert whole_generations(place / "backup") in (1, 2, 3)
-        Repository(place / "backup").delete_all_but(1)
-        assert whole_generations(place / "backup") == 1
+    for copy in killed_at_every_step("delete", folder, target):
+        assert whole_generations(copy / "backup") in (1, 2, 3)
+        Repository(copy / "backup").delete_all_but(1)
+        assert whole_generations(copy / "backup") == 1
 
 
-def test_a_restore_that_is_killed_at_any_step_leaves_no_folder_that_a_server_would_open(
-    folder: DataFolder, target: Path
-) -> None:
+def test_no_server_opens_the_folder_of_a_restore_killed_at_any_step(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
-    places = killed_at_every_step("restore", folder, target)
+    copies = killed_at_every_step("restore", folder, target)
     half = 0
-    for place in places:
-        new = DataFolder(place / "new")
+    for copy in copies:
+        new = DataFolder(copy / "new")
         if new.restoring.exists():
             half += 1
-            with pytest.raises(Misconfigured, match="is half restored"):
-                new.make()
+            with pytest.raises(Misconfigured, match="is only partly restored"):
+                new.create()
         else:
             assert contents(new.path) in ({}, expected(folder))
     assert half > 10
-    assert contents(places[-1] / "new") == expected(folder)
+    assert contents(copies[-1] / "new") == expected(folder)

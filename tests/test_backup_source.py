@@ -1,4 +1,4 @@
-"""A server seals, publishes and deletes between any two steps of a backup, and no acknowledged event is left out."""
+"""A backup is complete even if a server seals, publishes and deletes between any two of its steps."""
 
 import errno
 import os
@@ -17,9 +17,9 @@ FOLDER = DataFolder(Path("/data"))
 
 
 class Model:
-    """A data folder in memory, and the server on it. Each look of the backup lets the server take some steps.
+    """An in-memory data folder with a server. Before each step of the backup, the server runs some steps.
 
-    Like a file system, a listing shows files in no order, and each as it is when the listing comes to its place.
+    As on a file system, a listing is unordered, and each entry is read at a different time.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -34,36 +34,36 @@ class Model:
             self.step()
 
     def step(self) -> None:
-        """Take one atomic step of a server."""
-        steps = [self._append, self._append, self._seal, self._publish, self._delete, self._set_aside]
+        """Run one atomic step of a server."""
+        steps = [self._append, self._append, self._seal, self._publish, self._delete, self._reject]
         self._chance.choice(steps)()
 
-    def look(self) -> None:
+    def run_server(self) -> None:
         for _ in range(self._chance.randint(0, 4)):
             self.step()
 
-    def listed(self, _: Path) -> list[str]:
-        """List the journal while the server goes on."""
-        self.look()
+    def list_segments(self, _: Path) -> list[str]:
+        """List the journal while the server continues."""
+        self.run_server()
         pivot = self._chance.random()
-        place = {name: random.Random(name).random() for name in self.journal}
-        first = [name for name in self.journal if place[name] < pivot]
-        self.look()
+        position = {name: random.Random(name).random() for name in self.journal}
+        first = [name for name in self.journal if position[name] < pivot]
+        self.run_server()
         return first + [name for name in self.journal if random.Random(name).random() >= pivot]
 
     def read(self, path: Path) -> bytes:
-        self.look()
+        self.run_server()
         try:
             return self.journal[path.name]
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "No such file", str(path)) from None
 
     def collected(self) -> set[int]:
-        """Everything that a backup has that begins now."""
+        """Return the events in a backup that starts now."""
         journal = dict(source.read_journal(FOLDER))
-        self.look()
+        self.run_server()
         damaged = list(self.damaged.values())
-        self.look()
+        self.run_server()
         return ids_in([*journal.values(), *damaged]) | self.snapshot
 
     def _open(self) -> str | None:
@@ -79,7 +79,7 @@ class Model:
         number = len(self.acknowledged)
         line = b'{"id":%d}\n' % number
         if self._chance.random() < 0.3:
-            self.journal[name] = content + line  # a write that has not come to its end
+            self.journal[name] = content + line  # an unfinished write
             return
         self.journal[name] = content + line + trailer(line)
         self.acknowledged.add(number)
@@ -99,7 +99,7 @@ class Model:
                 del self.journal[name]
                 return
 
-    def _set_aside(self) -> None:
+    def _reject(self) -> None:
         sealed = [name for name in self._sealed() if name not in self._loaded]
         if sealed and self._chance.random() < 0.1:
             self.damaged[sealed[0]] = self.journal.pop(sealed[0])
@@ -113,26 +113,26 @@ def ids_in(segments: list[bytes]) -> set[int]:
     return {int(line[6:-1]) for line in lines if line.startswith(b'{"id":')}
 
 
-def runs_that_lost_something(monkeypatch: pytest.MonkeyPatch) -> int:
+def count_lossy_runs(monkeypatch: pytest.MonkeyPatch) -> int:
     count = 0
     for seed in range(RUNS):
         model = Model(random.Random(seed))
         acknowledged = set(model.acknowledged)
         with monkeypatch.context() as patch:
-            patch.setattr(source, "_listed", model.listed)
+            patch.setattr(source, "_list_segments", model.list_segments)
             patch.setattr(Path, "read_bytes", lambda path, model=model: model.read(path))
             count += not acknowledged <= model.collected()
     return count
 
 
-def test_whatever_a_server_does_meanwhile_every_acknowledged_event_is_in_the_backup(
+def test_a_backup_under_any_server_activity_has_every_acknowledged_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert runs_that_lost_something(monkeypatch) == 0
+    assert count_lossy_runs(monkeypatch) == 0
 
 
 def one_listing(journal: Path) -> list[str]:
-    return sorted(source._listed(journal))
+    return sorted(source._list_segments(journal))
 
 
 def only_by_its_name(journal: Path, name: str) -> tuple[str, bytes] | None:
@@ -144,7 +144,7 @@ def only_by_its_name(journal: Path, name: str) -> tuple[str, bytes] | None:
 
 def snapshot_first(model: Model) -> set[int]:
     snapshot = set(model.snapshot)
-    model.look()
+    model.run_server()
     return ids_in(list(dict(source.read_journal(FOLDER)).values())) | snapshot
 
 
@@ -161,16 +161,16 @@ def test_the_model_finds_a_planted_bug(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, planted: object
 ) -> None:
     monkeypatch.setattr(owner, name, planted)
-    assert runs_that_lost_something(monkeypatch) > 0
+    assert count_lossy_runs(monkeypatch) > 0
 
 
 def segments_of(folder: Path) -> Iterator[tuple[str, bytes]]:
     data = DataFolder(folder)
-    data.make()
+    data.create()
     return source.read_journal(data)
 
 
-def test_of_an_open_segment_the_whole_groups_are_read_also_behind_damage(tmp_path: Path) -> None:
+def test_complete_groups_of_an_open_segment_are_read_even_after_damage(tmp_path: Path) -> None:
     group = b'{"n":1}\n' + trailer(b'{"n":1}\n')
     damaged = group.replace(b"1", b"2", 1)
     (tmp_path / "journal").mkdir()
@@ -179,9 +179,9 @@ def test_of_an_open_segment_the_whole_groups_are_read_also_behind_damage(tmp_pat
     assert list(segments_of(tmp_path)) == [("journal/000000000001-00000000.open", damaged + group)]
 
 
-def test_a_pipe_or_a_folder_beside_the_files_stops_no_backup(tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_among_the_files_does_not_stop_a_backup(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
-    data.make()
+    data.create()
     os.mkfifo(data.damaged / "pipe")
     (data.damaged / "folder").mkdir()
     (data.damaged / "lost-1.txt").write_text("a note")

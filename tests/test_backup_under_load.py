@@ -1,4 +1,4 @@
-"""Backups of a folder that a server is writing to: what was acknowledged before each began is in it, once."""
+"""Backups under load: each contains every event that was acknowledged before its start, once."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ Backups = list[tuple[Path, set[str]]]
 
 @contextlib.contextmanager
 def busy_server(crashing: Crashing, *, snapshot_interval_s: str = "0.01") -> Iterator[Server]:
-    """A server under load, until the end of the block, when it is killed. Its files change as often as they can."""
+    """Run a server under load with frequently changing files, and kill it at the end of the block."""
     server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="0.03", EMBEDSINK_SNAPSHOT_INTERVAL_S=snapshot_interval_s)
     try:
         server.wait_until_ready()
@@ -48,7 +48,7 @@ def busy_server(crashing: Crashing, *, snapshot_interval_s: str = "0.01") -> Ite
 
 
 def back_up(crashing: Crashing, target: Path, count: int) -> Backups:
-    """Make so many backups one after the other, each with the events that were acknowledged before it."""
+    """Create backups one after the other. Return each with the events that were acknowledged before it."""
     made = []
     for _ in range(count):
         answered = crashing.notes.answered.copy()
@@ -57,11 +57,11 @@ def back_up(crashing: Crashing, target: Path, count: int) -> Backups:
 
 
 def event_ids(target: Path, generation: Generation, place: Path) -> list[str]:
-    """The ids of all events in a generation: of its snapshot, and of the segments that the snapshot lacks."""
+    """Return the ids of all events in a generation's snapshot, and in the segments that it lacks."""
     pieces = Repository(target).pieces
     files = {file.name: b"".join(map(pieces.load, file.pieces)) for file in generation.files}
     ids, names = [], []
-    if "analytics.duckdb" in files:  # A server that has just started may not have published one.
+    if "analytics.duckdb" in files:  # A new server may not have published a snapshot.
         snapshot = place / "snapshot.duckdb"
         snapshot.write_bytes(files["analytics.duckdb"])
         with contextlib.closing(duckdb.connect(str(snapshot), read_only=True, config={"threads": 1})) as connection:
@@ -89,7 +89,7 @@ def broken_promises(target: Path, backups: Backups, sent: set[str], place: Path)
 
 
 def started(folder: DataFolder) -> list[str]:
-    """Start on a folder as a server does, and end it in peace; the ids of all events that it then reports."""
+    """Start and stop a server on a folder. Return the ids of all its events."""
 
     async def run() -> list[str]:
         async with Engine(folder, Settings()) as engine:
@@ -103,7 +103,7 @@ def started(folder: DataFolder) -> list[str]:
     return ids
 
 
-def test_two_hundred_backups_under_load_have_everything_acknowledged_before_them_once(tmp_path: Path) -> None:
+def test_two_hundred_backups_under_load_have_each_earlier_event_once(tmp_path: Path) -> None:
     crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
     with busy_server(crashing):
         backups = back_up(crashing, target, BACKUPS)
@@ -120,7 +120,7 @@ def test_two_hundred_backups_under_load_have_everything_acknowledged_before_them
         assert len(ids) == len(set(ids))
 
 
-def test_the_harness_finds_what_copying_by_names_loses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_harness_detects_the_losses_of_a_copy_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copied_by_names(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
         names = source.segment_names(folder.journal)
         time.sleep(0.1)
@@ -130,7 +130,7 @@ def test_the_harness_finds_what_copying_by_names_loses(tmp_path: Path, monkeypat
 
     monkeypatch.setattr("embedsink.backup.create.read_journal", copied_by_names)
     crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
-    # A later snapshot would have what the copy lacks.
+    # A later snapshot would contain the events that the copy lacks.
     with busy_server(crashing, snapshot_interval_s="60"):
         backups = back_up(crashing, target, 10)
 

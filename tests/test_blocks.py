@@ -1,4 +1,4 @@
-"""Block checksums: they hold for every file that DuckDB writes, and for none with a flipped bit."""
+"""Block checksums: they match in every file that DuckDB writes, and in none with a flipped bit."""
 
 import contextlib
 import random
@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from embedsink.loader.blocks import find_doubtful_blocks
+from embedsink.loader.blocks import find_suspect_blocks
 from embedsink.loader.copy_file import verify
 from tests.stores import open_store
 
@@ -34,30 +34,30 @@ def flipped(content: bytes, offset: int) -> bytes:
 
 
 @pytest.mark.parametrize("block_bytes", [16_384, 65_536, 262_144])
-def test_every_checksum_holds_in_files_of_any_block_size(tmp_path: Path, block_bytes: int) -> None:
+def test_every_checksum_matches_in_files_of_any_block_size(tmp_path: Path, block_bytes: int) -> None:
     path = tmp_path / "file.duckdb"
     database(path, block_bytes=block_bytes)
-    assert find_doubtful_blocks(path) == []
+    assert find_suspect_blocks(path) == []
     assert verify(path) is None
 
 
-def test_every_checksum_of_a_store_holds(tmp_path: Path) -> None:
+def test_every_checksum_of_a_store_matches(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
     store.close()
-    assert find_doubtful_blocks(store.path) == []
+    assert find_suspect_blocks(store.path) == []
 
 
-def test_a_flipped_bit_anywhere_but_in_a_free_block_is_found(tmp_path: Path) -> None:
+def test_a_flipped_bit_outside_free_blocks_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
     sound = database(path)
     chance = random.Random(1)
     offsets = [*range(0, HEADERS, 1_111), *(chance.randrange(HEADERS, len(sound)) for _ in range(60))]
     for offset in offsets:
         path.write_bytes(flipped(sound, offset))
-        assert find_doubtful_blocks(path) or is_readable(path), f"offset {offset:,}"
+        assert find_suspect_blocks(path) or is_readable(path), f"offset {offset:,}"
 
 
-def test_blocks_that_duckdb_cut_off_are_not_doubtful_and_a_cut_used_block_is(tmp_path: Path) -> None:
+def test_truncated_free_blocks_are_not_suspect_but_truncated_used_ones_are(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
     with duckdb.connect() as connection:
         connection.execute(f"attach '{path}' as file (block_size 65536); use file")
@@ -70,36 +70,36 @@ def test_blocks_that_duckdb_cut_off_are_not_doubtful_and_a_cut_used_block_is(tmp
             connection.execute("checkpoint file")
     content = path.read_bytes()
     assert len(content) < HEADERS + 4 * 65_536, "DuckDB has cut off the free blocks, and its header still has them"
-    assert find_doubtful_blocks(path) == []
+    assert find_suspect_blocks(path) == []
     path.write_bytes(content[:-65_536])
-    assert find_doubtful_blocks(path)
+    assert find_suspect_blocks(path)
 
 
 @pytest.mark.parametrize("length", [0, 5_000, HEADERS, HEADERS + 65_536, HEADERS + 100_000])
-def test_missing_blocks_are_doubtful(tmp_path: Path, length: int) -> None:
+def test_missing_blocks_are_suspect(tmp_path: Path, length: int) -> None:
     path = tmp_path / "file.duckdb"
     path.write_bytes(database(path)[:length])
-    assert find_doubtful_blocks(path)
+    assert find_suspect_blocks(path)
     assert verify(path) is not None
 
 
-def test_a_block_of_zeros_is_doubtful(tmp_path: Path) -> None:
+def test_a_block_of_zeros_is_suspect(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
     sound = database(path)
     path.write_bytes(sound[:HEADERS] + bytes(65_536) + sound[HEADERS + 65_536 :])
-    assert len(find_doubtful_blocks(path)) == 1
+    assert len(find_suspect_blocks(path)) == 1
 
 
-def test_damage_in_a_free_block_is_none_and_in_a_used_block_is_named(tmp_path: Path) -> None:
+def test_damage_in_free_blocks_is_ignored_and_in_used_blocks_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "file.duckdb"
     sound = database(path)
-    told = {}
+    is_damaged = {}
     for block in range((len(sound) - HEADERS) // 65_536):
         path.write_bytes(flipped(sound, HEADERS + block * 65_536 + 1_000))
-        told[block] = verify(path) is not None
-        assert told[block] is not is_readable(path), f"block {block}"
-        assert told[block] is bool(find_doubtful_blocks(path)), "without reading every row"
-    assert set(told.values()) == {False, True}
+        is_damaged[block] = verify(path) is not None
+        assert is_damaged[block] is not is_readable(path), f"block {block}"
+        assert is_damaged[block] is bool(find_suspect_blocks(path)), "without reading every row"
+    assert set(is_damaged.values()) == {False, True}
 
 
 def is_readable(path: Path) -> bool:

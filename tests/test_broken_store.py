@@ -1,4 +1,4 @@
-"""A real server whose store breaks while readers are in the middle of it."""
+"""A real server whose store breaks while readers query it."""
 
 import json
 import os
@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.server, pytest.mark.alone]
 READER_COUNT = 6
 BREAK_COUNT = 5
 DELIVERY_COUNT = 30
-EVENT_COUNT = 400  # of a delivery
+EVENT_COUNT = 400  # of one delivery
 
 
-def test_a_store_that_breaks_beside_readers_is_reopened_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_store_that_breaks_under_readers_is_reopened_and_loses_nothing(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server,
         ThreadPoolExecutor(READER_COUNT) as threads,
@@ -32,7 +32,7 @@ def test_a_store_that_breaks_beside_readers_is_reopened_and_loses_nothing(tmp_pa
         key, read_key = server.key(), server.key("read")
         for _ in range(DELIVERY_COUNT):
             send(server, key)
-        wait_until(lambda: metric(server, "embedsink_snapshots_total") > 1, what="there is a snapshot")
+        wait_until(lambda: metric(server, "embedsink_snapshots_total") > 1, what="a snapshot exists")
         is_over: list[bool] = []
         reading = [threads.submit(read, server, read_key, is_over) for _ in range(READER_COUNT)]
         try:
@@ -51,13 +51,13 @@ def test_a_store_that_breaks_beside_readers_is_reopened_and_loses_nothing(tmp_pa
 
 
 def send(server: RunningServer, key: str) -> None:
-    """Send a megabyte of events that nothing compresses."""
+    """Send a megabyte of incompressible events."""
     events = [view({"title": os.urandom(900).hex()}, id=None) for _ in range(EVENT_COUNT)]
     assert server.post(json.dumps(events).encode(), key=key).status == 202
 
 
 def read(server: RunningServer, key: str, is_over: list[bool]) -> set[int]:
-    """Ask for reports until it is over. Return the statuses; 0 for a connection that ended without an answer."""
+    """Request reports until the end. Return the statuses; 0 for a connection that ended without a response."""
     statuses = set()
     while not is_over:
         try:
@@ -69,7 +69,7 @@ def read(server: RunningServer, key: str, is_over: list[bool]) -> set[int]:
 
 @contextmanager
 def store_that_can_not_grow(server: RunningServer) -> Iterator[None]:
-    """Let each write beyond the store's end fail: DuckDB calls that a checkpoint that failed, and goes on no more."""
+    """Make each write beyond the store's end fail. DuckDB then fails the checkpoint, and every later query."""
     byte_count = (server.data / "store.duckdb").stat().st_size
     _, most = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (byte_count, most))
@@ -80,10 +80,10 @@ def store_that_can_not_grow(server: RunningServer) -> Iterator[None]:
 
 
 def break_store(server: RunningServer, key: str) -> int:
-    """Send deliveries until one was loaded that the store can't write. Return how many were sent."""
+    """Send deliveries until the store fails to write one. Return the number of deliveries."""
     before = reopened_count(server)
     for count in range(1, 20):
-        send(server, key)  # The journal may grow.
+        send(server, key)  # The journal may still grow.
         with store_that_can_not_grow(server):
             until = time.monotonic() + 1.0
             while time.monotonic() < until:

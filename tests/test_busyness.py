@@ -1,4 +1,4 @@
-"""CpuMeter: a thread is busy while it computes, and while it waits for a processor."""
+"""The CPU meter: a thread is busy while it computes, and while it waits for a CPU."""
 
 import threading
 import time
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import embedsink.concurrency.cpu_meter
-from embedsink.concurrency.cpu_meter import CpuMeter
+import embedsink.concurrency.throttle
+from embedsink.concurrency.throttle import CpuMeter
 
 NO_STATISTICS = "/proc/self/task/{}/no such file"
 COMPUTED_S = 0.1
@@ -17,7 +17,7 @@ COMPUTED_S = 0.1
 
 @contextmanager
 def computing() -> Iterator[CpuMeter]:
-    """Of another thread, which computes as long as the block lasts."""
+    """Yield the meter of another thread, which computes until the end of the block."""
     made, ended = threading.Event(), threading.Event()
     found: list[CpuMeter] = []
 
@@ -46,39 +46,39 @@ def compute_here() -> None:
 @pytest.mark.skipif(
     not Path("/proc/self/schedstat").exists(), reason="this system does not tell how long a thread waits"
 )
-def test_another_thread_is_seen_to_compute() -> None:
-    with computing() as busyness:
-        before, until = busyness._wanted_s(), time.monotonic() + 15
-        while busyness._wanted_s() - before < COMPUTED_S and time.monotonic() < until:
+def test_the_cpu_time_of_another_thread_is_measured() -> None:
+    with computing() as meter:
+        before, until = meter._demand_s(), time.monotonic() + 15
+        while meter._demand_s() - before < COMPUTED_S and time.monotonic() < until:
             time.sleep(0.01)
-        assert busyness._wanted_s() - before >= COMPUTED_S
+        assert meter._demand_s() - before >= COMPUTED_S
 
 
-@pytest.mark.parametrize("schedstat", [embedsink.concurrency.cpu_meter.SCHEDSTAT, NO_STATISTICS])
-def test_a_thread_sees_itself_compute(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
-    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "SCHEDSTAT", schedstat)
-    busyness = CpuMeter()
-    before = busyness._wanted_s()
+@pytest.mark.parametrize("schedstat", [embedsink.concurrency.throttle.SCHEDSTAT, NO_STATISTICS])
+def test_a_thread_measures_its_own_cpu_time(monkeypatch: pytest.MonkeyPatch, schedstat: str) -> None:
+    monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", schedstat)
+    meter = CpuMeter()
+    before = meter._demand_s()
     compute_here()
-    assert busyness._wanted_s() - before >= COMPUTED_S * 0.9  # The system counts a running thread's time in ticks.
+    assert meter._demand_s() - before >= COMPUTED_S * 0.9  # The system measures a running thread in ticks.
 
 
-def test_where_the_system_does_not_tell_another_thread_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "SCHEDSTAT", NO_STATISTICS)
-    monkeypatch.setattr(embedsink.concurrency.cpu_meter, "_LOOK_EVERY_S", 0.0)
-    with computing() as busyness:
+def test_without_system_statistics_another_thread_counts_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.concurrency.throttle, "SCHEDSTAT", NO_STATISTICS)
+    monkeypatch.setattr(embedsink.concurrency.throttle, "_SAMPLE_INTERVAL_S", 0.0)
+    with computing() as meter:
         time.sleep(0.01)
-        assert busyness.share() <= 0
+        assert meter.busy_share() <= 0
 
 
-def test_a_share_is_of_a_while_and_not_of_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_busy_share_covers_a_whole_sample_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, wanted_s = [0.0], [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: wanted_s[0])
-    busyness = CpuMeter()
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: wanted_s[0])
+    meter = CpuMeter()
     now_s[0], wanted_s[0] = 1.0, 0.75
-    assert busyness.share() == 0.75
+    assert meter.busy_share() == 0.75
     now_s[0], wanted_s[0] = 1.01, 0.76
-    assert busyness.share() == 0.75
+    assert meter.busy_share() == 0.75
     now_s[0], wanted_s[0] = 2.0, 0.85
-    assert busyness.share() == pytest.approx(0.1)
+    assert meter.busy_share() == pytest.approx(0.1)

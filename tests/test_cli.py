@@ -753,7 +753,7 @@ def test_doctor_tells_sizes_and_names_a_damaged_snapshot_and_what_was_lost(data:
     previous, note = data / "analytics.previous.duckdb", data / "damaged" / "lost-1.txt"
     sound = (data / "analytics.duckdb").read_bytes()
     previous.write_bytes(sound)
-    assert "every checksum holds" in embedsink("doctor", "--data", data).stdout
+    assert "every checksum matches" in embedsink("doctor", "--data", data).stdout
     previous.write_bytes(bytes(byte ^ (place % 999 == 0) for place, byte in enumerate(sound)))
     note.parent.mkdir(exist_ok=True)
     note.write_text("store: 7 events are lost.")
@@ -776,7 +776,7 @@ def test_doctor_names_a_damaged_segment(data: Path) -> None:
     finally:
         segment.unlink()
     assert done.returncode == 1
-    assert f"{segment.name}: its checksum does not hold after offset 0" in done.stdout
+    assert f"{segment.name}: its checksum does not match after offset 0" in done.stdout
 
 
 def test_doctor_names_a_wrong_dashboard_and_its_place(data: Path) -> None:
@@ -829,7 +829,7 @@ def test_beyond_this_machine_keys_need_encryption(tmp_path: Path) -> None:
 def test_beside_a_server_the_folder_is_its_own(server: RunningServer, tmp_path: Path) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps(VIEW) + "\n")
-    taken = f"is open in process {server.pid}."
+    taken = f"is in use by process {server.pid}."
     assert_failed(embedsink("serve", "--data", server.data), taken)
     assert_failed(embedsink("quarantine", "replay", "--data", server.data), taken)
     assert_failed(embedsink("rebuild", "--data", server.data), taken)

@@ -52,9 +52,9 @@ def test_old_generations_are_deleted_and_a_damaged_manifest_is_listed(data: Path
 
 def test_what_goes_wrong_is_one_sentence(data: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
-    assert_failed(embedsink("backup", target, "--list"), "is no backup, since it has no generations/.")
-    assert_failed(embedsink("restore", target, "--data", tmp_path / "new"), "is no backup")
-    assert_failed(embedsink("backup", data / "backup", "--data", data), "is in the data folder itself")
+    assert_failed(embedsink("backup", target, "--list"), "is not a backup, since it has no generations/.")
+    assert_failed(embedsink("restore", target, "--data", tmp_path / "new"), "is not a backup")
+    assert_failed(embedsink("backup", data / "backup", "--data", data), "is inside the data folder")
     (tmp_path / "file").touch()
     assert_failed(
         embedsink("backup", tmp_path / "file", "--data", data), "File exists. Repair that, then run this again."

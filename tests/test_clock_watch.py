@@ -1,4 +1,4 @@
-"""The clock: a jump is noticed once, and an ordinary one is none."""
+"""The clock watch: a jump is detected once, and slow drift is ignored."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from embedsink.clock_watch import ClockWatch
 
 
 class Clocks:
-    """The clock that can be set, and the one that can't."""
+    """A clock that can be set, and one that can't."""
 
     def __init__(self) -> None:
         self.shown = 1_763_596_800.0
@@ -30,26 +30,26 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 @pytest.mark.parametrize("seconds", [60, -60, 365 * 86_400, -365 * 86_400])
-def test_a_jump_is_told_once_with_both_times(clocks: Clocks, seconds: int) -> None:
+def test_a_jump_is_returned_once_with_both_times(clocks: Clocks, seconds: int) -> None:
     watch = ClockWatch()
     clocks.pass_by(1)
     clocks.shown += seconds
-    jump = watch.jump()
+    jump = watch.poll()
     assert jump is not None
     assert jump.shown == datetime.fromtimestamp(clocks.shown, UTC)
     assert jump.shown - jump.expected == timedelta(seconds=seconds)
     clocks.pass_by(1)
-    assert watch.jump() is None
+    assert watch.poll() is None
 
 
-def test_time_that_passes_and_a_clock_that_drifts_are_no_jump(clocks: Clocks) -> None:
+def test_passing_time_and_slow_drift_are_no_jump(clocks: Clocks) -> None:
     watch = ClockWatch()
     for _ in range(100):
         clocks.pass_by(3_600)
         clocks.shown += 59
-        assert watch.jump() is None
+        assert watch.poll() is None
 
 
-def test_the_clocks_of_this_machine_go_alike() -> None:
+def test_the_clocks_of_this_machine_agree() -> None:
     watch = ClockWatch()
-    assert watch.jump() is None
+    assert watch.poll() is None

@@ -1,4 +1,4 @@
-"""kill -9 at random moments under load: what was answered with 202 is there once, and nothing else is."""
+"""kill -9 at random moments under load: every event answered with 202 is stored once, and no other is."""
 
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ CYCLES = 30
 JUDGED_EVERY = 10
 SECONDS_MAX = 90
 
-# A planted bug: the answer does not wait for the write. The disk is slow, so that there is something to lose.
+# A planted bug: the response does not wait for the write. The slow disk makes losses likely.
 EARLY_ANSWER = """
 import asyncio, os, time
 from embedsink import journal
@@ -47,7 +47,7 @@ def test_thirty_kills_under_load_break_no_promise(tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
-def test_the_harness_finds_an_early_answer(tmp_path: Path) -> None:
+def test_the_harness_detects_an_early_answer(tmp_path: Path) -> None:
     crashing = Crashing(tmp_path / "data", planted=EARLY_ANSWER)
 
     broken: list[str] = []

@@ -1,4 +1,4 @@
-"""The doctor: what is missing, shortened, foreign or odd in a data folder is named, and nothing is changed."""
+"""The doctor: it reports missing, shortened and foreign files in a data folder, and changes nothing."""
 
 import contextlib
 from pathlib import Path
@@ -18,13 +18,13 @@ from tests.stores import make_folder
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    """A folder whose snapshot has the segments 1 and 2, of which the journal has the last."""
+    """A folder whose snapshot has the segments 1 and 2; the journal has segment 2."""
     folder = make_folder(tmp_path / "data")
     for number in (1, 2):
         add_segment(folder, number)
     loader = Loader(folder, Store(folder.store))
     loader.open_store()
-    loader.work_once(is_last=True)
+    loader.run_once(is_last=True)
     loader.close()
     return folder
 
@@ -45,16 +45,16 @@ def test_a_healthy_folder_is_good(folder: DataFolder) -> None:
     assert [found for found in examine(folder, Settings()) if found.state != "good"] == []
 
 
-def test_rows_of_an_older_schema_are_not_checked_and_said_to_be_so(folder: DataFolder) -> None:
+def test_rows_of_an_older_schema_are_reported_as_unchecked(folder: DataFolder) -> None:
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
         snapshot.execute("alter table loaded_segment drop column unkept_count")
         snapshot.execute("delete from migration where name = '0008_rejection_count'")
     wrong = [found for found in examine(folder, Settings()) if found.state != "good"]
     assert [found.check for found in wrong] == ["rows"]
-    assert "are not checked: an older embedsink has made the snapshot. Make the snapshot again" in wrong[0].found
+    assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].found
 
 
-def test_a_segment_that_neither_the_snapshot_nor_the_journal_has_is_named(folder: DataFolder) -> None:
+def test_a_segment_missing_from_snapshot_and_journal_is_reported(folder: DataFolder) -> None:
     for number in (4, 7):
         add_segment(folder, number)
     found = finding(folder, "journal")
@@ -63,7 +63,7 @@ def test_a_segment_that_neither_the_snapshot_nor_the_journal_has_is_named(folder
 
 
 @pytest.mark.parametrize("left", [0, 10])
-def test_a_shortened_segment_is_named(folder: DataFolder, left: int) -> None:
+def test_a_shortened_segment_is_reported(folder: DataFolder, left: int) -> None:
     path = add_segment(folder, 3)
     content = path.read_bytes()
     path.write_bytes(content[:left])
@@ -72,7 +72,7 @@ def test_a_shortened_segment_is_named(folder: DataFolder, left: int) -> None:
     assert f"{path.name}: bytes are missing ({left} of {len(content)} are left)" in found.found
 
 
-def test_a_segment_of_another_history_is_named(folder: DataFolder) -> None:
+def test_a_segment_of_another_data_folder_is_reported(folder: DataFolder) -> None:
     path = add_segment(folder, 3)
     path.rename(path.with_name("000000000002-ffffffff.ndjson"))
     found = finding(folder, "journal")
@@ -82,14 +82,14 @@ def test_a_segment_of_another_history_is_named(folder: DataFolder) -> None:
 
 @pytest.mark.parametrize("name", ["zzz.ndjson", "000000000003-00000000.ndjson", "000000000003-00000000.open"])
 @pytest.mark.parametrize("make", ["folder", "link"])
-def test_an_odd_file_in_the_journal_is_named(folder: DataFolder, name: str, make: str) -> None:
+def test_a_foreign_file_in_the_journal_is_reported(folder: DataFolder, name: str, make: str) -> None:
     odd = folder.journal / name
     odd.mkdir() if make == "folder" else odd.symlink_to("nowhere")
     found = finding(folder, "journal")
     assert (found.state, name in found.found) == ("wrong", True)
 
 
-def test_a_damaged_group_of_an_open_segment_is_named_and_a_torn_one_is_not(folder: DataFolder) -> None:
+def test_a_damaged_group_of_an_open_segment_is_reported_and_a_torn_one_is_not(folder: DataFolder) -> None:
     sealed = add_segment(folder, 3)
     content = bytearray(sealed.read_bytes())
     sealed.unlink()
@@ -98,22 +98,22 @@ def test_a_damaged_group_of_an_open_segment_is_named_and_a_torn_one_is_not(folde
     assert finding(folder, "journal").state == "good"
     content[3] ^= 1
     growing.write_bytes(content)
-    assert f"{growing.name}: its checksum does not hold after offset 0" in finding(folder, "journal").found
+    assert f"{growing.name}: its checksum does not match after offset 0" in finding(folder, "journal").found
 
 
 @pytest.mark.parametrize("name", ["000000000003-00000000.open", "000000000003-00000000.group-88.ndjson", "lost-1.txt"])
-def test_what_lies_aside_is_named(folder: DataFolder, name: str) -> None:
+def test_files_in_damaged_are_reported(folder: DataFolder, name: str) -> None:
     (folder.damaged / name).touch()
     found = finding(folder, "damaged")
     assert (found.state, name in found.found) == ("wrong", True)
 
 
-def test_a_torn_tail_aside_is_no_trouble(folder: DataFolder) -> None:
+def test_a_torn_tail_in_damaged_is_good(folder: DataFolder) -> None:
     (folder.damaged / "000000000003-00000000.tail-88").touch()
     assert finding(folder, "damaged").state == "good"
 
 
-def test_a_data_folder_inside_the_data_folder_is_named(folder: DataFolder) -> None:
+def test_a_data_folder_inside_the_data_folder_is_reported(folder: DataFolder) -> None:
     (folder.path / "backup" / "journal").mkdir(parents=True)
     found = finding(folder, "folder")
     assert found.state == "wrong"

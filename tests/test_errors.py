@@ -1,4 +1,4 @@
-"""What errors may say: a little of a wrong value, escaped, and nothing of a key."""
+"""Error messages: a short, escaped preview of a wrong value, and no key."""
 
 import json
 from hashlib import sha256
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedsink.errors import Refused, Unavailable, instead, nearest, quote, without_keys
+from embedsink.errors import Refused, Unavailable, nearest, preview, redact_keys, suggestion
 from embedsink.reasons import Reason
 
 KEY = "es_read_" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi"
@@ -34,24 +34,24 @@ CUT = f"es_read_…{sha256(KEY.encode()).hexdigest()[:8]}"
         ({KEY: KEY}, f'{{"{CUT}": "{CUT}"}}'),
     ],
 )
-def test_a_wrong_value_is_quoted_as_json_escaped_and_short(value: Any, quoted: str) -> None:
-    assert quote(value) == quoted
+def test_a_preview_is_escaped_json_and_short(value: Any, quoted: str) -> None:
+    assert preview(value) == quoted
 
 
-def test_a_value_that_can_not_be_written_is_quoted_by_its_type() -> None:
+def test_a_value_that_can_not_be_encoded_is_previewed_by_its_type() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
-    assert quote(endless) == "a list"
+    assert preview(endless) == "a list"
 
 
-def test_no_more_of_a_list_is_written_than_is_quoted() -> None:
+def test_a_preview_encodes_no_more_than_it_shows() -> None:
     class Late:
         def __str__(self) -> str:
             raise AssertionError("far behind what is quoted")
 
-    assert quote([1] * 100 + [Late()]).endswith("1, 1,…")
-    assert quote({"a": [1] * 100, "b": Late()}).endswith("1,…")
+    assert preview([1] * 100 + [Late()]).endswith("1, 1,…")
+    assert preview({"a": [1] * 100, "b": Late()}).endswith("1,…")
 
 
 JSON = st.recursive(
@@ -61,33 +61,33 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_any_value_is_quoted_in_at_most_64_printable_characters(value: Any) -> None:
-    assert len(quote(value)) <= 64
-    assert quote(value).isprintable()
+def test_any_preview_has_at_most_64_printable_characters(value: Any) -> None:
+    assert len(preview(value)) <= 64
+    assert preview(value).isprintable()
 
 
 @pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
 @pytest.mark.parametrize("text", ["{}", "?key={}&a=1", "key%3D{}", "{} {}", "é{}é", json.dumps({"key": "{}"})])
-def test_a_key_is_cut_down_to_its_kind_wherever_it_stands(kind: str, text: str) -> None:
+def test_a_key_anywhere_in_a_text_is_redacted_to_its_kind(kind: str, text: str) -> None:
     key = KEY.replace("read", kind)
 
     digest = sha256(key.encode()).hexdigest()
 
-    assert without_keys(text.replace("{}", key)) == text.replace("{}", f"es_{kind}_…{digest[:8]}")
+    assert redact_keys(text.replace("{}", key)) == text.replace("{}", f"es_{kind}_…{digest[:8]}")
 
 
-def test_two_keys_stay_two_when_they_are_cut() -> None:
-    assert without_keys(KEY) != without_keys(KEY[:-1] + "0")
-    assert without_keys(without_keys(KEY)) == without_keys(KEY)
+def test_two_redacted_keys_stay_distinct() -> None:
+    assert redact_keys(KEY) != redact_keys(KEY[:-1] + "0")
+    assert redact_keys(redact_keys(KEY)) == redact_keys(KEY)
 
 
 @pytest.mark.parametrize("text", ["sales_admin_total", "es_read_", "es_ingest_abc", "es_write_" + "a" * 49, ""])
-def test_what_is_no_key_is_left_alone(text: str) -> None:
-    assert without_keys(text) == text
+def test_other_text_is_not_redacted(text: str) -> None:
+    assert redact_keys(text) == text
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("name", "expected"),
     [
         ("view", "views"),
         ("VIEWS", "views"),
@@ -101,27 +101,29 @@ def test_what_is_no_key_is_left_alone(text: str) -> None:
         ("views" * 20, None),
     ],
 )
-def test_the_nearest_name_is_like_the_whole_or_one_of_its_words(asked: str, meant: str | None) -> None:
-    assert nearest(asked, ["ai_query", "ai_queries", "download_audit", "downloads", "views"]) == meant
-    assert nearest(asked, []) is None
+def test_the_nearest_name_is_similar_as_a_whole_or_in_one_word(name: str, expected: str | None) -> None:
+    assert nearest(name, ["ai_query", "ai_queries", "download_audit", "downloads", "views"]) == expected
+    assert nearest(name, []) is None
 
 
-def test_an_error_without_a_detail_says_its_reasons_sentence() -> None:
+def test_an_error_without_a_detail_uses_its_reasons_sentence() -> None:
     assert str(Refused(Reason.EMPTY)) == Reason.EMPTY.sentence
     assert str(Refused(Reason.EMPTY, "body: is empty.")) == "body: is empty."
     assert str(Unavailable(Reason.OVERLOADED)) == Reason.OVERLOADED.sentence
 
 
 @pytest.mark.parametrize(
-    ("asked", "known", "otherwise", "told"),
+    ("name", "known", "otherwise", "advice"),
     [
         ("vew", ["view_count", "surface"], "", 'Did you mean "view_count"?'),
         ("overvew", ["content", "overview"], "Look at the list.", 'Did you mean "overview"?'),
         ("KEY_1F3C", ["key_1f3d"], "", 'Did you mean "key_1f3d"?'),
         ("zzz", ["content", "overview"], "", "There are content, overview."),
         ("zzz", ["content", "overview"], "Look at the list.", "Look at the list."),
-        ("zzz", [], "", "There are none."),
+        ("zzz", [], "", "None exist."),
     ],
 )
-def test_what_to_say_of_a_name_that_does_not_exist(asked: str, known: list[str], otherwise: str, told: str) -> None:
-    assert instead(asked, known, otherwise) == told
+def test_a_suggestion_names_the_nearest_or_all_known_names(
+    name: str, known: list[str], otherwise: str, advice: str
+) -> None:
+    assert suggestion(name, known, otherwise) == advice

@@ -1,4 +1,4 @@
-"""The data folder: who may write it, and what does not belong into it."""
+"""The data folder: its lock, its permissions and foreign files in it."""
 
 import errno
 import fcntl
@@ -14,36 +14,36 @@ from embedsink.errors import Misconfigured
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
     folder = DataFolder(tmp_path / "data")
-    folder.make()
+    folder.create()
     return folder
 
 
 @pytest.mark.parametrize("name", ["journal", "damaged"])
-def test_a_file_where_a_folder_belongs_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_in_place_of_a_folder_is_a_clear_error(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(Misconfigured, match=rf"/{name}: is a file, and has to be a folder\. Move it elsewhere, or"):
-        DataFolder(tmp_path).make()
+    with pytest.raises(Misconfigured, match=rf"/{name}: is a file, but must be a folder\. Move it, or"):
+        DataFolder(tmp_path).create()
 
 
-def test_a_deleted_lock_file_lets_no_second_server_in(folder: DataFolder) -> None:
+def test_a_deleted_lock_file_admits_no_second_server(folder: DataFolder) -> None:
     lock = folder.path / "lock"
     with FolderLock(folder):
         lock.unlink()
-        with pytest.raises(FolderTaken, match="is open in another process"):
+        with pytest.raises(FolderTaken, match="is in use by another process"):
             FolderLock(folder).__enter__()
         lock.write_text("")
-        with pytest.raises(FolderTaken, match="is open in another process"):
+        with pytest.raises(FolderTaken, match="is in use by another process"):
             FolderLock(folder).__enter__()
     with FolderLock(folder):
         assert lock.read_text() == f"{os.getpid()}\n"
 
 
-def test_the_file_is_locked_too_since_older_programs_lock_nothing_else(folder: DataFolder) -> None:
+def test_the_lock_file_is_locked_too_for_older_versions(folder: DataFolder) -> None:
     with (folder.path / "lock").open("w") as older:
         older.write("412\n")
         older.flush()
         fcntl.flock(older, fcntl.LOCK_EX)
-        with pytest.raises(FolderTaken, match=r"is open in process 412\. Stop that server"):
+        with pytest.raises(FolderTaken, match=r"is in use by process 412\. Stop that server"):
             FolderLock(folder).__enter__()
     with FolderLock(folder), (folder.path / "lock").open() as older, pytest.raises(BlockingIOError):
         fcntl.flock(older, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,12 +61,12 @@ def test_a_refused_lock_leaves_the_folder_free(folder: DataFolder) -> None:
 @pytest.mark.parametrize(
     ("number", "advice"),
     [
-        (errno.EACCES, "Permission denied. Run this as the user whose data folder it is"),
-        (errno.EROFS, "Read-only file system. Mount it for writing"),
-        (errno.EIO, "Input/output error. Look at the disk"),
+        (errno.EACCES, "Permission denied. Run this as the owner of the data folder"),
+        (errno.EROFS, "Read-only file system. Mount it writable"),
+        (errno.EIO, "Input/output error. Check the disk"),
     ],
 )
-def test_a_lock_that_the_disk_refuses_is_one_sentence(
+def test_a_failed_lock_is_a_clear_error(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
 ) -> None:
     def refuse(*_: object) -> int:
@@ -81,7 +81,7 @@ def test_a_lock_that_the_disk_refuses_is_one_sentence(
         pass
 
 
-def test_a_full_disk_keeps_no_server_from_locking(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_prevent_locking(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -90,7 +90,7 @@ def test_a_full_disk_keeps_no_server_from_locking(folder: DataFolder, monkeypatc
         FolderLock(folder).__enter__()
 
 
-def test_where_folders_can_not_be_locked_the_file_is(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_locked_where_folders_can_not_be(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     flock = fcntl.flock
 
     def refuse_folders(descriptor: int, operation: int) -> None:
@@ -103,7 +103,7 @@ def test_where_folders_can_not_be_locked_the_file_is(folder: DataFolder, monkeyp
         FolderLock(folder).__enter__()
 
 
-def test_a_folder_that_may_not_be_looked_into_is_no_backup(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_is_not_a_nested_data_folder(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> bool:
         if path.parent.name == "lost+found":
             raise PermissionError(errno.EACCES, "Permission denied")
@@ -115,7 +115,7 @@ def test_a_folder_that_may_not_be_looked_into_is_no_backup(folder: DataFolder, m
 
 
 @pytest.mark.parametrize("holds", ["journal", "analytics.duckdb"])
-def test_a_backup_that_was_copied_into_the_folder_is_found(folder: DataFolder, holds: str) -> None:
+def test_a_data_folder_copied_into_the_folder_is_found(folder: DataFolder, holds: str) -> None:
     (folder.path / "store.spill").mkdir()
     folder.dashboards.mkdir()
     assert folder.nested() == []

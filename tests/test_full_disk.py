@@ -1,4 +1,4 @@
-"""A disk without a free byte: reports answer, also after a restart; senders are refused; with room all of it heals."""
+"""A full disk: reports work, also after a restart, senders are refused, and free space restores everything."""
 
 import contextlib
 import json
@@ -48,13 +48,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 24 MiB."""
+    """Return the path of a 24 MiB disk."""
     with mounted(tmp_path / "disk", mebibytes=24) as disk:
         yield disk
 
 
 class Full:
-    """A data folder on a small disk, and the keys to a server on it."""
+    """A data folder on a small disk, with the keys of its server."""
 
     def __init__(self, disk: Path) -> None:
         self.disk = disk
@@ -66,7 +66,7 @@ class Full:
 
     @contextlib.contextmanager
     def server(self) -> Iterator[str]:
-        """Serve, and end with SIGTERM; yields the address."""
+        """Run a server and end it with SIGTERM. Yield its URL."""
         server = Server(self.data, TMPDIR=str(self.disk))
         try:
             server.wait_until_ready()
@@ -77,7 +77,7 @@ class Full:
         assert "Traceback" not in server.log.read_text()
 
     def send(self, url: str) -> int:
-        """Send one event, whose id is noted when it is accepted; the answer's status."""
+        """Send one event, and record its id if it is accepted. Return the status."""
         event = view(id=str(uuid4()))
         headers = {"Content-Type": "application/json"}
         answer = fetch(f"{url}/api/v1/events", key=self.ingest, headers=headers, body=json.dumps(event).encode())
@@ -85,19 +85,19 @@ class Full:
         return answer.status
 
     def ids(self, url: str) -> list[str]:
-        """The ids of the events in the store."""
+        """Return the ids of the events in the store."""
         rows = fetch(f"{url}/api/v1/events.ndjson", key=self.read).body.splitlines()
         return [json.loads(row)["event_id"] for row in rows]
 
     def snapshot_count(self) -> int:
-        """How many events a notebook sees."""
+        """Return the number of events in the snapshot."""
         try:
             return len(open_folder(self.data).events())
         except Misconfigured:
-            return 0  # There is no snapshot yet.
+            return 0  # no snapshot yet
 
     def fill(self) -> None:
-        """Leave no byte free."""
+        """Fill the disk completely."""
         for size in (MIB, 4_096, 1):
             with contextlib.suppress(OSError), (self.disk / "filling").open("ab", buffering=0) as file:
                 while True:
@@ -110,13 +110,13 @@ class Full:
             reader.message("connected")
 
 
-def test_reports_answer_without_a_free_byte_also_after_a_restart_and_all_of_it_heals(disk: Path) -> None:
+def test_a_full_disk_answers_reports_also_after_a_restart_and_recovers(disk: Path) -> None:
     full = Full(disk)
     with full.server() as url:
         for _ in range(5):
             assert full.send(url) == 202
         wait_until(lambda: len(full.ids(url)) == 5, what="all is loaded")
-        wait_until(lambda: full.snapshot_count() == 5, what="a snapshot has it", timeout_s=60)
+        wait_until(lambda: full.snapshot_count() == 5, what="a snapshot contains it", timeout_s=60)
         assert full.send(url) == 202
         full.fill()
         wait_until(lambda: full.send(url) == 503, what="senders are refused")
@@ -126,7 +126,7 @@ def test_reports_answer_without_a_free_byte_also_after_a_restart_and_all_of_it_h
     with full.server() as url:
         full.assert_reports_answer(url)
         assert full.snapshot_count() >= 5
-        # At least what the last checkpoint has: the events after it wait in the journal.
+        # at least the events of the last checkpoint; later ones are in the journal
         assert set(full.sent[:5]) <= set(full.ids(url))
         command = [sys.executable, "-m", "embedsink", "report", "views", "--format", "csv", "--data", str(full.data)]
         shown = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(disk)})
@@ -136,6 +136,6 @@ def test_reports_answer_without_a_free_byte_also_after_a_restart_and_all_of_it_h
         assert "bytes are free on its disk" in ready["detail"]
 
         (disk / "filling").unlink()
-        wait_until(lambda: full.send(url) == 202, what="senders are let in")
-        wait_until(lambda: fetch(f"{url}/readyz").status == 200, what="nothing is wrong any more")
-        wait_until(lambda: sorted(full.ids(url)) == sorted(full.sent), what="all that was accepted is there, once")
+        wait_until(lambda: full.send(url) == 202, what="senders are accepted")
+        wait_until(lambda: fetch(f"{url}/readyz").status == 200, what="the server is ready")
+        wait_until(lambda: sorted(full.ids(url)) == sorted(full.sent), what="each accepted event is stored once")

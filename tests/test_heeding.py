@@ -153,9 +153,9 @@ def test_the_first_load_after_a_start_looks_at_its_own_events_alone(
 
     monkeypatch.setattr(views, "_look", note)
     with opened(folder) as loader:
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         segment(folder.journal, [WHOLE], number=2)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
     assert looked == [0, 2 << 32]
 
 

@@ -1,4 +1,4 @@
-"""The journal: what it answers for is on the disk, and what it can't keep it refuses."""
+"""The journal: acknowledged lines are durable, and lines that can't be stored are refused."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,12 @@ MIB = 1_048_576
 
 
 def line(number: int, size: int = 0) -> bytes:
-    """A journal line that is told from others by its number."""
+    """Return a journal line with a number that identifies it."""
     return json.dumps({"kind": "event", "n": number, "filling": "x" * size}).encode() + b"\n"
 
 
 def numbers(folder: Path) -> list[int]:
-    """The numbers of all whole lines in a journal folder, in its order, trailers left out."""
+    """Return the numbers of all complete lines in a journal folder, in order, without trailers."""
     found = []
     for segment in sorted(folder.iterdir()):
         content = segment.read_bytes()
@@ -43,7 +43,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def run(test: Callable[[Journal], Awaitable[None]], journal: Journal) -> None:
-    """Run a test on a started journal, and close it."""
+    """Run a test on a started journal, then close it."""
 
     async def started() -> None:
         journal.start()
@@ -56,7 +56,7 @@ def run(test: Callable[[Journal], Awaitable[None]], journal: Journal) -> None:
 
 
 async def outcome(journal: Journal, lines: bytes) -> Reason | None:
-    """Why lines were refused; None when they are durable."""
+    """Append lines. Return the error, or None when they are durable."""
     try:
         await journal.append(lines)
     except Unavailable as refusal:
@@ -73,7 +73,7 @@ def open_journal(folder: Path, limits: JournalLimits = QUICK, **options: object)
     return Journal(folder, damaged=folder.parent / "damaged", limits=limits, **options)  # type: ignore[arg-type]
 
 
-def test_what_is_answered_for_is_in_the_file_and_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answered_lines_are_written_and_synced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bytes] = []
 
     def fdatasync(descriptor: int) -> None:
@@ -90,7 +90,7 @@ def test_what_is_answered_for_is_in_the_file_and_synced(folder: Path, monkeypatc
     run(test, open_journal(folder))
 
 
-def test_appends_keep_their_order_over_groups_and_segments(folder: Path) -> None:
+def test_appends_keep_their_order_across_groups_and_segments(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for start in range(0, 400, 40):
             await asyncio.gather(*[journal.append(line(number)) for number in range(start, start + 40)])
@@ -116,7 +116,7 @@ def test_appends_during_a_sync_share_the_next_one(folder: Path, monkeypatch: pyt
 def test_appends_in_two_turns_of_the_loop_share_a_group(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         first = journal.append(line(0))
-        await asyncio.sleep(0)  # The next turn.
+        await asyncio.sleep(0)  # the next turn of the loop
         time.sleep(0.05)  # noqa: ASYNC251  The committer would have long begun, had it been woken.
         await asyncio.gather(first, journal.append(line(1)))
         assert journal.counters.group_count == 1
@@ -124,7 +124,7 @@ def test_appends_in_two_turns_of_the_loop_share_a_group(folder: Path) -> None:
     run(test, open_journal(folder))
 
 
-def test_a_segment_is_sealed_by_age_and_told(folder: Path) -> None:
+def test_an_old_segment_is_sealed_and_reported(folder: Path) -> None:
     sealed = threading.Event()
 
     async def test(journal: Journal) -> None:
@@ -136,7 +136,7 @@ def test_a_segment_is_sealed_by_age_and_told(folder: Path) -> None:
     assert [segment.suffix for segment in folder.iterdir()] == [".ndjson"]
 
 
-def test_a_segment_is_sealed_by_size(folder: Path) -> None:
+def test_a_large_segment_is_sealed(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for number in range(8):
             await journal.append(line(number, size=2_000))
@@ -146,7 +146,7 @@ def test_a_segment_is_sealed_by_size(folder: Path) -> None:
     assert numbers(folder) == list(range(8))
 
 
-def test_closing_commits_what_is_pending_and_seals(folder: Path) -> None:
+def test_closing_commits_pending_lines_and_seals(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         waiters = [journal.append(line(number)) for number in range(1_000)]
         await journal.close()
@@ -157,7 +157,7 @@ def test_closing_commits_what_is_pending_and_seals(folder: Path) -> None:
     assert [segment.suffix for segment in folder.iterdir()] == [".ndjson"]
 
 
-def test_after_closing_nothing_is_taken_in(folder: Path) -> None:
+def test_a_closed_journal_refuses_lines(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await journal.close()
         assert await outcome(journal, line(1)) is Reason.STORAGE_FAILED
@@ -165,7 +165,7 @@ def test_after_closing_nothing_is_taken_in(folder: Path) -> None:
     run(test, open_journal(folder))
 
 
-def test_a_journal_that_took_in_nothing_leaves_no_file(folder: Path) -> None:
+def test_a_journal_without_lines_leaves_no_file(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await asyncio.sleep(0)
 
@@ -173,7 +173,7 @@ def test_a_journal_that_took_in_nothing_leaves_no_file(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_segment_names_never_repeat_even_after_the_folder_was_emptied(folder: Path) -> None:
+def test_segment_names_never_repeat_even_in_an_emptied_folder(folder: Path) -> None:
     names: list[str] = []
 
     async def test(journal: Journal) -> None:
@@ -187,7 +187,7 @@ def test_segment_names_never_repeat_even_after_the_folder_was_emptied(folder: Pa
     assert len(set(names)) == 5
 
 
-def test_numbers_go_on_after_those_that_a_store_knows(folder: Path) -> None:
+def test_numbers_continue_after_the_stores_highest(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await journal.append(line(1))
 
@@ -195,7 +195,7 @@ def test_numbers_go_on_after_those_that_a_store_knows(folder: Path) -> None:
     assert next(folder.iterdir()).name.startswith("000000000042-")
 
 
-def test_a_slow_disk_bounds_what_is_pending(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_limits_pending_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hung = threading.Event()
     monkeypatch.setattr(journal_module, "fdatasync", lambda descriptor: hung.wait(10))
     one = line(0, size=1_000)
@@ -210,7 +210,7 @@ def test_a_slow_disk_bounds_what_is_pending(folder: Path, monkeypatch: pytest.Mo
     run(test, open_journal(folder, JournalLimits(pending_bytes_max=10_000, free_bytes_min=0)))
 
 
-def test_short_writes_are_finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_are_continued(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, content[:7]))
 
@@ -244,13 +244,13 @@ def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkey
         outcomes = await asyncio.gather(*[outcome(journal, line(number)) for number in range(2, 20)])
         assert set(outcomes) == {Reason.STORAGE_FAILED}
         assert await outcome(journal, line(20)) is Reason.STORAGE_FAILED
-        assert journal.failed is not None
+        assert journal.failure is not None
 
-    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("disk")))
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failure=lambda: failures.append("disk")))
     assert calls == ["write", "sync", "write", "sync"]
     assert failures == ["disk"]
 
-    # The next start finds what was answered for, and nothing of what was refused.
+    # The next start finds the acknowledged lines and no refused ones.
     open_journal(folder)
     assert numbers(folder) == [1]
 
@@ -270,16 +270,16 @@ def test_a_failed_write_fails_its_group_and_ends_the_journal(folder: Path, monke
     failures: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", failing)
-        run(test, open_journal(folder, on_failed=lambda: failures.append("disk")))
+        run(test, open_journal(folder, on_failure=lambda: failures.append("disk")))
     assert failures == ["disk"]
     open_journal(folder)
     assert numbers(folder) == []
 
 
-def test_a_segment_of_nothing_but_probes_does_not_grow_for_ever(folder: Path) -> None:
+def test_a_segment_of_probes_alone_has_a_size_limit(folder: Path) -> None:
     def byte_count() -> int:
         while True:
-            with contextlib.suppress(FileNotFoundError):  # of one that is sealed, or removed, meanwhile
+            with contextlib.suppress(FileNotFoundError):  # of a segment that is sealed or deleted meanwhile
                 return sum(path.stat().st_size for path in folder.iterdir())
 
     async def test(journal: Journal) -> None:
@@ -293,7 +293,7 @@ def test_a_segment_of_nothing_but_probes_does_not_grow_for_ever(folder: Path) ->
     assert list(folder.iterdir()) == []
 
 
-def test_the_probes_of_an_idle_server_make_no_segment(folder: Path) -> None:
+def test_probes_of_an_idle_server_create_no_segment(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         for _ in range(3):
             await journal.append(b"")
@@ -304,19 +304,19 @@ def test_the_probes_of_an_idle_server_make_no_segment(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_failed_measurement_of_space_is_a_failed_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_measurement_of_free_space_ends_the_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(path: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     async def test(journal: Journal) -> None:
         monkeypatch.setattr(os, "statvfs", failing)
         assert await eventually(lambda: outcome(journal, line(1)), Reason.STORAGE_FAILED)
-        assert journal.failed is not None
+        assert journal.failure is not None
 
     run(test, open_journal(folder))
 
 
-def test_a_segment_deleted_while_the_journal_is_measured_does_not_end_it(
+def test_a_segment_deleted_during_a_measurement_does_not_end_the_journal(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Vanished:
@@ -338,13 +338,13 @@ def test_a_segment_deleted_while_the_journal_is_measured_does_not_end_it(
     run(test, open_journal(folder))
 
 
-def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> None:
+def test_a_journal_over_its_size_limit_refuses_until_segments_are_deleted(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         assert await eventually(lambda: outcome(journal, line(1, size=2_000)), Reason.STORAGE_LOW)
 
         async def tidied() -> Reason | None:
             for segment in journal.segments():
-                journal.space.remove(segment.stat().st_size)
+                journal.capacity.remove(segment.stat().st_size)
                 segment.unlink()
             return await outcome(journal, line(2))
 
@@ -353,7 +353,7 @@ def test_a_journal_over_its_budget_refuses_until_it_was_tidied(folder: Path) -> 
     run(test, open_journal(folder, JournalLimits(segment_seal_s=0.05, journal_bytes_max=1_000, free_bytes_min=0)))
 
 
-def test_less_free_space_than_the_reserve_is_refused_before_anything_is_written(folder: Path) -> None:
+def test_free_space_below_the_minimum_refuses_before_any_write(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         await asyncio.sleep(0.1)
         assert await outcome(journal, line(1)) is Reason.STORAGE_LOW
@@ -364,15 +364,15 @@ def test_less_free_space_than_the_reserve_is_refused_before_anything_is_written(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 2 MiB."""
+    """Return the path of a 2 MiB disk."""
     with mounted(tmp_path / "disk", mebibytes=2) as disk:
         yield disk
 
 
-def test_a_full_disk_refuses_keeps_nothing_and_heals_by_itself(small_disk: Path) -> None:
+def test_a_full_disk_refuses_stores_nothing_and_recovers_automatically(small_disk: Path) -> None:
     folder = small_disk / "journal"
     filling = small_disk / "filling"
-    kept: list[int] = []
+    stored: list[int] = []
 
     async def test(journal: Journal) -> None:
         await journal.append(line(0))
@@ -382,18 +382,18 @@ def test_a_full_disk_refuses_keeps_nothing_and_heals_by_itself(small_disk: Path)
         for number in range(1, 8):
             outcomes.append(await outcome(journal, line(number, size=300_000)))
             if outcomes[-1] is None:
-                kept.append(number)
+                stored.append(number)
         assert set(outcomes) == {None, Reason.STORAGE_LOW}
-        assert journal.failed is None
+        assert journal.failure is None
         filling.unlink()
         assert await eventually(lambda: outcome(journal, line(100)), None)
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
-    assert numbers(folder) == [0, *kept, 100]
+    assert numbers(folder) == [0, *stored, 100]
 
 
 async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeout_s: float = 5) -> bool:
-    """Whether an answer becomes the wanted one in time."""
+    """Return whether the result becomes the expected one in time."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if await ask() == wanted:
@@ -402,7 +402,7 @@ async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, timeo
     return False
 
 
-def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_lives(
+def test_without_a_free_descriptor_senders_retry_and_the_server_continues(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(journal: Journal) -> None:
@@ -415,13 +415,13 @@ def test_without_a_descriptor_for_a_segment_the_sender_waits_and_the_server_live
             patch.setattr(os, "scandir", no_more)
             assert await outcome(journal, line(1)) is Reason.OVERLOADED
         assert await outcome(journal, line(2)) is None
-        assert journal.failed is None
+        assert journal.failure is None
 
     run(test, open_journal(folder))
     assert numbers(folder) == [2]
 
 
-def test_segments_are_numbered_without_a_gap_however_often_nothing_was_taken_in(folder: Path) -> None:
+def test_segment_numbers_have_no_gap_after_runs_without_lines(folder: Path) -> None:
     async def probe(journal: Journal) -> None:
         await journal.append(b"")
 
@@ -431,12 +431,12 @@ def test_segments_are_numbered_without_a_gap_however_often_nothing_was_taken_in(
 
     for test in (probe_and_take_in, probe, probe, probe_and_take_in):
         run(test, open_journal(folder))
-        # As if killed after a probe.
+        # as after a kill that follows a probe
         (folder / "000000000099-00000000.open").touch()
     assert sorted(map(number_of, folder.glob("*.ndjson"))) == [1, 2]
 
 
-def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
+def test_a_bug_in_the_committer_ends_the_journal_and_answers_all_waiters(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed: list[str] = []
@@ -448,10 +448,10 @@ def test_a_bug_in_committing_ends_the_journal_and_leaves_nobody_waiting(
         assert await outcome(journal, line(4)) is Reason.STORAGE_FAILED
         assert failed == ["failed"]
 
-    run(test, open_journal(folder, on_failed=lambda: failed.append("failed")))
+    run(test, open_journal(folder, on_failure=lambda: failed.append("failed")))
 
 
-def test_the_name_of_a_sealed_segment_tells_its_size(folder: Path) -> None:
+def test_the_name_of_a_sealed_segment_contains_its_size(folder: Path) -> None:
     numbers_sealed: list[int] = []
 
     async def test(journal: Journal) -> None:
@@ -467,7 +467,7 @@ def test_the_name_of_a_sealed_segment_tells_its_size(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
-def test_a_folder_that_is_no_longer_there_ends_the_journal_and_takes_nothing_in(folder: Path, how: str) -> None:
+def test_a_missing_folder_ends_the_journal_and_stores_nothing(folder: Path, how: str) -> None:
     failures: list[str] = []
 
     async def test(journal: Journal) -> None:
@@ -476,7 +476,7 @@ def test_a_folder_that_is_no_longer_there_ends_the_journal_and_takes_nothing_in(
         assert await eventually(lambda: outcome(journal, line(2)), Reason.STORAGE_FAILED)
         assert failures == ["failed"]
 
-    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failed=lambda: failures.append("failed")))
+    run(test, open_journal(folder, JournalLimits(free_bytes_min=0), on_failure=lambda: failures.append("failed")))
     assert not folder.exists() or not list(folder.iterdir())
 
 
@@ -492,41 +492,41 @@ def open_segments(folder: Path) -> list[Path]:
     return list(folder.glob("*.open"))
 
 
-def test_an_idle_journal_notices_that_its_folder_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "_LOOK_EVERY_S", 0.05)
+def test_an_idle_journal_detects_a_missing_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_IDLE_CHECK_S", 0.05)
     failed = threading.Event()
 
     async def test(journal: Journal) -> None:
         await asyncio.to_thread(folder.rmdir)
         assert await asyncio.to_thread(failed.wait, 10)
 
-    run(test, open_journal(folder, on_failed=failed.set))
+    run(test, open_journal(folder, on_failure=failed.set))
 
 
-def test_nothing_is_acknowledged_into_a_segment_that_was_deleted(folder: Path) -> None:
+def test_lines_in_a_deleted_segment_are_not_acknowledged(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         assert await outcome(journal, line(1)) is None
         for path in open_segments(folder):
             await asyncio.to_thread(path.unlink)
         assert await outcome(journal, line(2)) is Reason.STORAGE_FAILED
-        assert "the open segment was deleted" in str(journal.failed)
+        assert "the open segment was deleted" in str(journal.failure)
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
 
 
-def test_nothing_is_acknowledged_into_a_segment_that_was_truncated(folder: Path) -> None:
+def test_lines_in_a_truncated_segment_are_not_acknowledged(folder: Path) -> None:
     async def test(journal: Journal) -> None:
         assert await outcome(journal, line(1)) is None
         [path] = open_segments(folder)
         await asyncio.to_thread(os.truncate, path, 0)
         assert await outcome(journal, line(2)) is Reason.STORAGE_FAILED
-        assert "the open segment was changed by another program" in str(journal.failed)
+        assert "the open segment was changed by another program" in str(journal.failure)
         assert b"\0" not in path.read_bytes()
 
     run(test, open_journal(folder, JournalLimits(free_bytes_min=0)))
 
 
-def test_without_room_for_its_name_a_segment_stays_open_and_is_sealed_when_there_is_some(
+def test_a_segment_is_sealed_when_the_disk_has_space_for_its_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sealed = threading.Event()
@@ -552,7 +552,7 @@ def test_without_room_for_its_name_a_segment_stays_open_and_is_sealed_when_there
     assert set(numbers(folder)) >= {1, 3}
 
 
-def test_what_could_not_be_recovered_on_a_full_disk_is_recovered_when_there_is_room(
+def test_a_segment_deferred_on_a_full_disk_is_recovered_when_space_is_free(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.mkdir()
@@ -573,4 +573,4 @@ def test_what_could_not_be_recovered_on_a_full_disk_is_recovered_when_there_is_r
     run(test, journal)
     assert sealed == [4, 5]
     assert numbers(folder) == [1, 2]
-    assert journal.space.byte_count == sum(path.stat().st_size for path in folder.iterdir())
+    assert journal.capacity.byte_count == sum(path.stat().st_size for path in folder.iterdir())

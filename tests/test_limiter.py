@@ -1,7 +1,8 @@
-"""The limit on what runs at once: whoever asks much waits longest, and keeps nobody else out."""
+"""The concurrency limiter: a busy key waits longest, and no key can block the others."""
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.servers import RunningServer, running_server, wait_until
 
 
 class Room:
-    """Requests at a limiter. Each runs until it may end."""
+    """Requests at a limiter. Each runs until the test ends it."""
 
     def __init__(self, running_max: int, waiting_max: int) -> None:
         self.limiter = ConcurrencyLimiter(running_max, waiting_max=waiting_max)
@@ -25,17 +26,17 @@ class Room:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, key_id: str, count: int = 1) -> list[asyncio.Task[None]]:
-        """So many requests of a key; those that run or wait."""
-        asked = [asyncio.create_task(self._run(key_id)) for _ in range(count)]
+        """Start requests of a key. Return those that run or wait."""
+        started = [asyncio.create_task(self._run(key_id)) for _ in range(count)]
         await settle()
-        for task in asked:
+        for task in started:
             if task.done():
                 task.result()
-        self._tasks += asked
-        return asked
+        self._tasks += started
+        return started
 
     async def fill(self, key_id: str) -> int:
-        """Ask with a key until it is refused; how often it was not."""
+        """Start requests of a key until one is refused. Return the number of the others."""
         for count in range(1_000):
             try:
                 await self.ask(key_id)
@@ -44,7 +45,7 @@ class Room:
         raise AssertionError("it is never refused")
 
     async def end(self, count: int = 1) -> None:
-        """Let those end that began first."""
+        """End the oldest running requests."""
         for _ in range(count):
             self._may_end.pop(0).set()
             await settle()
@@ -55,7 +56,7 @@ class Room:
         await asyncio.gather(*self._tasks)
 
     async def _run(self, key_id: str) -> None:
-        async with self.limiter.place(key_id):
+        async with self.limiter.slot(key_id):
             self.begun.append(key_id)
             self._may_end.append(may_end := asyncio.Event())
             await may_end.wait()
@@ -81,18 +82,18 @@ def in_room(running_max: int, waiting_max: int) -> Callable[[Callable[[Room], Co
 
 
 @in_room(4, 64)
-async def test_one_key_takes_no_more_than_three_quarters(room: Room) -> None:
+async def test_one_key_uses_at_most_three_quarters(room: Room) -> None:
     assert await room.fill("greedy") == 3 + 48
     assert room.begun == ["greedy"] * 3
     assert await room.ask("modest")
     assert room.begun[-1] == "modest"  # at once
-    assert await room.fill("modest") == 15 + 1  # those that wait: fewer than a quarter, and the last of it
+    assert await room.fill("modest") == 15 + 1  # fewer than a quarter of the waiting slots, and the last one of it
     await room.end_all()
     assert len(room.begun) == 3 + 48 + 1 + 16
 
 
 @in_room(2, 64)
-async def test_keys_that_wait_take_turns(room: Room) -> None:
+async def test_waiting_keys_take_turns(room: Room) -> None:
     await room.ask("a", 12)
     await room.ask("b", 2)
     await room.ask("c", 2)
@@ -106,7 +107,7 @@ async def test_keys_that_wait_take_turns(room: Room) -> None:
 
 
 @in_room(1, 8)
-async def test_a_newcomer_waits_for_one_and_not_for_all_of_another_key(room: Room) -> None:
+async def test_a_new_key_waits_for_one_task_of_another_key_only(room: Room) -> None:
     await room.fill("greedy")
     await room.ask("modest")
     await room.end(1)
@@ -116,14 +117,14 @@ async def test_a_newcomer_waits_for_one_and_not_for_all_of_another_key(room: Roo
 
 
 @in_room(4, 0)
-async def test_where_nobody_may_wait_one_key_still_leaves_a_place(room: Room) -> None:
+async def test_one_key_leaves_a_slot_even_without_waiting_slots(room: Room) -> None:
     assert await room.fill("greedy") == 3
     assert await room.fill("modest") == 1
     await room.end_all()
 
 
 @in_room(1, 64)
-async def test_whoever_leaves_while_it_waits_leaves_its_place(room: Room) -> None:
+async def test_a_cancelled_waiter_frees_its_slot(room: Room) -> None:
     await room.ask("a")
     left, stays = await room.ask("b", 2)
     left.cancel()
@@ -136,11 +137,11 @@ async def test_whoever_leaves_while_it_waits_leaves_its_place(room: Room) -> Non
 
 
 @in_room(1, 64)
-async def test_whoever_leaves_in_the_moment_of_its_turn_passes_it_on(room: Room) -> None:
+async def test_a_waiter_cancelled_at_its_turn_passes_the_slot_on(room: Room) -> None:
     await room.ask("a")
     leaving, _ = await room.ask("b"), await room.ask("c")
     room._may_end.pop(0).set()
-    await asyncio.sleep(0)  # The first has ended, and the next has its place but does not know.
+    await asyncio.sleep(0)  # The first task has ended, and the next one has the slot but has not resumed.
     leaving[0].cancel()
     await settle()
     assert room.begun == ["a", "c"]
@@ -151,7 +152,7 @@ async def test_whoever_leaves_in_the_moment_of_its_turn_passes_it_on(room: Room)
 
 
 @in_room(1, 64)
-async def test_nothing_is_kept_of_a_key_that_has_left(room: Room) -> None:
+async def test_finished_keys_leave_no_state(room: Room) -> None:
     for number in range(100):
         (running,) = await room.ask(f"k{number}")
         (waiting,) = await room.ask(f"w{number}")
@@ -162,15 +163,19 @@ async def test_nothing_is_kept_of_a_key_that_has_left(room: Room) -> None:
 
 
 @in_room(1, 1)
-async def test_the_refusal_says_whether_it_is_for_this_key(room: Room) -> None:
+async def test_the_error_names_the_keys_own_share(room: Room) -> None:
     await room.ask("a", 2)
-    with pytest.raises(Unavailable, match=r"^reports: as many run and wait as may \(EMBEDSINK_REPORT_WAITING_MAX\)\."):
+    with pytest.raises(
+        Unavailable, match=r"^reports: all running and waiting slots are in use \(EMBEDSINK_REPORT_WAITING_MAX\)\."
+    ):
         await room.ask("b")
     await room.end_all()
     limiter = ConcurrencyLimiter(1, waiting_max=4)
     room.limiter = limiter
     await room.ask("a", 4)
-    with pytest.raises(Unavailable, match=r"^reports: 3 requests of this key wait already, and the other places are"):
+    with pytest.raises(
+        Unavailable, match=r"^reports: 3 requests of this key are waiting already, and the other slots are"
+    ):
         await room.ask("a")
     await room.end_all()
 
@@ -183,7 +188,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @contextlib.contextmanager
 def asking_at_once(server: RunningServer, path: str, *, key: str, count: int) -> Iterator[list[socket.socket]]:
-    """So many connections, each with a request whose answer nobody reads yet."""
+    """Open connections, each with a request whose response is not read yet."""
     address = urlsplit(server.url)
     with contextlib.ExitStack() as stack:
         connections = []
@@ -217,21 +222,21 @@ OTHERS = [
         "/api/v1/dashboards/overview/sections/use?since=",
     ],
 )
-def test_one_key_does_not_lock_out_the_others(server: RunningServer, path: str) -> None:
+def test_one_key_does_not_block_the_others(server: RunningServer, path: str) -> None:
     greedy, other = server.key("read", deployments=[1]), server.key("read")
     assert server.get("/api/v1/reports/views", key=greedy).status == 200
     with contextlib.ExitStack() as stack:
         if path.endswith("="):
-            # Each asks something else: the same would be one answer.
+            # Use different queries, because equal ones share one result.
             for day in range(1, 71):
                 stack.enter_context(asking_at_once(server, f"{path}{day}d", key=greedy, count=1))
         else:
             stack.enter_context(asking_at_once(server, path, key=greedy, count=70))
-        assert [server.get(asked, key=other).status for asked in OTHERS * 2] == [200] * len(OTHERS * 2)
+        assert [server.get(other_path, key=other).status for other_path in OTHERS * 2] == [200] * len(OTHERS * 2)
 
 
 @pytest.mark.server
-def test_what_a_key_asks_beyond_its_share_is_a_503_with_a_time_to_wait(server: RunningServer) -> None:
+def test_requests_beyond_a_keys_share_get_503_with_retry_after(server: RunningServer) -> None:
     greedy = server.key("read", deployments=[1])
     with asking_at_once(server, "/api/v1/summary.zip", key=greedy, count=70) as connections:
 
@@ -247,11 +252,15 @@ def test_what_a_key_asks_beyond_its_share_is_a_503_with_a_time_to_wait(server: R
         assert all(b"retry-after:" in head.lower() and b'"overloaded"' in head for head in refused())
 
 
-def test_nobody_asks_the_limiter_without_a_key() -> None:
-    """Every answer that reads the store goes through a limiter, with the key of whoever asks."""
+def test_each_use_of_a_limiter_passes_the_key() -> None:
     source = Path(__file__).parents[1] / "src" / "embedsink"
-    found = [
-        line.strip() for path in source.rglob("*.py") for line in path.read_text().splitlines() if "_slots" in line
+    uses = [
+        line.strip()
+        for path in source.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if "engine.limiters." in line
     ]
-    held = ("= ConcurrencyLimiter(", "slots = engine.")  # where they are made, and where one of two is chosen
-    assert all(".place(" in line or any(one in line for one in held) for line in found), found
+    # `slots = …` chooses one of two limiters for a later call.
+    wrong = [use for use in uses if not re.search(r"\.slot\(.*key_id|key_id=key\.key_id|^slots = |\.slot\(\"k_", use)]
+    assert len(uses) > 8
+    assert wrong == []

@@ -1,4 +1,4 @@
-"""The loader: every segment once, whatever breaks, and a snapshot that anybody can open at any time."""
+"""The loader: it loads each segment once under any failure, and its snapshot can be opened at any time."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 @contextlib.contextmanager
 def opened(folder: DataFolder) -> Iterator[Loader]:
-    """A loader on an open store, its thread not started."""
+    """Yield a loader with an open store and without a thread."""
     loader = Loader(folder, Store(folder.store))
     loader.open_store()
     try:
@@ -64,18 +64,18 @@ def opened(folder: DataFolder) -> Iterator[Loader]:
 
 
 def load_all(loader: Loader) -> None:
-    """Load all that is sealed, and publish nothing."""
-    for _ in loader.load_waiting():
+    """Load all sealed segments without publishing."""
+    for _ in loader.load_pending():
         pass
 
 
 def add_segment(folder: DataFolder, number: int, count: int = 3) -> Path:
-    """A sealed segment with some events, each with an id of its own."""
-    return segment(folder.journal, [VIEW | {"id": number * 1_000 + place} for place in range(count)], number=number)
+    """Add a sealed segment of events with distinct ids."""
+    return segment(folder.journal, [VIEW | {"id": number * 1_000 + index} for index in range(count)], number=number)
 
 
 def events_in(path: Path, *, lacks_segments: bool = False) -> list[int]:
-    """The ids of the events in a database, which must be healthy, but for segments that a test lost on purpose."""
+    """Return the ids of the events in a database, after all checks of `sql/checks`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         found = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
         assert found == ({"segment_is_not_missing"} if lacks_segments else set())
@@ -83,21 +83,21 @@ def events_in(path: Path, *, lacks_segments: bool = False) -> list[int]:
 
 
 def add_many(folder: DataFolder, number: int, count: int) -> None:
-    """A segment of so many events, made of one: parsing them takes too long."""
+    """Add a segment of many events, copied from one, because validating them takes too long."""
     path = add_segment(folder, number, count=1)
     line = path.read_bytes().splitlines(keepends=True)[0]
     own = str(UUID(int=number * 1_000)).encode()
     assert own in line
-    lines = b"".join(line.replace(own, str(UUID(int=number * 1_000_000 + place)).encode()) for place in range(count))
+    lines = b"".join(line.replace(own, str(UUID(int=number * 1_000_000 + index)).encode()) for index in range(count))
     path.write_bytes(lines + trailer(lines))
 
 
 def expected(*numbers: int, count: int = 3) -> list[int]:
-    return [number * 1_000 + place for number in numbers for place in range(count)]
+    return [number * 1_000 + index for number in numbers for index in range(count)]
 
 
 def damaged(content: bytes, how: str) -> bytes:
-    """What is left of a file."""
+    """Return the damaged content of a file."""
     return {
         "truncated": content[: min(5_000, len(content) // 2)],
         "empty": b"",
@@ -108,7 +108,7 @@ def damaged(content: bytes, how: str) -> bytes:
 
 
 def flipped(content: bytes, *offsets: int) -> bytes:
-    """The same with one bit of each of these bytes the other way round."""
+    """Return the content with one bit flipped in each of these bytes."""
     damaged = bytearray(content)
     for offset in offsets:
         damaged[offset] ^= 4
@@ -118,7 +118,7 @@ def flipped(content: bytes, *offsets: int) -> bytes:
 DAMAGES = ("truncated", "empty", "header", "zeros", "noise")
 
 
-def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFolder) -> None:
+def test_a_segment_is_loaded_once_over_several_starts(folder: DataFolder) -> None:
     add_segment(folder, 1)
     for _ in range(3):
         with opened(folder) as loader:
@@ -128,7 +128,7 @@ def test_a_segment_is_loaded_once_however_often_the_loader_starts(folder: DataFo
 
 
 @pytest.mark.parametrize("failure", [StoreRefused, StoreTooSmall, StoreBroken])
-def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
+def test_a_segment_whose_commit_failed_after_taking_effect_is_not_loaded_again(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, failure: type[EmbedsinkError]
 ) -> None:
     add_segment(folder, 1)
@@ -142,14 +142,14 @@ def test_a_segment_whose_commit_failed_after_all_was_done_is_not_loaded_again(
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(database, "transaction", losing_the_answer)
         for _ in range(3):
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
     with opened(folder) as loader:
         load_all(loader)
     assert events_in(folder.store) == expected(1)
 
 
 @pytest.mark.parametrize("failure", [StoreRefused, StoreBroken])
-def test_what_was_committed_although_it_was_refused_is_told_and_published(
+def test_a_load_that_failed_after_its_commit_is_reported_and_published(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, failure: type[EmbedsinkError]
 ) -> None:
     @contextlib.contextmanager
@@ -167,29 +167,29 @@ def test_what_was_committed_although_it_was_refused_is_told_and_published(
 
     loader = Loader(folder, Store(folder.store), on_loaded=note)
     loader.open_store()
-    loader.work_once(is_last=True)
+    loader.run_once(is_last=True)
     add_segment(folder, 1)
     with monkeypatch.context() as patch:
         patch.setattr(database, "transaction", losing_the_answer)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
     assert loads == []
-    loader.work_once(is_last=True)
+    loader.run_once(is_last=True)
     assert (loads, loader.status.trouble) == (["loaded"], None)
     assert positions == [1]
     loader.close()
     assert events_in(folder.snapshot) == expected(1)
 
 
-def test_a_segment_that_was_not_committed_is_loaded_at_the_next_try(
+def test_a_segment_that_was_not_committed_is_loaded_by_the_next_attempt(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "load", refusing("there is no room"))
-            loader.work_once(is_last=False)
-            assert "there is no room" in str(loader.status.trouble)
-        loader.work_once(is_last=False)
+            patch.setattr(Store, "load", refusing("the disk is full"))
+            loader.run_once(is_last=False)
+            assert "the disk is full" in str(loader.status.trouble)
+        loader.run_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1)
 
@@ -221,37 +221,37 @@ def test_segments_are_deleted_only_when_two_snapshots_cover_them_and_never_the_n
         assert [path.exists() for path in paths] == [False, False, False, False, True]
 
 
-def test_it_says_since_when_the_oldest_segment_waits(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_age_of_the_oldest_pending_segment_is_reported(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, written_at in ((1, 1_000), (2, 2_000)):
         os.utime(add_segment(folder, number), (written_at, written_at))
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
     with opened(folder) as loader:
         assert loader.waiting_since() is None
-        loader.wake()
+        loader.on_sealed()
         assert loader.waiting_since() == pytest.approx(time.time(), abs=5)
-        seen = [loader.waiting_since() for _ in loader.load_waiting()]
-        assert (seen, loader.waiting_since()) == ([1_000, 2_000], None)
+        observed = [loader.waiting_since() for _ in loader.load_pending()]
+        assert (observed, loader.waiting_since()) == ([1_000, 2_000], None)
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "load", refusing("there is no room"))
+            patch.setattr(Store, "load", refusing("the disk is full"))
             os.utime(add_segment(folder, 3), (3_000, 3_000))
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert loader.waiting_since() == 3_000
 
 
-def test_a_snapshot_that_can_not_be_copied_deletes_nothing(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_copy_deletes_no_segment(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2)]
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("no space left")
 
     with opened(folder) as loader, monkeypatch.context() as patch:
-        patch.setattr(publisher, "Copy", fail)
-        loader.work_once(is_last=True)
+        patch.setattr(publisher, "CopyProcess", fail)
+        loader.run_once(is_last=True)
         assert "no space left" in str(loader.status.trouble)
         assert all(path.exists() for path in paths)
 
 
-def test_a_snapshot_holds_everything_while_a_reader_holds_a_transaction(folder: DataFolder) -> None:
+def test_a_snapshot_is_complete_while_a_reader_has_a_transaction_open(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1, count=3_000)
         load_all(loader)
@@ -288,15 +288,15 @@ def test_a_lost_or_damaged_store_is_rebuilt_and_nothing_is_lost(folder: DataFold
     assert len(list(folder.damaged.iterdir())) == (how != "missing")
 
 
-def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_the_snapshot(folder: DataFolder) -> None:
+def test_a_flipped_bit_anywhere_in_the_store_loses_no_event_and_damages_no_snapshot(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     add_segment(folder, 2, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     sound = folder.store.read_bytes()
     ids = sorted([*expected(1, count=900), *expected(2, count=900)])
 
-    move_to_damaged = 0
+    rebuilt_count = 0
     for offset in range(12_288 + 100, len(sound), len(sound) // 10):
         for path in folder.damaged.iterdir():
             path.unlink()
@@ -304,42 +304,42 @@ def test_a_flipped_bit_anywhere_in_the_store_neither_loses_an_event_nor_spoils_t
         folder.store.write_bytes(flipped(sound, offset))
         with opened(folder) as loader:
             for _ in range(2):
-                loader.work_once(is_last=True)
+                loader.run_once(is_last=True)
             assert (loader.status.trouble, loader.status.damaged) == (None, [])
         assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
-        move_to_damaged += bool(list(folder.damaged.iterdir()))
-    assert move_to_damaged > 1, "most blocks are free, or of columns without values"
+        rebuilt_count += bool(list(folder.damaged.iterdir()))
+    assert rebuilt_count > 1, "most blocks are free, or of columns without values"
 
 
-def test_a_damaged_store_that_can_not_be_rebuilt_now_is_rebuilt_as_soon_as_it_can(folder: DataFolder) -> None:
+def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     for number in (1, 2):
         add_segment(folder, number, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     damage_deep_inside(folder)
-    # A full disk does the same.
+    # as on a full disk
     in_the_way = folder.path / "rebuilt.duckdb.new"
     in_the_way.mkdir()
 
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loader.start()
-    wait_until(lambda: "Is a directory" in str(loader.status.trouble), what="it is told", timeout_s=60)
+    wait_until(lambda: "Is a directory" in str(loader.status.trouble), what="the error is reported", timeout_s=60)
     add_segment(folder, 3)
     in_the_way.rmdir()
-    loader.wake()
-    wait_until(lambda: loader.status.trouble is None and loader.last_number == 3, what="loading goes on", timeout_s=60)
+    loader.on_sealed()
+    wait_until(
+        lambda: loader.status.trouble is None and loader.last_number == 3, what="loading continues", timeout_s=60
+    )
     loader.close()
     assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
     assert [path.name for path in folder.damaged.iterdir()] == ["store.duckdb"]
 
 
-def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rollups_are_recomputed_after_a_failed_rebuild(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     folder.store.unlink()
     derive_anew, tries = Store.derive_anew, list[str]()
 
@@ -353,14 +353,14 @@ def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     with pytest.raises(StoreRefused):
         loader.open_store()
-    loader.work_once(is_last=False)
+    loader.run_once(is_last=False)
     assert len(tries) == 2
     assert loader.status.trouble is None
     loader.close()
 
 
 def damage_deep_inside(folder: DataFolder) -> None:
-    """Flip a bit in the store that shows when all of it is read, and not before."""
+    """Flip a bit in the store that only a full read detects."""
     sound = folder.store.read_bytes()
     for offset in range(12_288 + 100, len(sound), 4_096):
         folder.store.write_bytes(flipped(sound, offset))
@@ -377,15 +377,15 @@ def damage_deep_inside(folder: DataFolder) -> None:
     pytest.fail("no bit of it does that")
 
 
-def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) -> None:
+def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     add_segment(folder, 2)
     sound = folder.store.read_bytes()
     log = folder.path / "store.duckdb.wal"
 
-    # As DuckDB leaves it, when it closes on a store that it can't write; and noise, on which it would end the program.
+    # A log as DuckDB leaves it for a store that it can't write, and noise, on which DuckDB would abort the process.
     with duckdb.connect(str(folder.path / "other.duckdb")) as other:
         other.execute("pragma disable_checkpoint_on_shutdown; create table other as select 1 as one")
         left = (folder.path / "other.duckdb.wal").read_bytes()
@@ -397,16 +397,16 @@ def test_what_a_broken_store_left_of_a_log_is_of_no_store(folder: DataFolder) ->
             damage()
             with opened(folder) as loader:
                 load_all(loader)
-                loader.work_once(is_last=True)
+                loader.run_once(is_last=True)
                 assert (loader.status.trouble, loader.status.damaged) == (None, [])
             assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)])
             assert not log.exists()
 
 
-def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder) -> None:
+def test_a_flipped_bit_before_a_pending_segment_is_repaired(folder: DataFolder) -> None:
     add_segment(folder, 1, count=900)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     add_segment(folder, 2)
     sound = folder.store.read_bytes()
     for offset in range(12_288 + 100, len(sound), len(sound) // 5):
@@ -414,12 +414,12 @@ def test_a_flipped_bit_before_a_waiting_segment_is_mended_too(folder: DataFolder
         folder.store.write_bytes(flipped(sound, offset))
         with opened(folder) as loader:
             for _ in range(2):
-                loader.work_once(is_last=True)
+                loader.run_once(is_last=True)
             assert (loader.status.trouble, loader.status.damaged) == (None, []), f"flipped at {offset:,}"
         assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)]), f"flipped at {offset:,}"
 
 
-def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(folder: DataFolder) -> None:
+def test_rows_since_the_last_checkpoint_are_loaded_again_after_a_kill(folder: DataFolder) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
         load_all(loader)
@@ -440,22 +440,22 @@ def test_what_was_loaded_since_the_last_checkpoint_is_loaded_again_after_a_kill(
 
 
 @pytest.mark.parametrize("how", [*DAMAGES, "missing"])
-def test_a_lost_or_damaged_snapshot_is_made_again(folder: DataFolder, how: str) -> None:
+def test_a_lost_or_damaged_snapshot_is_replaced(folder: DataFolder, how: str) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
     if how == "missing":
         folder.snapshot.unlink()
     else:
         folder.snapshot.write_bytes(damaged(folder.snapshot.read_bytes(), how))
 
     with opened(folder) as loader:
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
 
     assert events_in(folder.snapshot) == expected(1)
 
 
-def test_a_segment_that_is_in_neither_store_nor_journal_is_said_to_be_lost(folder: DataFolder) -> None:
+def test_a_segment_missing_from_store_and_journal_is_reported_lost(folder: DataFolder) -> None:
     paths = [add_segment(folder, number) for number in range(1, 6)]
     for path in paths[1:4]:
         path.unlink()
@@ -466,12 +466,12 @@ def test_a_segment_that_is_in_neither_store_nor_journal_is_said_to_be_lost(folde
 
 
 def sealed(path: Path) -> Path:
-    """The segment under the name that tells its size."""
+    """Rename a segment to its name with its size."""
     return path.rename(path.with_name(sealed_name(path.stem, path.stat().st_size)))
 
 
 @pytest.mark.parametrize("left", [0, 1 / 2, 0.99], ids=["emptied", "cut where a group ends", "cut within a group"])
-def test_a_sealed_segment_that_is_shortened_is_named_and_the_rest_is_loaded(
+def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
     folder: DataFolder, caplog: pytest.LogCaptureFixture, left: float
 ) -> None:
     paths = [sealed(add_segment(folder, number)) for number in (1, 2, 3)]
@@ -481,47 +481,47 @@ def test_a_sealed_segment_that_is_shortened_is_named_and_the_rest_is_loaded(
 
     with opened(folder) as loader:
         load_all(loader)
-        [told] = loader.status.damaged
-    assert f"journal {paths[1].name}: bytes are missing" in told
+        [message] = loader.status.damaged
+    assert f"journal {paths[1].name}: bytes are missing" in message
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_set_aside"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
     assert (found.state, paths[1].name in found.found) == ("wrong", True)
 
 
-def test_a_segment_that_is_deleted_before_it_is_loaded_is_told_as_lost(folder: DataFolder) -> None:
+def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:
     async def test() -> None:
         async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
-            engine.loader.close()  # It is as if it could not load just now.
+            engine.loader.close()  # as if it could not load now
             for _ in range(2):
                 await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
                 await asyncio.to_thread(wait_until, lambda: bool(engine.journal.segments()), what="it is sealed")
                 [path] = engine.journal.segments()
                 await asyncio.to_thread(path.unlink)
         engine.loader.open_store()
-        engine.loader.work_once(is_last=True)
-        [told] = engine.loader.status.damaged
-        assert "the segments 1 to 2 are in neither the store nor the journal" in told
-        assert engine.loader.last_number == engine.journal.last_number, "nobody waits for them"
+        engine.loader.run_once(is_last=True)
+        [message] = engine.loader.status.damaged
+        assert "the segments 1 to 2 are in neither the store nor the journal" in message
+        assert engine.loader.last_number == engine.journal.last_number, "no reader waits for them"
         engine.loader.close()
 
     asyncio.run(test())
     assert len(list(folder.damaged.glob("lost-*.txt"))) == 1
 
 
-def test_a_loss_is_told_once_however_often_the_store_is_opened(folder: DataFolder) -> None:
+def test_a_loss_is_reported_once_over_several_openings(folder: DataFolder) -> None:
     for number in (1, 3):
         add_segment(folder, number)
     for _ in range(3):
         with opened(folder) as loader:
             load_all(loader)
-            loader._look_what_is_loaded()
+            loader._read_loaded_segments()
             load_all(loader)
             assert len(loader.status.damaged) == 1
     assert len(list(folder.damaged.iterdir())) == 1
 
 
-def test_a_segment_is_loaded_once_under_whatever_name_it_comes_again(folder: DataFolder) -> None:
+def test_a_segment_that_returns_under_another_name_is_loaded_once(folder: DataFolder) -> None:
     path = add_segment(folder, 1)
     content = path.read_bytes()
     with opened(folder) as loader:
@@ -539,7 +539,7 @@ def test_a_segment_is_loaded_once_under_whatever_name_it_comes_again(folder: Dat
     assert events_in(folder.store) == expected(1, 2)
 
 
-def test_a_segment_with_more_than_was_loaded_of_it_is_kept_and_named(folder: DataFolder) -> None:
+def test_a_segment_longer_than_its_loaded_copy_is_kept_and_reported(folder: DataFolder) -> None:
     path = add_segment(folder, 1)
     content = path.read_bytes()
     with opened(folder) as loader:
@@ -551,12 +551,12 @@ def test_a_segment_with_more_than_was_loaded_of_it_is_kept_and_named(folder: Dat
         load_all(loader)
         for _ in range(2):
             loader.publish()
-        assert "has more bytes than the store loaded of it" in str(loader.status.damaged)
+        assert "has more bytes than the store loaded" in str(loader.status.damaged)
     assert (folder.damaged / longer.name).read_bytes() == 2 * content
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
-def test_a_segment_of_another_history_is_kept_and_named_and_not_loaded(folder: DataFolder, is_loaded: bool) -> None:
+def test_a_segment_of_another_data_folder_is_reported_and_not_loaded(folder: DataFolder, is_loaded: bool) -> None:
     own = add_segment(folder, 1)
     with opened(folder) as loader:
         if is_loaded:
@@ -565,15 +565,15 @@ def test_a_segment_of_another_history_is_kept_and_named_and_not_loaded(folder: D
         other.write_bytes(add_segment(folder, 5).read_bytes())
         (folder.journal / "000000000005-00000000.ndjson").unlink()
         load_all(loader)
-        [told] = loader.status.damaged
-        assert f"{other.name}: has the number of {own.stem}" in told
-        assert "Restore a backup into a new folder" in told
+        [message] = loader.status.damaged
+        assert f"{other.name}: has the number of {own.stem}" in message
+        assert "Restore a backup into a new folder" in message
     assert (folder.damaged / other.name).exists()
     assert events_in(folder.store) == expected(1)
 
 
 @pytest.mark.parametrize("make", ["folder", "link"])
-def test_an_odd_file_in_the_journal_holds_nothing_up(folder: DataFolder, make: str) -> None:
+def test_a_foreign_file_in_the_journal_does_not_block_loading(folder: DataFolder, make: str) -> None:
     for name in ("000000000002-00000000.ndjson", "zzz.ndjson"):
         odd = folder.journal / name
         odd.mkdir() if make == "folder" else odd.symlink_to("nowhere")
@@ -581,7 +581,7 @@ def test_an_odd_file_in_the_journal_holds_nothing_up(folder: DataFolder, make: s
     add_segment(folder, 3)
     with opened(folder) as loader:
         for _ in range(2):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         loader.publish()
         assert loader.status.trouble is None
         assert "segment 2 is in neither" in str(loader.status.damaged)
@@ -589,7 +589,7 @@ def test_an_odd_file_in_the_journal_holds_nothing_up(folder: DataFolder, make: s
     assert [path.name for path in folder.journal.iterdir() if path.is_file()] == ["000000000003-00000000.ndjson"]
 
 
-def test_a_segment_that_the_disk_can_not_read_is_set_aside_and_the_rest_is_loaded(
+def test_an_unreadable_segment_is_moved_to_damaged_and_the_rest_is_loaded(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3)]
@@ -611,7 +611,7 @@ def test_a_segment_that_the_disk_can_not_read_is_set_aside_and_the_rest_is_loade
 def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, tmp_path: Path) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         backup = shutil.copy(folder.snapshot, tmp_path / "backup.duckdb")
         for number in (2, 3):
             add_segment(folder, number)
@@ -625,7 +625,7 @@ def test_an_older_snapshot_with_a_newer_journal_catches_up(folder: DataFolder, t
     assert events_in(folder.store) == expected(1, 2, 3)
 
 
-def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolder) -> None:
+def test_a_damaged_segment_is_moved_to_damaged_and_the_rest_is_loaded(folder: DataFolder) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3)]
     content = bytearray(paths[1].read_bytes())
     content[100] ^= 1
@@ -634,17 +634,17 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_is_loaded(folder: DataFolde
     with opened(folder) as loader:
         load_all(loader)
         assert loader.status.damaged == [
-            f"journal {paths[1].name}: its checksum does not hold after offset 0. "
-            "It is kept in damaged/; everything else is loaded."
+            f"journal {paths[1].name}: its checksum does not match after offset 0. "
+            "It was moved to damaged/; everything else is loaded."
         ]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     assert (folder.damaged / paths[1].name).read_bytes() == content
 
     with opened(folder) as loader:
-        assert len(loader.status.damaged) == 1, "a person has not looked at it yet"
+        assert len(loader.status.damaged) == 1, "no operator has moved it yet"
 
 
-def test_segments_that_wait_share_a_load_and_keep_their_own_ledgers(
+def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, again, other = (VIEW | {"id": 1}, VIEW | {"id": 1}, VIEW | {"id": 1, "path": "/other"})
@@ -660,15 +660,15 @@ def test_segments_that_wait_share_a_load_and_keep_their_own_ledgers(
     assert loads == [[1, 2, 3]]
     assert events_in(folder.store) == [1, 2, 3, 4]
     with contextlib.closing(duckdb.connect(str(folder.store), read_only=True)) as store:
-        places = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
+        rows = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
         ledgers = store.execute("select columns('_count$') from loaded_segment order by segment").fetchall()
-    # A delivery each, so a line each; the trailer is the last.
-    assert sorted((name.int, *place) for name, *place in places) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]
+    # One line per delivery; the trailer is the last line.
+    assert sorted((name.int, *index) for name, *index in rows) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]
     assert [ledger[1:5] for ledger in ledgers] == [(2, 2, 0, 0), (3, 1, 1, 1), (2, 1, 1, 0)]
 
 
 def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """The numbers of the segments of each load, from now on."""
+    """Record the segment numbers of each later load."""
     loads: list[list[int]] = []
     load = Store.load
 
@@ -680,11 +680,11 @@ def noted_loads(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return loads
 
 
-def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_has_a_limit_in_segments_and_in_bytes(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in (1, 2, 3, 4, 5)]
     big = add_segment(folder, 6, count=12)
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 2)
-    monkeypatch.setattr(pending, "TOGETHER_BYTES_MAX", big.stat().st_size - 1)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 2)
+    monkeypatch.setattr(pending, "BATCH_BYTES_MAX", big.stat().st_size - 1)
     assert 2 * paths[0].stat().st_size < big.stat().st_size
     loads = noted_loads(monkeypatch)
 
@@ -695,10 +695,12 @@ def test_a_load_has_a_bound_in_segments_and_in_bytes(folder: DataFolder, monkeyp
     assert events_in(folder.store) == [*expected(1, 2, 3, 4, 5), *expected(6, count=12)]
 
 
-def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_leaves_many_pending_segments_for_the_next_start(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(1, 9):
         add_segment(folder, number)
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
     loads: list[int] = []
     load = Store.load
 
@@ -711,8 +713,8 @@ def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, mo
     loader = Loader(folder, Store(folder.store), closing_s_max=0.3)
     loader.open_store()
     loader.start()
-    loader.wake()
-    wait_until(lambda: bool(loads), what="it has begun")
+    loader.on_sealed()
+    wait_until(lambda: bool(loads), what="loading has begun")
     loader.close()
     assert loads == list(range(1, len(loads) + 1))
     assert len(loads) < 8
@@ -722,29 +724,27 @@ def test_closing_leaves_a_long_backlog_for_the_next_start(folder: DataFolder, mo
     assert events_in(folder.store) == expected(*range(1, 9))
 
 
-def test_a_snapshot_does_not_wait_for_the_end_of_a_long_backlog(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_does_not_wait_for_all_pending_segments(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [add_segment(folder, number) for number in range(1, 5)]
-    monkeypatch.setattr(pending, "TOGETHER_COUNT_MAX", 1)
-    monkeypatch.setattr(publisher, "SNAPSHOT_SHARE_MAX", 1e9)
+    monkeypatch.setattr(pending, "BATCH_COUNT_MAX", 1)
+    monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loads = noted_loads(monkeypatch)
-    seen: list[bool] = []
+    observed: list[bool] = []
     load = Store.load
 
     def look_and_load(store: Store, *segments: Segment) -> Ledger:
         wait_until(lambda: not is_copying(loader), what="the copy is complete")
-        seen.append(paths[0].exists())
+        observed.append(paths[0].exists())
         return load(store, *segments)
 
     monkeypatch.setattr(Store, "load", look_and_load)
-    loader.work_once(is_last=False)
+    loader.run_once(is_last=False)
     loader.close()
     assert len(loads) == 4
-    assert seen[0]
-    assert not seen[-1], "two snapshots covered the first before the last was loaded"
+    assert observed[0]
+    assert not observed[-1], "two snapshots covered the first before the last was loaded"
 
 
 def is_copying(loader: Loader) -> bool:
@@ -753,32 +753,32 @@ def is_copying(loader: Loader) -> bool:
 
 
 @pytest.mark.parametrize(("copying_s", "count"), [(0.001, 2), (100.0, 1)])
-def test_the_next_snapshot_waits_for_a_busy_disk_and_not_for_a_busy_processor(
+def test_the_snapshot_interval_depends_on_disk_time_and_not_on_cpu_time(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, copying_s: float, count: int
 ) -> None:
-    finish = snapshot.Copy.finish
+    finish = snapshot.CopyProcess.finish
 
-    def starved(copy: snapshot.Copy) -> float:
+    def starved(copy: snapshot.CopyProcess) -> float:
         assert 0 < finish(copy) < 60
         return copying_s
 
-    monkeypatch.setattr(snapshot.Copy, "finish", starved)
+    monkeypatch.setattr(snapshot.CopyProcess, "finish", starved)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0.01)
     loader.open_store()
     for number in (1, 2):
         add_segment(folder, number)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         wait_until(lambda: not is_copying(loader), what="the copy is complete")
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         time.sleep(0.02)
     assert loader.status.snapshot_count == count
     loader.close()
 
 
-def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_load_with(folder: DataFolder) -> None:
+def test_an_unloadable_segment_does_not_block_the_others_in_its_batch(folder: DataFolder) -> None:
     for number in (1, 2, 3, 5, 6, 7):
         add_segment(folder, number)
-    # Whole by its checksums, but no line that the store can read.
+    # Its checksums match, but the store can't read the line.
     lines = b'{"kind": "event", "received_at": "yesterday"}\n'
     unfit = folder.journal / "000000000004-00000000.ndjson"
     unfit.write_bytes(lines + trailer(lines))
@@ -792,7 +792,7 @@ def test_a_segment_that_can_not_be_loaded_does_not_hold_up_those_it_shares_a_loa
     assert [path.name for path in folder.damaged.iterdir()] == [unfit.name]
 
 
-def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
+def test_a_fatal_error_reopens_the_store_and_loading_continues(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(folder) as loader:
@@ -806,29 +806,29 @@ def test_a_fatal_error_reopens_the_store_and_loading_goes_on(
                 raise StoreBroken("FATAL Error: database has been invalidated")
 
             patch.setattr(Store, "load", break_down)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert not loader._store.is_open
         assert loader.status.reopened_count == 1
         reader.close()
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert loader.status.trouble is None
     assert events_in(folder.store) == expected(1, 2)
     assert list(folder.damaged.iterdir()) == []
 
 
-def test_a_bug_in_loading_is_told_and_tried_again(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_loading_is_reported_and_retried(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder) as loader:
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", lambda store, segment, **_: 1 // 0)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
         assert "ZeroDivisionError" in str(loader.status.trouble)
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
     assert events_in(folder.store) == expected(1)
 
 
 def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> Path:
-    """Eight megabytes in few lines: 128 errors with messages of 62 kB, or 8 bodies of a megabyte that are no JSON."""
+    """Return 8 MB in few lines: 128 errors with messages of 62 kB, or 8 invalid bodies of 1 MB."""
     if quarantined:
         bodies = [b'{"x":"' + os.urandom(500_000).hex().encode() for _ in range(8)]
         why = [Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body) for body in bodies]
@@ -844,21 +844,21 @@ def add_wide_segment(folder: DataFolder, number: int, *, quarantined: bool) -> P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quarantined", [False, True], ids=["events", "quarantine"])
-def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quarantined: bool) -> None:
-    # More than the store's memory, of what anybody with an ingest key can send.
+def test_rows_with_huge_strings_do_not_block_loading(folder: DataFolder, quarantined: bool) -> None:
+    # This exceeds the store's memory, and any ingest key can send it.
     for number in range(1, 21):
         add_wide_segment(folder, number, quarantined=quarantined)
     with opened(folder) as loader:
-        loader.work_once(is_last=False)
+        loader.run_once(is_last=False)
         assert (loader.status.trouble, loader.status.reopened_count) == (None, 0)
         assert loader.status.segment_count == 20
 
-    # A later program does not know of them until a checkpoint fails; reopened, the store goes on.
+    # A checkpoint fails on the unknown entries, and the reopened store continues.
     for number in range(21, 26):
         add_segment(folder, number)
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert loader.status.trouble is None
     with contextlib.closing(duckdb.connect(str(folder.snapshot), read_only=True)) as database:
         assert {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()} == set()
@@ -866,26 +866,24 @@ def test_rows_of_huge_strings_do_not_stop_the_loading(folder: DataFolder, quaran
     assert count == (20 * (8 if quarantined else 128) + 5 * 3,)
 
 
-def test_that_loading_goes_on_does_not_hide_that_snapshots_fail(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_successful_loads_do_not_hide_failing_snapshots(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with opened(folder) as loader:
         add_segment(folder, 1)
         with monkeypatch.context() as patch:
-            patch.setattr(publisher, "Copy", no_room)
-            loader.work_once(is_last=False)
+            patch.setattr(publisher, "CopyProcess", no_room)
+            loader.run_once(is_last=False)
             add_segment(folder, 2)
-            loader.work_once(is_last=False)
+            loader.run_once(is_last=False)
             assert loader.status.segment_count == 2
             assert "No space left" in str(loader.status.trouble)
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert loader.status.trouble is None
 
 
-def test_closing_the_store_does_not_wait_for_a_long_question(folder: DataFolder) -> None:
+def test_closing_the_store_does_not_wait_for_a_long_query(folder: DataFolder) -> None:
     with opened(folder) as loader:
         reader = loader._store.reader({"deployments": None})
         asking = threading.Thread(target=lambda: ask_for_long(reader))
@@ -902,7 +900,7 @@ def ask_for_long(reader: Reader) -> None:
         reader.first_row("select count(*) from range(100_000_000_000) a where hash(a.range) = 1")
 
 
-def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFolder) -> None:
+def test_a_store_that_another_program_has_open_is_not_moved(folder: DataFolder) -> None:
     add_segment(folder, 1)
     with opened(folder) as loader:
         load_all(loader)
@@ -920,23 +918,23 @@ def test_a_store_that_another_program_has_open_is_not_set_aside(folder: DataFold
     assert events_in(folder.store) == expected(1)
 
 
-def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_move_an_intact_store(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", mebibytes=16) as disk:
         folder = DataFolder(disk / "data")
-        folder.make()
+        folder.create()
         add_segment(folder, 1)
         with opened(folder) as loader:
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         add_segment(folder, 2)
         filling = disk / "filling"
         with contextlib.suppress(OSError), filling.open("wb") as file:
             file.write(bytes(16 * 1_048_576))
 
         loader = Loader(folder, Store(folder.store))
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert "less than 4,194,304 bytes are free" in str(loader.status.trouble)
         filling.unlink()
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert loader.status.trouble is None
         loader.close()
 
@@ -944,14 +942,14 @@ def test_a_full_disk_does_not_set_a_sound_store_aside(tmp_path: Path) -> None:
         assert events_in(folder.snapshot) == expected(1, 2)
 
 
-def test_a_second_program_on_the_same_folder_is_refused_with_the_first_ones_number(folder: DataFolder) -> None:
-    with FolderLock(folder), pytest.raises(Misconfigured, match=f"open in process {os.getpid()}. Stop that server"):
+def test_a_second_process_on_the_same_folder_is_refused_with_the_id_of_the_first(folder: DataFolder) -> None:
+    with FolderLock(folder), pytest.raises(Misconfigured, match=f"in use by process {os.getpid()}. Stop that server"):
         FolderLock(folder).__enter__()
     with FolderLock(folder):
         pass
 
 
-def test_what_a_killed_server_left_of_a_copy_is_replaced(folder: DataFolder) -> None:
+def test_the_partial_copy_of_a_killed_server_is_replaced(folder: DataFolder) -> None:
     source, new = folder.path / "source", folder.path / "target.new"
     shutil.copy(folder.store, source)
     new.write_bytes(b"half a copy")
@@ -962,7 +960,7 @@ def test_what_a_killed_server_left_of_a_copy_is_replaced(folder: DataFolder) -> 
     assert not new.exists()
 
 
-def test_a_copy_is_never_written_into_a_file_that_another_has_open(tmp_path: Path) -> None:
+def test_a_copy_is_never_written_to_a_file_that_another_process_has_open(tmp_path: Path) -> None:
     for name in ("source", "target"):
         (tmp_path / name).write_bytes(name.encode())
     with pytest.raises(FileExistsError):
@@ -970,7 +968,7 @@ def test_a_copy_is_never_written_into_a_file_that_another_has_open(tmp_path: Pat
     assert (tmp_path / "target").read_bytes() == b"target"
 
 
-def test_numbers_go_on_after_the_journal_was_emptied(folder: DataFolder) -> None:
+def test_numbers_continue_in_an_emptied_journal(folder: DataFolder) -> None:
     settings = Settings(segment_seal_s=0.02)
 
     async def write_one() -> None:
@@ -986,7 +984,7 @@ def test_numbers_go_on_after_the_journal_was_emptied(folder: DataFolder) -> None
         assert numbers == [(1,), (2,), (3,)]
 
 
-def test_a_server_starts_without_its_store_and_takes_in_events(
+def test_a_server_starts_without_its_store_and_accepts_events(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
@@ -1022,7 +1020,7 @@ def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: 
     server = Server(crashing.data)
     try:
         server.wait_until_ready()
-        wait_until((crashing.data / "analytics.duckdb").exists, what="there is a snapshot")
+        wait_until((crashing.data / "analytics.duckdb").exists, what="a snapshot exists")
         with senders(server.port, crashing.token, crashing.notes, count=1):
             notebook = subprocess.run(
                 [sys.executable, "-c", READING, str(crashing.data / "analytics.duckdb")],
@@ -1041,9 +1039,9 @@ def test_a_notebook_reads_the_snapshot_at_any_moment_of_a_busy_server(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: Path) -> None:
+def test_a_damaged_segment_makes_readyz_answer_503(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path / "data")
-    folder.make()
+    folder.create()
     path = add_segment(folder, 1)
     path.write_bytes(path.read_bytes().replace(b"svc:event:view", b"svc:event:vie!", 1))
     add_segment(folder, 2)
@@ -1051,7 +1049,7 @@ def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: P
     try:
         server.wait_until_ready()
         address = f"http://127.0.0.1:{server.port}/readyz"
-        wait_until(lambda: path.name in json.dumps(fetch(address).json()), what="the damaged segment is named")
+        wait_until(lambda: path.name in json.dumps(fetch(address).json()), what="the damaged segment is reported")
         assert fetch(address).status == 503
         assert server.stop() == 0
     finally:
@@ -1061,13 +1059,13 @@ def test_a_damaged_segment_makes_the_server_say_that_it_is_not_ready(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_second_server_on_the_same_folder_ends_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_folder_ends_and_the_first_continues(tmp_path: Path) -> None:
     first = Server(tmp_path / "data")
     try:
         first.wait_until_ready()
         second = Server(tmp_path / "data")
         assert second.process.wait(20) == 1
-        assert f"is open in process {first.process.pid}. Stop that server" in second.log.read_text()
+        assert f"is in use by process {first.process.pid}. Stop that server" in second.log.read_text()
         assert first.stop() == 0
     finally:
         first.kill()
@@ -1077,7 +1075,7 @@ def test_a_second_server_on_the_same_folder_ends_and_the_first_goes_on(tmp_path:
 @pytest.mark.slow
 @pytest.mark.server
 def test_an_event_is_visible_within_two_seconds_of_its_202(tmp_path: Path) -> None:
-    """p95 over 30 probes, with the settings that are shipped: from its 202 until it is loaded, where reports look."""
+    """Measure the p95 of 30 probes with the default settings, from the 202 until the event is in the store."""
     crashing = Crashing(tmp_path / "data")
     server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="1.0", EMBEDSINK_SNAPSHOT_INTERVAL_S="10")
     answered_at: list[float] = []

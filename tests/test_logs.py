@@ -1,4 +1,4 @@
-"""What is logged: one bounded line of JSON an event, and no more of them a second than a disk takes."""
+"""Logs: JSON lines of limited length at a limited rate."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from embedsink.json_logging import (
     BURST_LINES,
     LINE_CHARACTERS_MAX,
     LINES_PER_S,
-    SUMMARY_S,
+    SUMMARY_INTERVAL_S,
     TRACEBACK_CHARACTERS_MAX,
     VALUE_CHARACTERS_MAX,
     JsonLines,
@@ -32,13 +32,13 @@ def line_of(event: str = "refused", *, error: BaseException | None = None, **ext
     return JsonLines().format(record)
 
 
-def test_a_long_value_is_cut_and_says_so() -> None:
+def test_a_long_value_is_shortened_with_an_ellipsis() -> None:
     line = json.loads(line_of(path="/" + "x" * 60_000, status=404, key_id=None))
     assert line["path"] == "/" + "x" * (VALUE_CHARACTERS_MAX - 2) + "…"
     assert (line["status"], line["key_id"]) == (404, None)
 
 
-def test_a_value_within_the_limit_is_whole_whatever_its_type() -> None:
+def test_a_short_value_of_any_type_is_unchanged() -> None:
     addresses = [["127.0.0.1", 8321], ["::1", 8321]]
     line = json.loads(line_of(addresses=addresses, detail="x" * VALUE_CHARACTERS_MAX, share=0.5))
     assert line["addresses"] == addresses
@@ -47,7 +47,7 @@ def test_a_value_within_the_limit_is_whole_whatever_its_type() -> None:
 
 
 @pytest.mark.parametrize("character", ["x", "é", "\U0001f600", "\x00", "\n"])
-def test_a_line_is_bounded_whatever_stands_in_its_values(character: str) -> None:
+def test_a_line_has_a_length_limit(character: str) -> None:
     values: Any = {f"value{number}": character * 60_000 for number in range(8)}
     line = line_of(event=character * 60_000, **values)
     assert len(line) <= LINE_CHARACTERS_MAX
@@ -55,7 +55,7 @@ def test_a_line_is_bounded_whatever_stands_in_its_values(character: str) -> None
     assert json.loads(line)["level"] == "warning"
 
 
-def test_a_traceback_is_bounded_and_keeps_both_ends() -> None:
+def test_a_traceback_has_a_length_limit_and_keeps_both_ends() -> None:
     try:
         raise ValueError("x" * 100_000 + " at the end")
     except ValueError as error:
@@ -67,7 +67,7 @@ def test_a_traceback_is_bounded_and_keeps_both_ends() -> None:
 
 @pytest.mark.parametrize("before", range(VALUE_CHARACTERS_MAX - 70, VALUE_CHARACTERS_MAX + 10, 7))
 @pytest.mark.parametrize("kind", KeyKind)
-def test_no_part_of_a_key_is_left_where_a_value_is_cut(kind: KeyKind, before: int) -> None:
+def test_a_shortened_value_contains_no_part_of_a_key(kind: KeyKind, before: int) -> None:
     key = new_token(kind)
     assert key[12:20] not in line_of(path="/" * before + key + "/" * 1_000)
 
@@ -86,7 +86,7 @@ def limit() -> Iterator[LineLimit]:
         made._summary.join()
 
 
-def test_lines_beyond_a_rate_are_left_out_and_other_events_are_not(
+def test_lines_beyond_the_rate_limit_are_omitted_but_other_events_are_not(
     limit: LineLimit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [0.0]
@@ -97,15 +97,15 @@ def test_lines_beyond_a_rate_are_left_out_and_other_events_are_not(
     assert passed(limit, "refused", 1_000) == 2 * LINES_PER_S
 
 
-def test_a_line_says_how_many_were_left_out(limit: LineLimit, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_reports_the_number_of_omitted_lines(limit: LineLimit, caplog: pytest.LogCaptureFixture) -> None:
     written = passed(limit, "refused", 1_000)
-    wait_until(lambda: bool(caplog.records), what="the summary is logged", timeout_s=SUMMARY_S + 10)
+    wait_until(lambda: bool(caplog.records), what="the summary is logged", timeout_s=SUMMARY_INTERVAL_S + 10)
     [line] = [json.loads(JsonLines().format(record)) for record in caplog.records]
     assert (line["event"], line["of"], line["count"]) == ("lines_left_out", "refused", 1_000 - written)
 
 
 @pytest.mark.server
-def test_refused_requests_are_all_counted_and_fill_no_disk(tmp_path: Path) -> None:
+def test_refused_requests_are_all_counted_but_do_not_fill_the_disk(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         address = urlsplit(server.url)
         for _ in range(300):
@@ -116,8 +116,8 @@ def test_refused_requests_are_all_counted_and_fill_no_disk(tmp_path: Path) -> No
                 assert connection.recv(65_536).startswith(b"HTTP/1.1 400")
         assert count_of(server, 'embedsink_refused_requests_total{reason="not_found"}') == 300
         assert count_of(server, "embedsink_unreadable_requests_total") == 200
-        wait_until(lambda: logged(server, "refused") == 300, what="300 refusals are logged, or told of")
-        wait_until(lambda: logged(server, "not_http") == 200, what="200 of the others are")
+        wait_until(lambda: logged(server, "refused") == 300, what="300 refusals are logged or counted")
+        wait_until(lambda: logged(server, "not_http") == 200, what="200 other events are logged or counted")
         assert server.log.stat().st_size < 300_000
 
 
@@ -127,7 +127,7 @@ def count_of(server: RunningServer, metric: str) -> float:
 
 
 def logged(server: RunningServer, event: str) -> int:
-    """How many events have a line, or are counted in one."""
+    """Return the number of events that have a line or are counted in one."""
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     counted: list[int] = [line["count"] for line in lines if line.get("of") == event]
     written = [line for line in lines if line["event"] == event]

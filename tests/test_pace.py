@@ -1,4 +1,4 @@
-"""Pace: pages are answered at once while senders leave room, else one after the other, with rests between."""
+"""The throttle: queries run at once on an idle loop, else one at a time with pauses."""
 
 import asyncio
 import itertools
@@ -8,18 +8,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import embedsink.concurrency.throttle
-from embedsink.concurrency.cpu_meter import CpuMeter
-from embedsink.concurrency.throttle import RESTS, Throttle
+from embedsink.concurrency.throttle import PAUSE_FACTOR, CpuMeter, Throttle
 from embedsink.errors import Unavailable
 
-# What they are about is time.
+# These tests measure time.
 pytestmark = pytest.mark.alone
 
 TOOK_S = 0.05
 
 
-class Making:
-    """Answers that take a while; it remembers when each began and ended."""
+class SlowQuery:
+    """A slow query that records when each run started and ended."""
 
     def __init__(self) -> None:
         self.times: list[tuple[float, float]] = []
@@ -32,7 +31,7 @@ class Making:
 
 
 async def make_busy() -> None:
-    """What a loop does that senders keep busy: it computes most of the time."""
+    """Keep the loop busy, as senders do."""
     while True:
         until = time.monotonic() + 0.004
         while time.monotonic() < until:
@@ -40,14 +39,14 @@ async def make_busy() -> None:
         await asyncio.sleep(0.001)
 
 
-def run_busy(ask: Callable[[Throttle], Awaitable[None]], *, waiting_max: int = 64) -> None:
-    """Ask a pace whose loop is kept busy, and has been for long enough to be seen."""
+def run_busy(use: Callable[[Throttle], Awaitable[None]], *, waiting_max: int = 64) -> None:
+    """Use a throttle whose loop has been busy for more than a sample interval."""
 
     async def run() -> None:
-        pace, sending = Throttle(waiting_max=waiting_max), asyncio.create_task(make_busy())
+        throttle, sending = Throttle(waiting_max=waiting_max), asyncio.create_task(make_busy())
         await asyncio.sleep(0.3)
         try:
-            await ask(pace)
+            await use(throttle)
         finally:
             sending.cancel()
 
@@ -55,116 +54,116 @@ def run_busy(ask: Callable[[Throttle], Awaitable[None]], *, waiting_max: int = 6
 
 
 @pytest.mark.parametrize("waiting_max", [0, 64])
-def test_while_nobody_sends_answers_are_made_side_by_side_and_none_is_refused(
+def test_queries_on_an_idle_loop_run_concurrently_and_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, waiting_max: int
 ) -> None:
-    # Whatever else this machine does: a loop that waits for a processor is busy.
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: 0.0)
+    # On a busy machine the loop would wait for a CPU and count as busy.
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: 0.0)
 
-    async def ask() -> None:
-        pace, begun, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
+    async def use() -> None:
+        throttle, begun, all_begun = Throttle(waiting_max=waiting_max), itertools.count(1), asyncio.Event()
 
-        async def make() -> int:
+        async def query() -> int:
             if (number := next(begun)) == 5:
                 all_begun.set()
             await asyncio.wait_for(all_begun.wait(), 10)
             return number
 
-        assert await asyncio.gather(*(pace.answer(make, key_id="k") for _ in range(5))) == [1, 2, 3, 4, 5]
+        assert await asyncio.gather(*(throttle.run(query, key_id="k") for _ in range(5))) == [1, 2, 3, 4, 5]
 
-    asyncio.run(ask())
-
-
-def test_while_senders_are_busy_answers_are_made_one_after_the_other_with_rests() -> None:
-    making = Making()
-
-    async def ask(pace: Throttle) -> None:
-        assert await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4))) == [1, 2, 3, 4]
-
-    run_busy(ask)
-    for (began_at, ended_at), (next_at, _) in itertools.pairwise(making.times):
-        assert next_at - ended_at >= RESTS * (ended_at - began_at)
+    asyncio.run(use())
 
 
-def test_a_long_answer_goes_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_on_a_busy_loop_run_one_at_a_time_with_pauses() -> None:
+    query = SlowQuery()
+
+    async def use(throttle: Throttle) -> None:
+        assert await asyncio.gather(*(throttle.run(query, key_id="k") for _ in range(4))) == [1, 2, 3, 4]
+
+    run_busy(use)
+    for (began_at, ended_at), (next_at, _) in itertools.pairwise(query.times):
+        assert next_at - ended_at >= PAUSE_FACTOR * (ended_at - began_at)
+
+
+def test_a_long_query_runs_concurrently_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.concurrency.throttle, "TURN_S_MAX", TOOK_S)
-    making, ended = Making(), asyncio.Event()
+    query, ended = SlowQuery(), asyncio.Event()
 
-    async def make_long() -> None:
+    async def query_slowly() -> None:
         await ended.wait()
 
-    async def ask(pace: Throttle) -> None:
-        long = asyncio.create_task(pace.answer(make_long, key_id="k"))
+    async def use(throttle: Throttle) -> None:
+        long = asyncio.create_task(throttle.run(query_slowly, key_id="k"))
         await asyncio.sleep(0)
-        asked_at = time.monotonic()
-        assert await pace.answer(making, key_id="k") == 1
+        started_at = time.monotonic()
+        assert await throttle.run(query, key_id="k") == 1
         assert not long.done()
-        assert making.times[0][0] - asked_at >= TOOK_S * (1 + RESTS) * 0.9
+        assert query.times[0][0] - started_at >= TOOK_S * (1 + PAUSE_FACTOR) * 0.9
         ended.set()
         await long
 
-    run_busy(ask)
+    run_busy(use)
 
 
-def test_who_leaves_ends_what_is_made_for_it() -> None:
-    told: list[str] = []
+def test_cancelling_a_caller_cancels_its_query() -> None:
+    results: list[str] = []
 
-    async def make() -> None:
+    async def query() -> None:
         try:
             await asyncio.sleep(60)
         finally:
-            told.append("ended")
+            results.append("ended")
 
-    async def ask(pace: Throttle) -> None:
-        leaving = asyncio.create_task(pace.answer(make, key_id="k"))
+    async def use(throttle: Throttle) -> None:
+        leaving = asyncio.create_task(throttle.run(query, key_id="k"))
         await asyncio.sleep(TOOK_S)
         leaving.cancel()
         await asyncio.wait({leaving})
         await asyncio.sleep(TOOK_S)
-        assert told == ["ended"]
+        assert results == ["ended"]
 
-    run_busy(ask)
+    run_busy(use)
 
 
-def test_who_waits_for_a_processor_is_busy_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    making = Making()
-    # Of each second the loop wants a processor for a third, and has none.
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: time.monotonic() / 3)
+def test_waiting_for_a_cpu_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = SlowQuery()
+    # The loop waits for a CPU for a third of the time.
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic() / 3)
 
-    async def ask() -> None:
-        pace = Throttle(waiting_max=64)
+    async def use() -> None:
+        throttle = Throttle(waiting_max=64)
         await asyncio.sleep(0.3)
-        await asyncio.gather(pace.answer(making, key_id="k"), pace.answer(making, key_id="k"))
+        await asyncio.gather(throttle.run(query, key_id="k"), throttle.run(query, key_id="k"))
 
-    asyncio.run(ask())
-    [(_, ended_at), (next_at, _)] = making.times
+    asyncio.run(use())
+    [(_, ended_at), (next_at, _)] = query.times
     assert next_at > ended_at
 
 
-def test_who_leaves_or_fails_keeps_no_turn() -> None:
-    making = Making()
+def test_a_cancelled_or_failed_query_frees_its_turn() -> None:
+    query = SlowQuery()
 
     async def fail() -> int:
         raise ValueError("no")
 
-    async def ask(pace: Throttle) -> None:
-        leaving = [asyncio.create_task(pace.answer(making, key_id="k")) for _ in range(3)]
+    async def use(throttle: Throttle) -> None:
+        leaving = [asyncio.create_task(throttle.run(query, key_id="k")) for _ in range(3)]
         await asyncio.sleep(TOOK_S / 2)
         for one in leaving:
             one.cancel()
         await asyncio.wait(leaving)
         with pytest.raises(ValueError, match="no"):
-            await pace.answer(fail, key_id="k")
-        assert await pace.answer(making, key_id="k") == 1
+            await throttle.run(fail, key_id="k")
+        assert await throttle.run(query, key_id="k") == 1
 
-    run_busy(ask)
+    run_busy(use)
 
 
-def test_only_so_many_wait() -> None:
-    making = Making()
+def test_the_number_of_waiting_queries_is_limited() -> None:
+    query = SlowQuery()
 
-    async def ask(pace: Throttle) -> None:
-        told = await asyncio.gather(*(pace.answer(making, key_id="k") for _ in range(4)), return_exceptions=True)
-        assert [isinstance(one, Unavailable) for one in told] == [False, False, False, True]
+    async def use(throttle: Throttle) -> None:
+        results = await asyncio.gather(*(throttle.run(query, key_id="k") for _ in range(4)), return_exceptions=True)
+        assert [isinstance(one, Unavailable) for one in results] == [False, False, False, True]
 
-    run_busy(ask, waiting_max=2)
+    run_busy(use, waiting_max=2)

@@ -1,4 +1,4 @@
-"""The data folder is closed to other users, whatever the umask says and whoever made the folder."""
+"""The data folder is closed to other users, under any umask and any owner."""
 
 import asyncio
 import json
@@ -41,24 +41,24 @@ def mode_of(path: Path) -> int:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """The mode of each file and folder below a folder, and of itself as `.`."""
+    """Return the mode of each file and folder below a folder; `.` is the folder itself."""
     found = {}
     for path in (folder, *folder.rglob("*")):
         try:
             found[str(path.relative_to(folder))] = mode_of(path)
         except FileNotFoundError:
-            continue  # A running server seals and deletes.
+            continue  # A running server seals and deletes segments.
     return found
 
 
 def exposed(folder: Path) -> dict[str, str]:
-    """What in a folder has more permissions than it may, with its mode."""
+    """Return the paths in a folder that have too many permissions, with their modes."""
     allowed = {name: 0o750 if (folder / name).is_dir() else 0o640 for name in modes(folder)}
     return {name: oct(mode) for name, mode in modes(folder).items() if mode & ~allowed.get(name, 0o640)}
 
 
 def run(*words: object, status: int = 0) -> str:
-    """Run a command; what it wrote on stdout."""
+    """Run a command. Return its stdout."""
     command = [sys.executable, "-m", "embedsink", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
@@ -67,7 +67,7 @@ def run(*words: object, status: int = 0) -> str:
 
 @pytest.mark.server
 @pytest.mark.parametrize("mask", [0o000, 0o077], ids=oct)
-def test_a_server_creates_files_with_0640_and_folders_with_0750_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+def test_a_server_creates_files_with_0640_and_folders_with_0750_under_any_umask(tmp_path: Path, mask: int) -> None:
     data = tmp_path / "data"
     with umask(mask):
         (data / "dashboards").mkdir(parents=True)
@@ -83,12 +83,12 @@ def test_a_server_creates_files_with_0640_and_folders_with_0750_whatever_the_uma
     assert {found[name] for name in made} == {0o640}
     assert {found[name] for name in ("damaged", "pages")} == {0o750}
     assert {found[name] for name in SECRET_FILES} == {0o600}
-    # A folder that was made stricter stays so.
+    # stricter permissions stay
     assert {found[name] for name in (".", "journal", "dashboards")} == {0o750 & ~mask}
 
 
 @pytest.mark.server
-def test_commands_create_files_as_a_server_does_and_restrict_what_older_versions_made(tmp_path: Path) -> None:
+def test_commands_create_files_as_a_server_does_and_restrict_older_files(tmp_path: Path) -> None:
     data, events = tmp_path / "data", tmp_path / "events.ndjson"
     events.write_text(json.dumps(view()))
     with umask(0):
@@ -102,7 +102,7 @@ def test_commands_create_files_as_a_server_does_and_restrict_what_older_versions
 
 
 @pytest.mark.server
-def test_what_a_command_writes_elsewhere_follows_the_umask(tmp_path: Path) -> None:
+def test_files_elsewhere_follow_the_umask(tmp_path: Path) -> None:
     data, events = tmp_path / "data", tmp_path / "events.ndjson"
     events.write_text(json.dumps(view()))
     with umask(0o022):
@@ -120,7 +120,7 @@ def test_the_umask_is_restored(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "file") == 0o640
 
 
-def test_stricter_permissions_and_the_group_bit_of_a_folder_stay(tmp_path: Path) -> None:
+def test_stricter_permissions_and_the_setgid_bit_of_a_folder_stay(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "file").chmod(0o400)
     tmp_path.chmod(0o2770)
@@ -138,7 +138,7 @@ def test_files_of_other_programs_in_the_folder_keep_their_permissions(tmp_path: 
     for path in (program, page):
         path.chmod(0o755)
     with umask(0o022):
-        DataFolder(tmp_path).make()
+        DataFolder(tmp_path).create()
     assert [mode_of(path) for path in (tmp_path, program, page)] == [0o750, 0o755, 0o755]
 
 
@@ -156,7 +156,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     assert modes(outside) == {".": 0o755, "file": 0o644}
 
 
-def test_what_belongs_to_another_user_is_left_alone_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_user_are_logged_and_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "file").chmod(0o644)
     tmp_path.chmod(0o700)
@@ -167,7 +167,7 @@ def test_what_belongs_to_another_user_is_left_alone_and_logged(tmp_path: Path, m
     assert restrict(tmp_path, stems=STEMS) == [tmp_path]
 
 
-def test_a_start_names_what_stays_open_to_other_users(
+def test_a_start_logs_files_that_stay_exposed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = make_folder(tmp_path / "data")
@@ -188,7 +188,7 @@ def test_a_start_names_what_stays_open_to_other_users(
 
 
 @pytest.mark.server
-def test_a_stolen_data_folder_holds_no_usable_key(tmp_path: Path) -> None:
+def test_a_stolen_data_folder_contains_no_usable_key(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         key, reader, admin = server.key(), server.key("read"), server.key("admin")
         stray = view({"title": f"my key is {reader}", reader: admin})
@@ -198,10 +198,10 @@ def test_a_stolen_data_folder_holds_no_usable_key(tmp_path: Path) -> None:
         assert server.get(f"/api/v1/reports/views.csv?key={reader}").status in (400, 401)
         log_in(server, reader)
         wait_until(lambda: server.get("/api/v1/inspect?since=1h", key=reader).json()["isComplete"], what="it is loaded")
-        kept = server.get("/api/v1/events.ndjson", key=reader).body
-        kept += server.get("/api/v1/quarantine?limit=100", key=reader).body
-    kept += b"".join(path.read_bytes() for path in server.data.rglob("*") if path.is_file()) + server.log.read_bytes()
-    assert b"my key is es_read_\xe2\x80\xa6" in kept
+        output = server.get("/api/v1/events.ndjson", key=reader).body
+        output += server.get("/api/v1/quarantine?limit=100", key=reader).body
+    output += b"".join(path.read_bytes() for path in server.data.rglob("*") if path.is_file()) + server.log.read_bytes()
+    assert b"my key is es_read_\xe2\x80\xa6" in output
     for token in (key, reader, admin):
-        assert token.encode() not in kept
-        assert token.encode()[-24:] not in kept
+        assert token.encode() not in output
+        assert token.encode()[-24:] not in output

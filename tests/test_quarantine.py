@@ -51,7 +51,7 @@ def reject(server: Server, envelope: object, *, key: str, sent_at: float | None 
         delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
         delivery.sent_at = sent_at
         lines = delivery_lines(delivery, key_id=known.key_id, new_id=uuid7)
-        await wait_for(partial(server.engine.submit, lines, accepted=0, quarantined=1))
+        await wait_for(partial(server.engine.append_counted, lines, accepted=0, quarantined=1))
 
     server._runner.run(keep())
 
@@ -304,7 +304,7 @@ def test_the_quarantine_takes_neither_the_last_of_the_disk_nor_half_of_the_journ
     tmp_path: Path, limits: dict[str, Any]
 ) -> None:
     with open_server(tmp_path, **limits) as server:
-        space = server.engine.journal.space
+        space = server.engine.journal.capacity
         if "journal_bytes_max" in limits:
             space.add(600_000)
         wait_until(lambda: not has_room(server), what="the journal has measured")
@@ -316,9 +316,7 @@ def test_the_quarantine_takes_neither_the_last_of_the_disk_nor_half_of_the_journ
 
 def has_room(server: Server) -> bool:
     server.get("/readyz")  # its write makes the journal look at the disk
-    return server.engine.journal.space.has_room_to_spare(
-        free_bytes_min=server.engine.settings.quarantine_free_bytes_min
-    )
+    return server.engine.journal.capacity.is_ample(free_bytes_min=server.engine.settings.quarantine_free_bytes_min)
 
 
 def test_what_is_counted_belongs_to_a_deployment_where_the_key_does(tmp_path: Path) -> None:
@@ -387,7 +385,7 @@ def test_what_was_purged_does_not_come_back_with_a_killed_server_or_a_new_store(
 def test_rejections_are_kept_for_some_days_and_then_only_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "RETENTION_EVERY_S", 0.2)
+    monkeypatch.setattr(tasks, "RETENTION_INTERVAL_S", 0.2)
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
         key, admin = server.key(), server.key("admin")
         server.post([1], key=key)
@@ -433,7 +431,7 @@ def rejected_count(server: Server) -> int:
 
 def test_a_purge_while_the_server_stops_is_told_to_come_again(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
-        server.engine.loader.tasks.end()
+        server.engine.loader.tasks.close()
         answer = server.ask("DELETE", "/api/v1/quarantine", key=server.key("admin"))
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
 
@@ -459,19 +457,19 @@ def test_a_long_list_is_written_in_a_thread_where_it_holds_nobody_up(
 
 def test_one_replay_at_a_time(quick: Server) -> None:
     admin = quick.key("admin")
-    quick._runner.run(quick.engine.replaying.acquire())
+    quick._runner.run(quick.engine.replay_lock.acquire())
     try:
         answer = quick.ask("POST", "/api/v1/quarantine/replay", key=admin)
         assert (answer.status_code, problem(answer)) == (503, "overloaded")
     finally:
-        quick.engine.replaying.release()
+        quick.engine.replay_lock.release()
 
 
 def test_reports_beyond_those_that_may_wait_are_refused(tmp_path: Path) -> None:
     with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
         key = server.key("read")
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
-        place = server.engine.report_slots.place("k_other")
+        place = server.engine.limiters.reports.slot("k_other")
         server._runner.run(place.__aenter__())
         try:
             for path in ("/api/v1/reports/views", "/api/v1/quarantine"):

@@ -7,18 +7,18 @@ import pytest
 
 from embedsink.reasons import Reason
 
-# design 3.1: what each status says to the sender; 416 is for readers (RFC 9110, section 14).
+# The statuses of docs/wire.md; 416 is for readers (RFC 9110, section 14).
 STATUSES = {400, 401, 403, 404, 405, 408, 409, 413, 415, 416, 422, 429, 500, 503}
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_each_reason_has_a_sentence_of_its_own(reason: Reason) -> None:
+def test_each_reason_has_a_distinct_sentence(reason: Reason) -> None:
     assert re.fullmatch(r"[A-Z].+[^.]\.", reason.sentence)
     assert [other for other in Reason if other.sentence == reason.sentence] == [reason]
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_each_reason_reads_on_the_wire_as_one_plain_word(reason: Reason) -> None:
+def test_each_reason_is_one_snake_case_word_on_the_wire(reason: Reason) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z0-9]+)*", str(reason))
     assert json.dumps(reason) == f'"{reason}"'
     assert Reason(str(reason)) is reason  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""A rebuilt store: nothing that lies in any readable place is missing, nothing is there twice, and a loss is said."""
+"""A rebuilt store: it has every readable row exactly once, and losses are reported."""
 
 import contextlib
 import errno
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def publish_each(folder: DataFolder, *numbers: int, count: int = 3) -> None:
-    """Load segments, with a snapshot after each, so that the journal keeps the last ones only."""
+    """Load segments with a snapshot after each, so that the journal keeps only the last ones."""
     with opened(folder) as loader:
         for number in numbers:
             add_segment(folder, number, count=count)
@@ -47,15 +47,15 @@ def publish_each(folder: DataFolder, *numbers: int, count: int = 3) -> None:
 
 
 def settle(folder: DataFolder) -> Loader:
-    """Open, load and publish until there is nothing left to do; the loader as it was closed."""
+    """Open, load and publish until no work is left. Return the closed loader."""
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert loader.status.trouble is None
     return loader
 
 
-def test_with_store_and_snapshot_damaged_the_previous_snapshot_and_the_journal_have_everything(
+def test_a_damaged_store_and_snapshot_lose_nothing_with_the_previous_snapshot_and_the_journal(
     folder: DataFolder,
 ) -> None:
     publish_each(folder, 1, 2, 3, 4)
@@ -67,16 +67,16 @@ def test_with_store_and_snapshot_damaged_the_previous_snapshot_and_the_journal_h
     assert sorted(path.name for path in folder.damaged.iterdir()) == ["analytics.duckdb", "store.duckdb"]
 
 
-def test_with_a_snapshot_that_the_disk_can_not_read_the_previous_one_is_used(folder: DataFolder) -> None:
+def test_an_unreadable_snapshot_is_replaced_by_the_previous_one(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3)
     folder.store.write_bytes(damaged(folder.store.read_bytes(), "noise"))
     folder.snapshot.unlink()
-    folder.snapshot.symlink_to("/proc/self/mem")  # read(2) of its first page fails with EIO
+    folder.snapshot.symlink_to("/proc/self/mem")  # read(2) of the first page fails with EIO
     assert settle(folder).status.damaged == []
     assert events_in(folder.store) == events_in(folder.snapshot) == expected(1, 2, 3)
 
 
-def test_without_store_and_snapshot_the_previous_snapshot_is_enough(folder: DataFolder) -> None:
+def test_the_previous_snapshot_replaces_a_missing_store_and_snapshot(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3)
     folder.store.unlink()
     folder.snapshot.unlink()
@@ -84,17 +84,17 @@ def test_without_store_and_snapshot_the_previous_snapshot_is_enough(folder: Data
     assert events_in(folder.store) == expected(1, 2, 3)
 
 
-def test_what_no_file_can_supply_is_said_to_be_lost_at_every_start(folder: DataFolder) -> None:
+def test_a_loss_is_reported_at_each_start(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3, 4)
     for path in (folder.store, folder.snapshot, folder.previous):
         path.write_bytes(b"\0" * 20_000)
     loader = settle(folder)
-    [told] = loader.status.damaged
-    loader._damaged.look_for_a_gap(folder.journal, after=0, before=4)
-    assert loader.status.damaged == [told], "once"
-    assert "the segments 1 to 3 are in neither the store nor the journal" in told
+    [message] = loader.status.damaged
+    loader._damaged.report_gaps(folder.journal, after=0, before=4)
+    assert loader.status.damaged == [message], "once"
+    assert "the segments 1 to 3 are in neither the store nor the journal" in message
     with opened(folder) as loader:
-        assert loader.status.damaged == [told]
+        assert loader.status.damaged == [message]
     next(folder.damaged.glob("lost-*")).unlink()
     with opened(folder) as loader:
         assert loader.status.damaged == []
@@ -102,7 +102,7 @@ def test_what_no_file_can_supply_is_said_to_be_lost_at_every_start(folder: DataF
 
 
 def readable_events(file: Path) -> set[int]:
-    """The ids of events whose whole row can be read in a file, found by asking for ever fewer of them."""
+    """Return the ids of events whose complete row can be read, by bisecting the file's rows."""
     with contextlib.closing(duckdb.connect(str(file), read_only=True)) as database:
 
         def find(start: int, end: int) -> set[int]:
@@ -118,7 +118,7 @@ def readable_events(file: Path) -> set[int]:
 
 
 def flip_a_column(path: Path, chance: random.Random) -> None:
-    """Flip a bit in a block that holds a part of a column of `event`."""
+    """Flip a bit in a block with a part of a column of `event`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         asked = "select distinct block_id from pragma_storage_info('event') where block_id >= 0 order by 1"
         blocks = [block for (block,) in database.execute(asked).fetchall()]
@@ -126,7 +126,7 @@ def flip_a_column(path: Path, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-def test_no_event_that_lies_in_a_readable_place_is_missing_and_none_is_there_twice(folder: DataFolder) -> None:
+def test_every_readable_event_is_salvaged_exactly_once(folder: DataFolder) -> None:
     counts = {1: 23_000, 2: 40_000, 3: 9_000}
     with opened(folder) as loader:
         for number, count in counts.items():
@@ -157,7 +157,7 @@ def test_no_event_that_lies_in_a_readable_place_is_missing_and_none_is_there_twi
 
 
 def stored(path: Path) -> list[int]:
-    """The ids of the events in a database whose ledger adds up, with what was lost."""
+    """Return the ids of the events in a database, and the number of lost ones, after checking its ledger."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
         offending = {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()}
         assert not offending
@@ -187,7 +187,7 @@ TABLES = (
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A database file with every kind of row, as it could be damaged."""
+    """Create a database file with every kind of row."""
     folder = make_folder(tmp_path / "old")
     segment(folder.journal, EVERY_KIND, number=1)
     add_segment(folder, 2)
@@ -220,7 +220,7 @@ def test_all_kinds_of_rows_are_salvaged_once(folder: DataFolder, old: Path) -> N
     stored(folder.store)
 
 
-def test_segments_that_the_store_or_the_journal_has_are_not_salvaged(folder: DataFolder, old: Path) -> None:
+def test_segments_in_the_store_or_the_journal_are_not_salvaged(folder: DataFolder, old: Path) -> None:
     add_segment(folder, 2)
     with opened(folder) as loader:
         load_all(loader)
@@ -229,7 +229,7 @@ def test_segments_that_the_store_or_the_journal_has_are_not_salvaged(folder: Dat
     assert events_in(folder.store) == expected(2)
 
 
-def test_a_rejection_that_lacks_a_piece_counts_as_lost(folder: DataFolder, old: Path) -> None:
+def test_a_rejection_with_a_missing_part_counts_as_lost(folder: DataFolder, old: Path) -> None:
     with opened_store(old) as store:
         store._loading().execute("delete from quarantine_rest where piece = 2")
     with opened_store(folder.store) as store:
@@ -249,7 +249,7 @@ def test_a_purged_rejection_does_not_count_as_lost(folder: DataFolder, old: Path
     stored(folder.store)
 
 
-def test_a_purged_rejection_that_another_file_has_counts_once(folder: DataFolder, old: Path) -> None:
+def test_a_purged_rejection_in_another_file_counts_once(folder: DataFolder, old: Path) -> None:
     earlier = shutil.copy(old, old.with_name("earlier.duckdb"))
     with opened_store(old) as store:
         assert store.purge(PurgeFilter()) == 1
@@ -270,7 +270,7 @@ def test_rows_without_their_ledger_are_salvaged(folder: DataFolder, old: Path) -
     stored(folder.store)
 
 
-def test_what_was_replayed_stays_so(folder: DataFolder, old: Path) -> None:
+def test_replayed_rejections_stay_replayed(folder: DataFolder, old: Path) -> None:
     shutil.copy(old, folder.store)
     with opened_store(folder.store) as store:
         store._loading().execute("update quarantine set replayed_at = null")
@@ -278,29 +278,25 @@ def test_what_was_replayed_stays_so(folder: DataFolder, old: Path) -> None:
         assert store._loading().execute("select replayed_at is null from quarantine").fetchall() == [(False,)]
 
 
-def test_a_loss_that_could_not_be_noted_is_noted_by_the_next_look(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    damaged = DamagedFiles(folder.damaged, told=told)
+def test_a_failed_loss_note_is_written_by_the_next_check(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages: list[str] = []
+    damaged = DamagedFiles(folder.damaged, messages=messages)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", unwritable)
         with pytest.raises(OSError, match="No space left"):
-            damaged.declare_lost("journal: segment 3 is lost.")
-    assert told == []
-    damaged.declare_lost("journal: segment 3 is lost.")
+            damaged.record_loss("journal: segment 3 is lost.")
+    assert messages == []
+    damaged.record_loss("journal: segment 3 is lost.")
     after_a_start: list[str] = []
-    DamagedFiles(folder.damaged, told=after_a_start).look()
-    assert after_a_start == told != []
+    DamagedFiles(folder.damaged, messages=after_a_start).report_existing()
+    assert after_a_start == messages != []
 
 
 def unwritable(path: Path, *_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def test_a_rebuild_that_is_interrupted_begins_again_and_loses_nothing(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_rebuild_restarts_and_loses_nothing(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_each(folder, 1, 2, count=2_000)
     add_segment(folder, 3, count=900)
     with opened(folder) as loader:
@@ -309,7 +305,7 @@ def test_a_rebuild_that_is_interrupted_begins_again_and_loses_nothing(
     flip_a_column(folder.store, random.Random(1))
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(Store, "salvage", interrupted)
-        loader.work_once(is_last=True)
+        loader.run_once(is_last=True)
         assert "as a kill would" in str(loader.status.trouble)
     assert (folder.path / "rebuilt.duckdb").exists()
     assert list(folder.damaged.iterdir()) == []
@@ -318,18 +314,18 @@ def test_a_rebuild_that_is_interrupted_begins_again_and_loses_nothing(
     assert stored(folder.snapshot) == ids
 
 
-def test_a_rebuild_with_damaged_snapshots_leaves_a_good_one_at_once(folder: DataFolder) -> None:
+def test_a_rebuild_with_damaged_snapshots_publishes_an_intact_one(folder: DataFolder) -> None:
     publish_each(folder, 1, 2, 3, count=1_000)
     sound = folder.store.read_bytes()
     for path in (folder.snapshot, folder.previous, folder.store):
         path.write_bytes(b"\0" * 20_000)
     folder.previous.write_bytes(sound)
-    damaged = DamagedFiles(folder.damaged, told=[])
+    damaged = DamagedFiles(folder.damaged, messages=[])
     rebuilt = rebuild(folder, StoreLimits(), damaged_files=damaged, why="is damaged")
     assert (rebuilt.complete_to, rebuilt.salvaged.row_count) == (3, 0)
     assert events_in(folder.store) == events_in(folder.snapshot) == events_in(folder.previous)
 
-    # All three damaged: what can be read is in two files before any of them is given up.
+    # All three files are damaged. The readable rows are in two new files before any old one is replaced.
     for path in (folder.snapshot, folder.previous):
         path.write_bytes(b"\0" * 20_000)
     for path in folder.journal.iterdir():
@@ -344,12 +340,12 @@ def interrupted(*_: object, **__: object) -> None:
     raise StoreRefused("as a kill would")
 
 
-def test_a_rebuild_stops_when_the_server_ends(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closing_server_stops_a_rebuild(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_each(folder, 1, 2)
     with opened(folder) as loader:
         loader._load_until = 0.0
-        with pytest.raises(StoreRefused, match="begins again at the next start"):
-            loader._check_for_end()
+        with pytest.raises(StoreRefused, match="the next start rebuilds the store"):
+            loader._check_deadline()
 
 
 def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +363,7 @@ def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch
     settle(folder)
 
 
-def test_a_restored_segment_that_the_ledger_does_not_name_is_set_aside_and_not_loaded_twice(
+def test_a_restored_segment_in_a_folded_ledger_is_not_loaded_twice(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 2)
@@ -376,13 +372,13 @@ def test_a_restored_segment_that_the_ledger_does_not_name_is_set_aside_and_not_l
     restored = add_segment(folder, 1)
     with opened(folder) as loader:
         load_all(loader)
-        [told] = loader.status.damaged
-        assert "loaded long ago" in told
+        [message] = loader.status.damaged
+        assert "loaded long ago" in message
     assert (folder.damaged / restored.name).exists()
     assert events_in(folder.store) == expected(*range(1, 9))
 
 
-def test_a_segment_that_is_restored_beside_a_running_server_is_not_loaded_twice(
+def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 2)
@@ -397,7 +393,7 @@ def test_a_segment_that_is_restored_beside_a_running_server_is_not_loaded_twice(
         [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
         assert found.found.count("has the number of a segment that was loaded long ago") == 2
         load_all(loader)
-        assert all("loaded long ago" in told for told in loader.status.damaged)
+        assert all("loaded long ago" in message for message in loader.status.damaged)
     assert all((folder.damaged / path.name).exists() for path in restored)
     assert events_in(folder.store) == expected(*range(1, 9))
 
@@ -416,7 +412,7 @@ def test_a_store_without_the_new_columns_of_the_ledger_is_migrated(folder: DataF
     assert events_in(folder.snapshot) == expected(1, 2)
 
 
-def test_a_damaged_file_of_an_older_schema_is_salvaged_too(folder: DataFolder) -> None:
+def test_a_damaged_file_of_an_older_schema_is_salvaged(folder: DataFolder) -> None:
     publish_each(folder, 1, 2)
     with opened_store(folder.store) as store:
         for statement in (
@@ -441,18 +437,20 @@ def test_a_truncated_file_is_damaged(folder: DataFolder) -> None:
 
 
 @pytest.mark.parametrize("age_days", [0, 31])
-def test_copies_aside_have_a_limit_and_segments_and_notes_have_none(folder: DataFolder, age_days: int) -> None:
+def test_databases_in_damaged_have_a_retention_but_segments_and_notes_have_none(
+    folder: DataFolder, age_days: int
+) -> None:
     kept = ("000000000001-00000000.ndjson", "lost-1.txt")
     for name in kept:
         (folder.damaged / name).write_text("kept")
-    keeper = DamagedFiles(folder.damaged, told=[])
+    keeper = DamagedFiles(folder.damaged, messages=[])
     for number in range(5):
         for path in (folder.snapshot, folder.store):
             path.unlink(missing_ok=True)
             path.write_text(str(number))
-            keeper.keep_copy(path, "is damaged")
-    assert [path.read_text() for path in keeper.copies()] == ["4", "4"]
+            keeper.link_database(path, "is damaged")
+    assert [path.read_text() for path in keeper.databases()] == ["4", "4"]
     if age_days:
-        keeper.delete_old_copies(now=time.time() + age_days * 86_400)
-        assert keeper.copies() == []
+        keeper.delete_old_databases(now=time.time() + age_days * 86_400)
+        assert keeper.databases() == []
     assert {path.name for path in folder.damaged.iterdir()} >= set(kept)

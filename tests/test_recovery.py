@@ -1,4 +1,4 @@
-"""Recovery of a journal folder that was copied into, or whose disk is full: nothing is overwritten or lost."""
+"""Recovery of a journal folder with copied files or on a full disk: no file is overwritten or lost."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from embedsink.journal import recovery as recovery_module
-from embedsink.journal.recovery import Recovery, recover, recover_left
+from embedsink.journal.recovery import Recovery, recover, recover_deferred
 from embedsink.journal.segment import find_damage, identity_of, sealed_name, trailer
 
 GROUPS = [b'{"kind":"event","n":%d}\n' % number for number in range(1, 7)]
@@ -34,7 +34,7 @@ class Folder:
         return recover(self.journal, damaged=self.damaged, after_number=after_number)
 
     def groups(self) -> set[bytes]:
-        """The groups of all sealed segments, which are whole and have an identity of their own."""
+        """Return the groups of all sealed segments, after checking that each is intact and has its own identity."""
         paths = list(self.journal.glob("*.ndjson"))
         assert len({identity_of(path.name) for path in paths}) == len(paths)
         contents = [path.read_bytes() for path in paths]
@@ -64,7 +64,7 @@ def test_an_open_copy_of_a_sealed_segment_does_not_replace_it(folder: Folder, na
 
 
 @pytest.mark.parametrize("name", [f"{IDENTITY}.ndjson", sealed_name(IDENTITY, len(b"".join(WHOLE[:3])))])
-def test_an_open_segment_with_other_content_than_the_sealed_one_is_kept_beside_it(folder: Folder, name: str) -> None:
+def test_an_open_segment_that_differs_from_the_sealed_one_gets_a_new_number(folder: Folder, name: str) -> None:
     sealed = folder.add(name, b"".join(WHOLE[:3]))
     folder.add(f"{IDENTITY}.open", WHOLE[0] + WHOLE[4] + WHOLE[5][:-2])
 
@@ -73,11 +73,11 @@ def test_an_open_segment_with_other_content_than_the_sealed_one_is_kept_beside_i
     assert sealed.read_bytes() == b"".join(WHOLE[:3])
     assert folder.groups() == {*GROUPS[:3], GROUPS[4]}
     assert recovery.last_number == 21
-    assert any("has other content than" in note for note in recovery.notes)
+    assert any("differs from" in note for note in recovery.notes)
     assert folder.recover(after_number=20).notes == [], "the next start has nothing to do"
 
 
-def test_a_shorter_sealed_copy_goes_and_the_longer_one_stays(folder: Folder) -> None:
+def test_a_shorter_sealed_copy_is_deleted(folder: Folder) -> None:
     longer = folder.add(sealed_name(IDENTITY, len(b"".join(WHOLE))), b"".join(WHOLE))
     folder.add(sealed_name(IDENTITY, len(WHOLE[0])), WHOLE[0])
     recovery = folder.recover()
@@ -85,7 +85,7 @@ def test_a_shorter_sealed_copy_goes_and_the_longer_one_stays(folder: Folder) -> 
     assert "The copy was deleted" in recovery.notes[0]
 
 
-def test_the_whole_copy_of_a_damaged_segment_is_kept(folder: Folder) -> None:
+def test_the_intact_copy_of_a_damaged_segment_is_kept(folder: Folder) -> None:
     content = b"".join(WHOLE)
     damaged = folder.add(sealed_name(IDENTITY, len(content)), content[:-20] + b"x" * 20)
     folder.add(f"{IDENTITY}.open", b"".join(WHOLE[:4]))
@@ -96,7 +96,7 @@ def test_the_whole_copy_of_a_damaged_segment_is_kept(folder: Folder) -> None:
 
 @pytest.mark.parametrize("content", [b"".join(WHOLE[:2]), b"".join(WHOLE[3:])], ids=["a copy", "other content"])
 @pytest.mark.parametrize("call", ["fsync", "unlink", "rename_new"])
-def test_recovery_killed_beside_a_sealed_segment_is_completed_by_the_next(
+def test_the_next_recovery_completes_one_killed_next_to_a_sealed_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, content: bytes
 ) -> None:
     module = recovery_module if call == "rename_new" else os
@@ -115,11 +115,11 @@ def test_recovery_killed_beside_a_sealed_segment_is_completed_by_the_next(
 
 
 class Killed(BaseException):
-    """The program ended here."""
+    """The process was killed here."""
 
 
 def killing(original, calls: Iterator[int]):  # type: ignore[no-untyped-def]
-    """Pass on as many calls as there are numbers, and end the program at the next."""
+    """Pass on a call for each number, then raise."""
 
     def counted(*arguments: object) -> object:
         if next(calls, None) is None:
@@ -130,7 +130,7 @@ def killing(original, calls: Iterator[int]):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("name", ["zzz.ndjson", "1.open", "000000000001.ndjson"])
-def test_what_is_no_segment_is_told_and_left(folder: Folder, name: str) -> None:
+def test_other_files_are_reported_and_left(folder: Folder, name: str) -> None:
     (folder.journal / name).mkdir()
     assert folder.recover() == Recovery(
         last_number=0, notes=[f"journal/{name}: is not a segment and is ignored. Move it elsewhere."]
@@ -138,25 +138,25 @@ def test_what_is_no_segment_is_told_and_left(folder: Folder, name: str) -> None:
 
 
 @pytest.mark.parametrize("make", ["folder", "link"])
-def test_a_folder_or_a_link_with_the_name_of_a_segment_keeps_no_server_from_starting(folder: Folder, make: str) -> None:
+def test_a_folder_or_link_named_like_a_segment_does_not_prevent_a_start(folder: Folder, make: str) -> None:
     for suffix in (".open", ".ndjson"):
         path = folder.journal / f"{IDENTITY}{suffix}"
         path.mkdir() if make == "folder" else path.symlink_to("nowhere")
     assert folder.recover().damaged == []
 
 
-@pytest.mark.parametrize("there", [b"", b"".join(WHOLE)[:-9], b"x" * len(b"".join(WHOLE))])
-def test_a_whole_open_segment_takes_the_place_of_a_damaged_sealed_one(folder: Folder, there: bytes) -> None:
+@pytest.mark.parametrize("existing", [b"", b"".join(WHOLE)[:-9], b"x" * len(b"".join(WHOLE))])
+def test_an_intact_open_segment_replaces_a_damaged_sealed_one(folder: Folder, existing: bytes) -> None:
     content = b"".join(WHOLE)
     folder.add(f"{IDENTITY}.open", content)
-    sealed = folder.add(sealed_name(IDENTITY, len(content)), there)
-    [told] = folder.recover().damaged
-    assert f"{sealed.name}: is damaged, and kept in damaged/. {IDENTITY}.open is whole and takes its place." in told
+    sealed = folder.add(sealed_name(IDENTITY, len(content)), existing)
+    [message] = folder.recover().damaged
+    assert f"{sealed.name}: is damaged and was moved to damaged/. The intact {IDENTITY}.open replaces it." in message
     assert sealed.read_bytes() == content
-    assert [path.read_bytes() for path in folder.damaged.iterdir()] == [there]
+    assert [path.read_bytes() for path in folder.damaged.iterdir()] == [existing]
 
 
-def test_a_tail_in_aside_is_never_overwritten(folder: Folder) -> None:
+def test_a_tail_in_damaged_is_never_overwritten(folder: Folder) -> None:
     for tail in (b"AAAA", b"BBBB"):
         folder.add(f"{IDENTITY}.open", WHOLE[0] + tail)
         folder.recover()
@@ -164,7 +164,7 @@ def test_a_tail_in_aside_is_never_overwritten(folder: Folder) -> None:
     assert {path.read_bytes() for path in folder.damaged.iterdir()} == {b"AAAA", b"BBBB"}
 
 
-def test_without_room_for_a_torn_tail_the_segment_waits_and_nothing_of_it_is_lost(
+def test_without_space_for_a_torn_tail_recovery_is_deferred_and_loses_nothing(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = WHOLE[0] + WHOLE[1][:-2]
@@ -176,11 +176,11 @@ def test_without_room_for_a_torn_tail_the_segment_waits_and_nothing_of_it_is_los
     with monkeypatch.context() as patch:
         patch.setattr(recovery_module, "write_durably", full)
         recovery = folder.recover()
-        assert (recovery.left, recovery.last_number) == ([path], 7)
+        assert (recovery.deferred, recovery.last_number) == ([path], 7)
         assert path.read_bytes() == content
-        assert recover_left(recovery, damaged=folder.damaged) == []
-        assert (recovery.left, len(recovery.notes)) == ([path], 1)
+        assert recover_deferred(recovery, damaged=folder.damaged) == []
+        assert (recovery.deferred, len(recovery.notes)) == ([path], 1)
 
-    [sealed] = recover_left(recovery, damaged=folder.damaged)
-    assert (sealed.read_bytes(), recovery.left) == (WHOLE[0], [])
+    [sealed] = recover_deferred(recovery, damaged=folder.damaged)
+    assert (sealed.read_bytes(), recovery.deferred) == (WHOLE[0], [])
     assert [path.read_bytes() for path in folder.damaged.iterdir()] == [WHOLE[1][:-2]]

@@ -1,4 +1,4 @@
-"""What can't be opened ends with one sentence and exit code 1: never with a traceback, and nothing is changed."""
+"""A failed start prints a clear error and exits with 1, without a traceback, and changes no file."""
 
 import contextlib
 import struct
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
-    """What a command says, which must be one sentence, and its failure."""
+    """Return a failed command's error message, after checking that it is one line."""
     options = {"serve": ["--port", str(free_port())], "render": ["-o", "overview.svg"]}.get(command[0], [])
     (folder.path.parent / "events.ndjson").write_text("")
     done = subprocess.run(
@@ -43,11 +43,11 @@ def run(folder: DataFolder, command: list[str], *tracing: str) -> str:
         timeout=60,
         cwd=folder.path.parent,
     )
-    told = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert done.returncode == 1, f"{command}: {done.stdout}{done.stderr}"
     assert "Traceback" not in done.stderr
-    # A command may say first what it does.
-    return told[-1]
+    # A command may first print its action.
+    return lines[-1]
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 def make_newer(path: Path, how: str) -> None:
-    """Let a database be one of tomorrow."""
+    """Give a database the schema of a newer version."""
     if how == "schema":
         with contextlib.closing(duckdb.connect(str(path))) as newer:
             newer.execute("insert into migration values ('9999_later', now()::timestamp)")
     else:
         header = bytearray(path.read_bytes()[:4_096])
-        header[12:20] = (9_999).to_bytes(8, "little")  # the version of the file's format
+        header[12:20] = (9_999).to_bytes(8, "little")  # the version of the file format
         checksum = 5_381
         for (word,) in struct.iter_unpack("<Q", header[8:]):
             checksum ^= word * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
@@ -77,26 +77,24 @@ def make_newer(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["schema", "format"])
-def test_a_newer_store_is_refused_in_one_sentence_by_all_that_write_and_not_touched(
-    folder: DataFolder, how: str
-) -> None:
+def test_every_writer_refuses_a_newer_store_and_does_not_change_it(folder: DataFolder, how: str) -> None:
     make_newer(folder.store, how)
     before = folder.store.read_bytes()
     for command in WRITING if how == "schema" else WRITING[:1]:
-        told = run(folder, command)
-        assert told.startswith("store.duckdb: ")
-        assert "newer" in told
+        message = run(folder, command)
+        assert message.startswith("store.duckdb: ")
+        assert "newer" in message
     assert folder.store.read_bytes() == before
     assert list(folder.damaged.iterdir()) == []
 
 
 @pytest.mark.parametrize("how", ["schema", "format"])
-def test_a_newer_snapshot_is_refused_in_one_sentence_by_all_that_read_it(folder: DataFolder, how: str) -> None:
+def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> None:
     make_newer(folder.snapshot, how)
     for command in READING if how == "schema" else READING[:1]:
-        told = run(folder, command)
-        assert told.startswith("analytics.duckdb: ")
-        assert "newer" in told
+        message = run(folder, command)
+        assert message.startswith("analytics.duckdb: ")
+        assert "newer" in message
     assert "1 of" in run(folder, ["doctor"])
     with pytest.raises(Misconfigured, match=r"analytics\.duckdb: .*newer"):
         embedsink.open(folder.path).report("views")
@@ -104,7 +102,7 @@ def test_a_newer_snapshot_is_refused_in_one_sentence_by_all_that_read_it(folder:
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    ("place", "fault", "sentence"),
+    ("name", "fault", "sentence"),
     [
         ("lock", "openat:error=EIO", "lock: Input/output error. Look at the disk and the kernel log."),
         ("lock", "pwrite64:error=EIO", "lock: Input/output error. Look at the disk and the kernel log."),
@@ -113,11 +111,9 @@ def test_a_newer_snapshot_is_refused_in_one_sentence_by_all_that_read_it(folder:
         ("journal/000000000002-00000000.open", "renameat2:error=EIO", "Input/output error. Look at the disk"),
     ],
 )
-def test_a_disk_that_fails_at_the_start_is_one_sentence(
-    folder: DataFolder, place: str, fault: str, sentence: str
-) -> None:
+def test_a_failing_disk_at_the_start_is_a_clear_error(folder: DataFolder, name: str, fault: str, sentence: str) -> None:
     require("strace")
-    path = folder.path / place
+    path = folder.path / name
     path.touch()
     calls = f"trace={fault.split(':')[0]}"
     tracing = ("strace", "-f", "-o", "/dev/null", "-P", str(path), "-e", calls, "-e", f"inject={fault}")
@@ -126,7 +122,7 @@ def test_a_disk_that_fails_at_the_start_is_one_sentence(
 
 
 def assert_nothing_is_lost(folder: DataFolder) -> None:
-    """Bring all into the store, with a sound disk."""
+    """Load everything with a working disk."""
     done = subprocess.run(
         [sys.executable, "-m", "embedsink", "snapshot", "--data", str(folder.path)], capture_output=True, text=True
     )

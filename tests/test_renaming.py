@@ -1,4 +1,4 @@
-"""Renames: a file that has the name already is never replaced."""
+"""Renames: an existing file is never replaced."""
 
 import errno
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def missing() -> None:
 
 @pytest.fixture(params=["one_step", "no_flag", "no_function"])
 def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux; a file system that does not know the flag; a C library without the function."""
+    """Run on Linux, on a file system without the flag, and with a C library without the function."""
     replacements: dict[str, tuple[str, Callable[..., object]]] = {
         "no_flag": ("_rename_atomically", unsupported),
         "no_function": ("_renameat2", missing),
@@ -30,7 +30,7 @@ def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("any_system")
-def test_a_name_that_is_taken_is_refused_and_both_files_stay(tmp_path: Path) -> None:
+def test_an_existing_target_is_refused_and_both_files_stay(tmp_path: Path) -> None:
     for name in ("source", "target"):
         (tmp_path / name).write_text(name)
     with pytest.raises(FileExistsError):
@@ -39,7 +39,7 @@ def test_a_name_that_is_taken_is_refused_and_both_files_stay(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("any_system")
-def test_a_link_that_leads_nowhere_is_not_replaced_either(tmp_path: Path) -> None:
+def test_a_broken_link_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "source").touch()
     (tmp_path / "target").symlink_to(tmp_path / "nowhere")
     with pytest.raises(FileExistsError):
@@ -48,13 +48,13 @@ def test_a_link_that_leads_nowhere_is_not_replaced_either(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("any_system")
-def test_a_free_name_is_taken(tmp_path: Path) -> None:
+def test_a_file_is_renamed_to_a_free_name(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("content")
     rename_new(tmp_path / "source", tmp_path / "target é")
     assert [path.name for path in tmp_path.iterdir()] == ["target é"]
 
 
 @pytest.mark.usefixtures("any_system")
-def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_a_missing_source_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="source"):
         rename_new(tmp_path / "source", tmp_path / "target")

@@ -1,4 +1,4 @@
-"""Repair of damaged blocks: copies of a file restore each other, and never with a block of another content."""
+"""Repair of damaged blocks: copies of a file restore each other, but never with a block of other content."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ import pytest
 
 from embedsink.data_folder import DataFolder
 from embedsink.loader import repair
-from embedsink.loader.blocks import find_doubtful_blocks
+from embedsink.loader.blocks import find_suspect_blocks
 from embedsink.loader.repair import repair_blocks
 from tests.stores import make_folder
 from tests.test_blocks import HEADERS, database, flipped
@@ -23,24 +23,24 @@ def test_copies_with_damage_in_different_blocks_restore_each_other(tmp_path: Pat
     sound = database(tmp_path / "file.duckdb")
     for seed in range(5):
         chance = random.Random(seed)
-        places = [0, 4_096, 8_192, *range(HEADERS, len(sound), BLOCK)]
-        chance.shuffle(places)
+        offsets = [0, 4_096, 8_192, *range(HEADERS, len(sound), BLOCK)]
+        chance.shuffle(offsets)
         for turn, path in enumerate(paths):
             content = sound
-            for place in places[turn::3]:
-                content = flipped(content, place + chance.choice([0, 7, chance.randrange(4_096)]))
+            for offset in offsets[turn::3]:
+                content = flipped(content, offset + chance.choice([0, 7, chance.randrange(4_096)]))
             path.write_bytes(content)
         for path in paths:
             assert repair_blocks(path, [other for other in paths if other != path])
-            assert find_doubtful_blocks(path) == []
+            assert find_suspect_blocks(path) == []
 
 
-def test_a_block_of_another_content_replaces_nothing(tmp_path: Path) -> None:
+def test_a_block_with_other_content_replaces_no_block(tmp_path: Path) -> None:
     path, other = tmp_path / "file.duckdb", tmp_path / "other.duckdb"
     sound = database(path)
     damaged = flipped(sound, HEADERS + 100)
     path.write_bytes(damaged)
-    # A sound block in the same place, as it may be in an older copy.
+    # a valid block at the same offset, as in an older copy
     other.write_bytes(sound[:HEADERS] + sound[HEADERS + BLOCK : HEADERS + 2 * BLOCK] + sound[HEADERS + BLOCK :])
     assert repair_blocks(path, [other]) == 0
     assert path.read_bytes() == damaged
@@ -56,7 +56,7 @@ def test_a_cut_file_is_not_repaired(tmp_path: Path) -> None:
 
 
 def flip_bits(folder: DataFolder, chance: random.Random, *, count: int) -> None:
-    """Flip so many bits in each database file, no two in the same block of two files."""
+    """Flip bits in each database file, never in the same block of two files."""
     paths = (folder.store, folder.snapshot, folder.previous)
     block_count = min(path.stat().st_size for path in paths) // BLOCK - 1
     blocks = chance.sample(range(block_count), count * len(paths))
@@ -78,12 +78,12 @@ def test_store_and_both_snapshots_with_damage_in_different_blocks_lose_nothing(t
     flip_bits(folder, random.Random(1), count=3)
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert (loader.status.trouble, loader.status.damaged) == (None, [])
     assert events_in(folder.store) == events_in(folder.snapshot) == before
 
 
-def test_a_file_that_the_disk_can_not_read_ends_no_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_does_not_stop_a_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -97,5 +97,5 @@ def test_a_file_that_the_disk_can_not_read_ends_no_rebuild(tmp_path: Path, monke
     monkeypatch.setattr(repair, "repair_blocks", fail)
     with opened(folder) as loader:
         for _ in range(3):
-            loader.work_once(is_last=True)
+            loader.run_once(is_last=True)
         assert loader.status.trouble is None

@@ -1,4 +1,4 @@
-"""Segments as files: their names, and what a crash, a failed disk or a copy leaves of them."""
+"""Segment files: their names, and their recovery after a crash, a disk failure or a partial copy."""
 
 import itertools
 import os
@@ -28,7 +28,7 @@ NAME = "000000000007-0badcafe"
 
 
 class Folder:
-    """A journal folder with one segment that was still open when the program was killed."""
+    """A journal folder with a segment that was open when the process was killed."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.journal = path / "journal"
@@ -41,7 +41,7 @@ class Folder:
         return recover(self.journal, damaged=self.damaged)
 
     def recovered(self) -> bytes:
-        """What is in the journal: the one sealed segment, named with its size, or nothing."""
+        """Return the content of the one sealed segment, whose name has its size; empty without one."""
         assert not self.open.exists()
         for path in self.journal.iterdir():
             assert path.name == f"{NAME}-{path.stat().st_size}.ndjson"
@@ -49,34 +49,34 @@ class Folder:
         return b""
 
     def files(self) -> dict[str, bytes]:
-        """Everything there is."""
+        """Return the content of every file."""
         return {path.name: path.read_bytes() for folder in (self.journal, self.damaged) for path in folder.iterdir()}
 
 
 def end_before(offset: int) -> int:
-    """Where the last group ends that is whole in the first bytes up to an offset."""
+    """Return the end of the last complete group before an offset."""
     return max(end for end in ENDS if end <= offset)
 
 
-def test_a_trailer_holds_byte_count_and_crc_32_of_the_lines() -> None:
+def test_a_trailer_contains_the_byte_count_and_crc_32_of_the_lines() -> None:
     lines = b'{"kind":"event"}\n'
     assert trailer(lines) == b'{"group":{"bytes":17,"crc32":"%08x"}}\n' % zlib.crc32(lines)
 
 
-def test_whole_groups_are_not_damaged() -> None:
+def test_complete_groups_are_intact() -> None:
     assert [find_damage(CONTENT[:end]) for end in ENDS] == [None] * len(ENDS)
 
 
-def test_one_flipped_bit_anywhere_is_found() -> None:
-    for place in range(len(CONTENT) * 8):
+def test_a_flipped_bit_anywhere_is_detected() -> None:
+    for bit in range(len(CONTENT) * 8):
         flipped = bytearray(CONTENT)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[bit // 8] ^= 1 << bit % 8
         damage = find_damage(bytes(flipped))
-        assert damage is not None, f"bit {place}"
-        assert damage.end <= place // 8, f"bit {place}"
+        assert damage is not None, f"bit {bit}"
+        assert damage.end <= bit // 8, f"bit {bit}"
 
 
-def test_a_tail_cut_at_any_offset_leaves_the_whole_groups_before_it(tmp_path: Path) -> None:
+def test_a_cut_at_any_offset_keeps_the_complete_groups_before_it(tmp_path: Path) -> None:
     for offset in range(len(CONTENT) + 1):
         folder = Folder(tmp_path / str(offset), CONTENT[:offset])
 
@@ -91,7 +91,7 @@ def test_a_tail_cut_at_any_offset_leaves_the_whole_groups_before_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("zero_count", [1, 4096])
-def test_a_tail_of_zeros_from_any_offset_leaves_the_whole_groups_before_it(tmp_path: Path, zero_count: int) -> None:
+def test_zeros_from_any_offset_keep_the_complete_groups_before_them(tmp_path: Path, zero_count: int) -> None:
     for offset in range(len(CONTENT) + 1):
         folder = Folder(tmp_path / str(offset), CONTENT[:offset] + bytes(zero_count))
 
@@ -112,7 +112,7 @@ def test_a_last_group_with_a_hole_of_zeros_is_cut_off(tmp_path: Path) -> None:
     assert folder.recovered() == CONTENT[:start]
 
 
-def test_recovery_done_five_times_is_recovery_done_once(tmp_path: Path) -> None:
+def test_recovery_is_idempotent(tmp_path: Path) -> None:
     folder = Folder(tmp_path, CONTENT[:-3])
     folder.recover()
     once = folder.files()
@@ -124,9 +124,7 @@ def test_recovery_done_five_times_is_recovery_done_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "open"])
-def test_recovery_killed_in_between_is_completed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_the_next_recovery_completes_a_killed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     undisturbed = Folder(tmp_path / "undisturbed", CONTENT[:-3])
     undisturbed.recover()
 
@@ -144,11 +142,11 @@ def test_recovery_killed_in_between_is_completed_by_the_next(
 
 
 class Killed(BaseException):
-    """The program ended here."""
+    """The process was killed here."""
 
 
 def kill_at_call(patch: pytest.MonkeyPatch, call: str, number: int) -> None:
-    """End the nth call of a function of os, and every one after it, before it does anything."""
+    """Raise instead of the nth call of an os function, and of each later one."""
     original = getattr(os, call)
     calls = itertools.count(1)
 
@@ -160,7 +158,7 @@ def kill_at_call(patch: pytest.MonkeyPatch, call: str, number: int) -> None:
     patch.setattr(os, call, counted)
 
 
-def test_damage_before_a_whole_group_sets_the_segment_aside_and_says_so(tmp_path: Path) -> None:
+def test_damage_before_a_complete_group_moves_the_segment_to_damaged(tmp_path: Path) -> None:
     flipped = bytearray(CONTENT)
     flipped[3] ^= 4
     folder = Folder(tmp_path, bytes(flipped))
@@ -171,26 +169,26 @@ def test_damage_before_a_whole_group_sets_the_segment_aside_and_says_so(tmp_path
     assert (folder.damaged / folder.open.name).read_bytes() == flipped
     assert recovery.notes == []
     assert recovery.damaged == [
-        f"journal {NAME}: the group at offset 0 is damaged ({len(CONTENT)} bytes; its checksum does not hold). "
-        "The segment is set aside and kept in damaged/."
+        f"journal {NAME}: the group at offset 0 is damaged ({len(CONTENT)} bytes; its checksum does not match). "
+        "The segment was moved to damaged/."
     ]
 
 
 def test_a_recovered_segment_is_synced_before_it_is_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A killed program may have written a group that only the page cache has.
+    # A killed process may leave a group in the page cache only.
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink().suffix))
     Folder(tmp_path, CONTENT).recover()
     assert synced == [".open", ""]
 
 
-def test_an_open_segment_without_a_group_leaves_nothing(tmp_path: Path) -> None:
+def test_an_open_segment_without_a_group_is_deleted(tmp_path: Path) -> None:
     folder = Folder(tmp_path, b"")
     folder.recover()
     assert folder.files() == {}
 
 
-def test_sealed_segments_are_left_as_they_are(tmp_path: Path) -> None:
+def test_sealed_segments_are_not_changed(tmp_path: Path) -> None:
     folder = Folder(tmp_path, CONTENT)
     other = folder.journal / "000000000003-00000000.ndjson"
     other.write_bytes(b"the loader looks at this")
@@ -200,7 +198,7 @@ def test_sealed_segments_are_left_as_they_are(tmp_path: Path) -> None:
     assert other.read_bytes() == b"the loader looks at this"
 
 
-def test_numbers_go_on_after_what_lies_in_the_journal_or_aside(tmp_path: Path) -> None:
+def test_numbers_continue_after_the_highest_in_journal_and_damaged(tmp_path: Path) -> None:
     folder = Folder(tmp_path, CONTENT)
     folder.damaged.mkdir()
     (folder.damaged / "000000000012-00000000.ndjson").touch()
@@ -208,14 +206,14 @@ def test_numbers_go_on_after_what_lies_in_the_journal_or_aside(tmp_path: Path) -
     assert folder.recover().last_number == 12
 
 
-def test_nothing_set_aside_is_ever_overwritten(tmp_path: Path) -> None:
+def test_files_in_damaged_are_never_overwritten(tmp_path: Path) -> None:
     for content in (b"1", b"2", b"3"):
         (tmp_path / "store.duckdb").write_bytes(content)
         move_to_damaged(tmp_path / "store.duckdb", damaged=tmp_path / "damaged")
     assert sorted(path.read_bytes() for path in (tmp_path / "damaged").iterdir()) == [b"1", b"2", b"3"]
 
 
-def test_a_second_of_one_name_keeps_its_number_aside(tmp_path: Path) -> None:
+def test_a_second_file_of_one_name_keeps_its_number_in_damaged(tmp_path: Path) -> None:
     folder = Folder(tmp_path, CONTENT)
     for _ in range(2):
         segment = tmp_path / "000000000012-00000000.ndjson"
@@ -226,7 +224,7 @@ def test_a_second_of_one_name_keeps_its_number_aside(tmp_path: Path) -> None:
     assert folder.recover().last_number == 12, "it is given to no other"
 
 
-def test_the_number_of_a_file_that_is_no_segment_is_0() -> None:
+def test_the_number_of_other_files_is_0() -> None:
     assert number_of(Path(f"{NAME}.ndjson")) == 7
     for end in ("tail-88", "ndjson.1x", "ndjson.", "ndjson.1.2", "new"):
         assert number_of(Path(f"{NAME}.{end}")) == 0
@@ -245,9 +243,7 @@ def test_the_number_of_a_file_that_is_no_segment_is_0() -> None:
         ("notes.ndjson", "", None),
     ],
 )
-def test_a_name_tells_which_segment_it_is_and_with_which_size_it_was_sealed(
-    name: str, identity: str, sealed_bytes: int | None
-) -> None:
+def test_a_name_contains_identity_and_sealed_size(name: str, identity: str, sealed_bytes: int | None) -> None:
     assert (identity_of(name), sealed_bytes_of(name)) == (identity, sealed_bytes)
     assert (number_of(Path(name)) == 7) == bool(identity)
 
@@ -256,39 +252,39 @@ def test_the_name_of_a_sealed_segment_is_its_identity_and_size() -> None:
     assert sealed_name(NAME, 1234) == f"{NAME}-1234.ndjson"
 
 
-def test_a_sealed_segment_that_is_cut_at_any_offset_is_damaged(tmp_path: Path) -> None:
+def test_a_sealed_segment_cut_at_any_offset_is_damaged(tmp_path: Path) -> None:
     sealed = tmp_path / sealed_name(NAME, len(CONTENT))
     for offset in range(len(CONTENT)):
         sealed.write_bytes(CONTENT[:offset])
         damage = inspect(sealed).damage
         assert damage == Damage(end_before(offset), f"bytes are missing ({offset} of {len(CONTENT)} are left)")
     sealed.write_bytes(CONTENT)
-    assert inspect(sealed).is_whole
+    assert inspect(sealed).is_intact
 
 
-def test_a_sealed_segment_with_more_than_it_was_sealed_with_is_damaged(tmp_path: Path) -> None:
+def test_a_sealed_segment_with_added_bytes_is_damaged(tmp_path: Path) -> None:
     sealed = tmp_path / sealed_name(NAME, len(CONTENT))
     sealed.write_bytes(CONTENT + WHOLE[0])
     assert "bytes were added" in str(inspect(sealed).damage)
 
 
-def test_a_segment_whose_name_does_not_tell_its_size_is_damaged_where_that_shows(tmp_path: Path) -> None:
+def test_a_segment_without_a_size_in_its_name_is_checked_by_its_groups(tmp_path: Path) -> None:
     sealed = tmp_path / f"{NAME}.ndjson"
     sealed.write_bytes(b"")
     assert inspect(sealed).damage == Damage(0, "it is empty")
     sealed.write_bytes(CONTENT[:-1])
-    assert not inspect(sealed).is_whole
+    assert not inspect(sealed).is_intact
     sealed.write_bytes(WHOLE[0])
-    assert inspect(sealed).is_whole, "cut where a group ends it can't be told from one that is whole"
+    assert inspect(sealed).is_intact, "a cut between groups is undetectable without a size"
 
 
-def test_a_flipped_bit_in_the_last_group_of_an_open_segment_is_no_torn_tail(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_the_last_open_group_is_damage_and_not_a_torn_tail(tmp_path: Path) -> None:
     start = ENDS[-2]
-    # But for its last line feed: without it the trailer is no line, as in a group that is torn.
-    for place in range(start, start + len(GROUPS[-1]) - 1):
+    # Without its last line feed, the trailer is no line, as in a torn group.
+    for offset in range(start, start + len(GROUPS[-1]) - 1):
         flipped = bytearray(CONTENT)
-        flipped[place] ^= 1
-        folder = Folder(tmp_path / str(place), bytes(flipped))
+        flipped[offset] ^= 1
+        folder = Folder(tmp_path / str(offset), bytes(flipped))
 
         recovery = folder.recover()
 
@@ -301,7 +297,7 @@ def test_a_flipped_bit_in_the_last_group_of_an_open_segment_is_no_torn_tail(tmp_
         assert kept.read_bytes() == bytes(flipped[start:])
 
 
-def test_a_damaged_group_before_a_torn_tail_is_no_torn_tail(tmp_path: Path) -> None:
+def test_a_damaged_group_before_a_torn_tail_is_damage(tmp_path: Path) -> None:
     flipped = bytearray(CONTENT + WHOLE[0][:-3])
     flipped[ENDS[-2] + 3] ^= 1
     folder = Folder(tmp_path, bytes(flipped))

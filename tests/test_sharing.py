@@ -1,4 +1,4 @@
-"""Sharing: what many ask for at once is made once, and nobody's leaving harms the others."""
+"""Single flight: concurrent calls share a task, and cancelling one does not affect the others."""
 
 import asyncio
 import gc
@@ -9,8 +9,8 @@ import pytest
 from embedsink.concurrency.single_flight import SingleFlight
 
 
-class Making:
-    """Something that takes until it may end; it counts how often it was begun."""
+class Call:
+    """A call that runs until the test ends it, and counts its runs."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.count = self.end_count = 0
@@ -29,106 +29,106 @@ class Making:
         return number
 
 
-async def asked(shared: SingleFlight, making: Making, *questions: str) -> list[asyncio.Task[int]]:
-    """Those who ask, and wait."""
-    asking = [asyncio.create_task(shared.answer(question, making)) for question in questions]
+async def start_callers(flights: SingleFlight, call: Call, *keys: str) -> list[asyncio.Task[int]]:
+    """Start concurrent callers. Return their tasks."""
+    callers = [asyncio.create_task(flights.run(key, call)) for key in keys]
     for _ in range(3):
         await asyncio.sleep(0)
-    return asking
+    return callers
 
 
-def test_what_is_asked_at_once_is_made_once_for_each_question() -> None:
-    async def ask() -> None:
-        shared, making = SingleFlight(), Making()
-        asking = await asked(shared, making, "a", "a", "a", "b")
-        making.may_end.set()
-        assert await asyncio.gather(*asking) == [1, 1, 1, 2]
+def test_concurrent_calls_with_one_key_run_once() -> None:
+    async def scenario() -> None:
+        flights, call = SingleFlight(), Call()
+        callers = await start_callers(flights, call, "a", "a", "a", "b")
+        call.may_end.set()
+        assert await asyncio.gather(*callers) == [1, 1, 1, 2]
 
-    asyncio.run(ask())
-
-
-def test_what_is_asked_later_is_made_anew() -> None:
-    async def ask() -> None:
-        shared, making = SingleFlight(), Making()
-        making.may_end.set()
-        assert [await shared.answer("a", making) for _ in range(3)] == [1, 2, 3]
-
-    asyncio.run(ask())
+    asyncio.run(scenario())
 
 
-def test_who_asks_after_it_has_begun_is_answered_anew() -> None:
-    async def ask() -> None:
-        shared, making = SingleFlight(), Making()
-        asking = await asked(shared, making, "a", "a")
-        assert "a" in shared
-        shared.begin("a")
-        assert "a" not in shared
-        later = await asked(shared, making, "a")
-        [leaving] = await asked(shared, making, "a")
-        asking[0].cancel()  # The first one's leaving must not close the door to what came after it.
+def test_later_calls_run_again() -> None:
+    async def scenario() -> None:
+        flights, call = SingleFlight(), Call()
+        call.may_end.set()
+        assert [await flights.run("a", call) for _ in range(3)] == [1, 2, 3]
+
+    asyncio.run(scenario())
+
+
+def test_a_forgotten_flight_is_not_shared_with_later_callers() -> None:
+    async def scenario() -> None:
+        flights, call = SingleFlight(), Call()
+        callers = await start_callers(flights, call, "a", "a")
+        assert "a" in flights
+        flights.forget("a")
+        assert "a" not in flights
+        later = await start_callers(flights, call, "a")
+        [leaving] = await start_callers(flights, call, "a")
+        callers[0].cancel()  # Cancelling a caller of the old task must not affect the new task.
         leaving.cancel()
         await asyncio.sleep(0)
-        assert "a" in shared
-        making.may_end.set()
-        assert await asyncio.gather(asking[1], *later) == [1, 2]
+        assert "a" in flights
+        call.may_end.set()
+        assert await asyncio.gather(callers[1], *later) == [1, 2]
 
-    asyncio.run(ask())
+    asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_who_leaves_takes_it_from_nobody(place: int) -> None:
-    async def ask() -> None:
-        shared, making = SingleFlight(), Making()
-        asking = await asked(shared, making, "a", "a", "a")
-        asking.pop(place).cancel()
+@pytest.mark.parametrize("index", [0, 1])
+def test_cancelling_one_caller_does_not_cancel_the_others(index: int) -> None:
+    async def scenario() -> None:
+        flights, call = SingleFlight(), Call()
+        callers = await start_callers(flights, call, "a", "a", "a")
+        callers.pop(index).cancel()
         await asyncio.sleep(0)
-        making.may_end.set()
-        assert await asyncio.gather(*asking) == [1, 1]
+        call.may_end.set()
+        assert await asyncio.gather(*callers) == [1, 1]
 
-    asyncio.run(ask())
+    asyncio.run(scenario())
 
 
-def test_what_nobody_waits_for_any_more_ends_and_is_begun_anew_for_the_next() -> None:
-    async def ask() -> None:
-        shared, making = SingleFlight(), Making()
-        first, second = await asked(shared, making, "a", "a")
+def test_cancelling_all_callers_cancels_the_task_and_the_next_call_starts_one() -> None:
+    async def scenario() -> None:
+        flights, call = SingleFlight(), Call()
+        first, second = await start_callers(flights, call, "a", "a")
         for leaving in (first, second):
             leaving.cancel()
         await asyncio.wait({first, second})
-        [third] = await asked(shared, making, "a")
-        assert making.count == 2
-        making.may_end.set()
+        [third] = await start_callers(flights, call, "a")
+        assert call.count == 2
+        call.may_end.set()
         assert await third == 2
-        assert making.end_count == 2
+        assert call.end_count == 2
 
-    asyncio.run(ask())
-
-
-def test_a_failure_is_told_to_all_who_wait() -> None:
-    async def ask() -> None:
-        shared, making = SingleFlight(), Making(failure=ValueError("no"))
-        asking = await asked(shared, making, "a", "a")
-        making.may_end.set()
-        told = await asyncio.gather(*asking, return_exceptions=True)
-        assert [str(one) for one in told] == ["no", "no"]
-
-    asyncio.run(ask())
+    asyncio.run(scenario())
 
 
-def test_a_failure_after_all_have_left_is_no_complaint() -> None:
+def test_each_caller_gets_the_error() -> None:
+    async def scenario() -> None:
+        flights, call = SingleFlight(), Call(failure=ValueError("no"))
+        callers = await start_callers(flights, call, "a", "a")
+        call.may_end.set()
+        results = await asyncio.gather(*callers, return_exceptions=True)
+        assert [str(one) for one in results] == ["no", "no"]
+
+    asyncio.run(scenario())
+
+
+def test_an_error_without_callers_is_not_logged() -> None:
     complaints: list[dict[str, Any]] = []
 
-    async def ask() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
-        shared, making = SingleFlight(), Making(failure=ValueError("no"))
-        [asking] = await asked(shared, making, "a")
-        asking.cancel()
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        flights, call = SingleFlight(), Call(failure=ValueError("no"))
+        [caller] = await start_callers(flights, call, "a")
+        caller.cancel()
         await asyncio.sleep(0)
-        making.may_end.set()
+        call.may_end.set()
         for _ in range(3):
             await asyncio.sleep(0)
-        del asking, making
+        del caller, call
         gc.collect()
 
-    asyncio.run(ask())
+    asyncio.run(scenario())
     assert complaints == []

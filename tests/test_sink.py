@@ -1,4 +1,4 @@
-"""What a server says while it has a data folder open."""
+"""The engine: opening, closing and watching a data folder."""
 
 import asyncio
 import errno
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from embedsink import engine as sink_module
+from embedsink import clock_watch
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.clock_watch import ClockWatch, Jump
@@ -27,32 +27,30 @@ from embedsink.store.database import Store
 from tests.servers import wait_until
 
 
-def test_a_key_file_that_is_gone_is_told_once_with_what_holds_and_what_to_do(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_key_file_is_logged_once_with_advice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = DataFolder(tmp_path)
     _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
 
     async def run() -> None:
         async with Engine(folder, Settings(keys_reload_s=0.01)) as engine:
             assert engine.keys.find(token)
-            kept = folder.keys.rename(tmp_path / "kept")
+            moved = folder.keys.rename(tmp_path / "kept")
             await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), what="the key is refused")
             await asyncio.sleep(0.1)
-            kept.rename(folder.keys)
-            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key holds again")
+            moved.rename(folder.keys)
+            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key is valid again")
 
     asyncio.run(run())
     [line] = [record for record in caplog.records if record.getMessage() == "keys_gone"]
-    told = line.__dict__["detail"]
-    assert told.startswith(f"{folder.keys}: does not exist. Until it is back every key is refused with 401")
-    assert "what was acknowledged is kept" in told
-    assert "Put the file back" in told
-    assert "`embedsink keys create`" in told
+    detail = line.__dict__["detail"]
+    assert detail.startswith(f"{folder.keys}: does not exist. The server refuses every key with 401")
+    assert "Acknowledged events are kept" in detail
+    assert "Put the file back" in detail
+    assert "`embedsink keys create`" in detail
 
 
 @pytest.mark.parametrize("broken", [Journal, Loader])
-def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
+def test_a_failed_start_leaves_nothing_open_and_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: type
 ) -> None:
     folder = DataFolder(tmp_path)
@@ -75,7 +73,7 @@ def test_a_start_that_fails_leaves_nothing_open_and_nobody_at_work(
     asyncio.run(run())
 
 
-def test_a_start_does_not_wait_for_a_store_that_can_not_be_read(
+def test_a_start_does_not_wait_for_an_unreadable_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def damaged(*_: object, **__: object) -> None:
@@ -96,7 +94,7 @@ def has_published(engine: Engine, count: int) -> bool:
     return engine.loader.status.snapshot_count > count and not engine.loader._publisher.has_work
 
 
-def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_them(
+def test_the_journal_counts_sealed_deleted_and_rejected_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = DataFolder(tmp_path)
@@ -108,7 +106,7 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
 
     async def run(*, is_published: bool) -> int:
         async with Engine(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as engine:
-            space = engine.journal.space
+            space = engine.journal.capacity
             for _ in range(4):
                 await engine.journal.append(line)
                 await asyncio.sleep(0.05)
@@ -116,7 +114,7 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
                 wait_until, lambda: engine.loader.last_number == engine.journal.last_number, what="all is loaded"
             )
             if is_published:
-                # A segment goes when two snapshots cover it, and there is no snapshot without something new.
+                # A segment is deleted when two snapshots cover it, and a snapshot needs new rows.
                 for _ in range(3):
                     count = engine.loader.status.snapshot_count
                     await engine.journal.append(line)
@@ -131,31 +129,56 @@ def test_the_journal_keeps_count_of_its_segments_through_all_that_becomes_of_the
     def no_room(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(publisher, "SNAPSHOT_SHARE_MAX", 1e9)
+    monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
     with monkeypatch.context() as patch:
-        patch.setattr(publisher, "Copy", no_room)
+        patch.setattr(publisher, "CopyProcess", no_room)
         last = asyncio.run(run(is_published=False))
-    # One that will be set aside.
+    # a segment that the loader rejects
     (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
     asyncio.run(run(is_published=True))
     assert len(list(folder.damaged.iterdir())) == 1
 
 
-def test_a_clock_that_jumps_and_a_backup_inside_the_folder_are_logged(
+def test_clock_jumps_and_nested_data_folders_are_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = DataFolder(tmp_path)
     (tmp_path / "backup" / "journal").mkdir(parents=True)
     jumps = [None, Jump(datetime(2027, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))]
-    monkeypatch.setattr(sink_module, "CLOCK_LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(ClockWatch, "jump", lambda watch: jumps.pop(0) if jumps else None)
+    monkeypatch.setattr(clock_watch, "POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(ClockWatch, "poll", lambda watch: jumps.pop(0) if jumps else None)
 
     async def run() -> None:
         async with Engine(folder, Settings()):
-            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was looked at")
+            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was polled")
 
     asyncio.run(run())
     logged = {record.getMessage(): record.__dict__ for record in caplog.records}
     assert logged["clock_jumped"]["shown"] == "2027-11-02T00:00:00Z"
     assert logged["clock_jumped"]["expected"] == "2026-11-02T00:00:00Z"
     assert f"{tmp_path / 'backup'}: is a data folder inside this one" in logged["nested_folder"]["detail"]
+
+
+def test_files_in_the_former_folder_aside_move_to_damaged(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.create()
+    name = "000000000001-00000000.ndjson"
+    former = tmp_path / "aside"
+    former.mkdir()
+    (former / name).write_bytes(b"former")
+    (former / "lost-1.txt").write_text("journal: segment 2 is lost.")
+    (folder.damaged / name).write_bytes(b"current")
+
+    async def run() -> list[str]:
+        async with Engine(folder, Settings()) as engine:
+            return engine.loader.status.damaged
+
+    messages = asyncio.run(run())
+    assert not former.exists()
+    assert {path.name: path.read_bytes() for path in folder.damaged.iterdir()} == {
+        name: b"current",
+        f"{name}.1": b"former",
+        "lost-1.txt": b"journal: segment 2 is lost.",
+    }
+    assert "damaged/lost-1.txt: journal: segment 2 is lost." in messages
+    assert [name in message for message in messages].count(True) == 2

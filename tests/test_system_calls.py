@@ -1,7 +1,7 @@
-"""The order of system calls, which a kill can't show since the page cache survives it: strace writes them down.
+"""The order of system calls, recorded by strace. A kill can't test it, because the page cache survives a kill.
 
-A power loss takes what is not synced. So before a 202 goes out, its group must have been written and then synced,
-and so must the segment's name in its folder.
+A power failure loses all data that is not synced. So the group of a 202 must be written and synced before the
+response is sent, and so must the segment's name in its folder.
 """
 
 import http.client
@@ -21,7 +21,7 @@ from tests.crashing import Crashing, Server, senders
 from tests.envelope.sending import view
 from tests.programs import require
 
-# Each of these planted bugs keeps every promise as long as nobody cuts the power.
+# Each of these planted bugs breaks a promise only in a power failure.
 NO_SYNC = "from embedsink import journal\njournal.fdatasync = lambda descriptor: None\n"
 NO_FOLDER_SYNC = "from embedsink import journal\njournal.Journal._sync_folder = lambda self: None\n"
 SYNC_AFTER_THE_ANSWER = """
@@ -47,7 +47,7 @@ def strace() -> None:
 
 
 class Call(NamedTuple):
-    """A system call's beginning, its end, or (`is_whole`) both."""
+    """The start of a system call, its end, or both (`is_whole`)."""
 
     name: str
     arguments: str
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 
 def calls(trace: Path) -> Iterator[Call]:
-    """What strace wrote down, in the order of time; an end carries the arguments of its beginning."""
+    """Parse the output of strace in order of time. The end of a call has the arguments of its start."""
     begun: dict[str, str] = {}
     for line in trace.read_text(errors="replace").splitlines():
         found = _CALL.match(line)
@@ -72,7 +72,7 @@ def calls(trace: Path) -> Iterator[Call]:
 
 
 def broken_order(trace: Path) -> tuple[list[str], int]:
-    """What went out too early, and the number of 202s seen."""
+    """Return the responses that were sent too early, and the number of 202s."""
     unsynced_writes, unsynced_creations, unsynced_renames = False, False, False
     broken, answer_count = [], 0
     for call in calls(trace):
@@ -97,11 +97,11 @@ def broken_order(trace: Path) -> tuple[list[str], int]:
 
 
 def trace_of(folder: Path, planted: str = "") -> Path:
-    """The system calls of a server that is sent one event after the other, over some segments."""
+    """Record the system calls of a server that receives single events over several segments."""
     data, trace = folder / "data", folder / "trace"
     data.mkdir()
     _, token = KeyStore(data / "keys.json").create(KeyKind.INGEST, now=time.time())
-    # -D: the server, and not strace, is the process that is signalled.
+    # -D: signals go to the server and not to strace.
     tracing = ("strace", "-D", "-f", "-y", "-s", "32", "-e", f"trace={TRACED}", "-e", "signal=none", "-o", str(trace))
     server = Server(data, planted=planted, tracing=tracing, EMBEDSINK_SEGMENT_SEAL_S="0.2")
     try:
@@ -117,7 +117,7 @@ def trace_of(folder: Path, planted: str = "") -> Path:
 
 
 def wait_until_written(trace: Path) -> None:
-    """strace ends a little later than the server."""
+    """Wait for strace, which ends shortly after the server."""
     for _ in range(100):
         if "+++ exited with" in trace.read_text(errors="replace")[-400:]:
             return
@@ -125,7 +125,7 @@ def wait_until_written(trace: Path) -> None:
 
 
 def post(port: int, token: str) -> int:
-    """Send one event; the answer's status."""
+    """Send one event. Return the status."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -135,7 +135,7 @@ def post(port: int, token: str) -> int:
         connection.close()
 
 
-def test_a_202_goes_out_after_its_group_and_its_segments_name_are_synced(tmp_path: Path) -> None:
+def test_a_202_is_sent_after_its_group_and_its_segments_name_are_synced(tmp_path: Path) -> None:
     trace = trace_of(tmp_path)
     assert broken_order(trace) == ([], 12)
     assert len(re.findall(r"rename.*\.ndjson", trace.read_text())) > 1
@@ -146,13 +146,13 @@ def test_a_202_goes_out_after_its_group_and_its_segments_name_are_synced(tmp_pat
     [NO_SYNC, NO_FOLDER_SYNC, SYNC_AFTER_THE_ANSWER],
     ids=["no_sync", "no_folder_sync", "sync_after_the_answer"],
 )
-def test_the_check_finds_a_planted_bug(tmp_path: Path, planted: str) -> None:
+def test_the_check_detects_a_planted_bug(tmp_path: Path, planted: str) -> None:
     broken, answer_count = broken_order(trace_of(tmp_path, planted))
     assert answer_count == 12
     assert broken
 
 
-def test_a_disk_that_fails_refuses_the_group_and_ends_the_server(tmp_path: Path) -> None:
+def test_a_failing_disk_refuses_the_group_and_ends_the_server(tmp_path: Path) -> None:
     crashing = Crashing(tmp_path / "data")
     fault = "inject=fdatasync:error=EIO:when=20+"
     failing = ("strace", "-D", "-f", "-o", os.devnull, "-e", "trace=fdatasync", "-e", fault)

@@ -1,40 +1,55 @@
-"""Notices when the system's clock is set."""
+"""Detection of jumps of the system clock."""
 
+import asyncio
+import logging
 import time
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+log = logging.getLogger(__name__)
+
 JUMP_S_MIN = 60.0
-# It goes on while the machine sleeps. macOS has none, and its monotonic clock stands still then.
+POLL_INTERVAL_S = 1.0
+# This clock goes on while the machine sleeps. macOS lacks it, and its monotonic clock stops then.
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Jump(NamedTuple):
-    """What the clock showed, and what it would have shown."""
+    """The time that the clock shows after a jump, and the time that it would show without it."""
 
     shown: datetime
     expected: datetime
 
 
 class ClockWatch:
-    """Compares the system's clock with one that nobody sets. Ask it often: a drift between two looks is no jump."""
+    """A comparison of the system clock with a clock that can't be set. Poll it often, so that slow drift is no jump."""
 
     def __init__(self) -> None:
         self._offset_s = time.time() - _steady_s()
 
-    def jump(self) -> Jump | None:
-        """The jump since the last look, of a minute or more; it is told once."""
+    def poll(self) -> Jump | None:
+        """Return the jump since the last poll if it is a minute or more."""
         now_s = time.time()
         offset_s = now_s - _steady_s()
         jumped_s, self._offset_s = offset_s - self._offset_s, offset_s
         if abs(jumped_s) < JUMP_S_MIN:
             return None
-        return Jump(_instant(now_s), _instant(now_s - jumped_s))
+        return Jump(_utc(now_s), _utc(now_s - jumped_s))
+
+
+async def watch_clock() -> None:
+    """Log each jump of the system clock, until this task is cancelled."""
+    watch = ClockWatch()
+    while True:
+        await asyncio.sleep(POLL_INTERVAL_S)
+        if jump := watch.poll():
+            shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
+            log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
 
 
 def _steady_s() -> float:
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
-def _instant(seconds: float) -> datetime:
+def _utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

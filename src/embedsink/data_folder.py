@@ -1,4 +1,4 @@
-"""The data folder: what lies where, and the lock that keeps a second server out."""
+"""The data folder: its paths, and the lock that excludes a second server."""
 
 import contextlib
 import errno
@@ -12,16 +12,16 @@ from embedsink.durable_files import move_to_damaged, sync_folder
 from embedsink.errors import Misconfigured
 from embedsink.permissions import FOLDER_MODE, restrict, restricted_umask
 
-# How files in damaged/ begin that say what is lost.
-LOST = "lost-"
-# What the names of its own files and folders begin with, up to the first dot.
+# The prefix of files in damaged/ that describe a loss.
+LOSS_NOTE_PREFIX = "lost-"
+# The names of the server's own files and folders, up to the first dot.
 _STEMS = frozenset(
     ("journal", "damaged", "dashboards", "pages", "restoring", "store", "analytics", "rebuilt", "keys", "lock")
 )
 
 
 class DataFolder:
-    """The paths of design section 4 under one folder. Making one touches nothing."""
+    """The paths in a data folder. Creating this object does not touch the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,42 +30,44 @@ class DataFolder:
         self.damaged = path / "damaged"
         self.store = path / "store.duckdb"
         self.snapshot = path / "analytics.duckdb"
-        self.previous = path / "analytics.previous.duckdb"  # the snapshot before
-        self.rebuilt = path / "rebuilt.duckdb"  # a store in the making
+        self.previous = path / "analytics.previous.duckdb"  # the snapshot before the last one
+        self.rebuilt = path / "rebuilt.duckdb"  # a store while it is being rebuilt
         self.keys = path / "keys.json"
-        self.dashboards = path / "dashboards"  # the operator's own
-        self.pages = path / "pages"  # what can be made again
-        self.restoring = path / "restoring"  # there until `embedsink restore` has ended
+        self.dashboards = path / "dashboards"  # the operator's own dashboards
+        self.pages = path / "pages"  # rendered files that can be recreated
+        self.restoring = path / "restoring"  # exists until `embedsink restore` has finished
 
-    def make(self) -> list[Path]:
-        """Create what is missing, and restrict the permissions of what is there.
+    def create(self) -> list[Path]:
+        """Create missing folders, and restrict the permissions of existing files.
 
         Returns:
-            The paths that stay open to other users; see `permissions.restrict`.
+            The paths that stay exposed to other users; see `permissions.restrict`.
 
         Raises:
-            Misconfigured: the folder can't be made or written, or is half restored.
+            Misconfigured: the folder can't be created or written, or is only partly restored.
         """
         self.refuse_half_restored()
         if "?" in str(self.path):
-            raise Misconfigured(f"data folder {self.path}: DuckDB takes what follows a ? for options. Name another.")
+            raise Misconfigured(
+                f"data folder {self.path}: contains a ?, and DuckDB reads options after it. Use another path."
+            )
         try:
             with restricted_umask():
                 for folder in (self.path, self.journal, self.damaged):
                     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            # What is durable in a folder is lost when the folder's own name is not durable.
+            # Durable files are lost if the name of their folder is not durable.
             sync_folder(self.path)
             sync_folder(self.path.parent)
         except FileExistsError as error:
             raise Misconfigured(
-                f"{error.filename}: is a file, and has to be a folder. Move it elsewhere, or name another with --data."
+                f"{error.filename}: is a file, but must be a folder. Move it, or use another path with --data."
             ) from None
         except OSError as error:
             raise Misconfigured(f"data folder {self.path}: {error.strerror}. {advice_on(error)}") from None
         return restrict(self.path, stems=_STEMS)
 
     def rename_former_folders(self) -> None:
-        """Move the content of `aside/`, the former name of `damaged/`, there. Call it under the folder's lock.
+        """Move the files in `aside/`, the former name of `damaged/`, to `damaged/`. The caller has to own the lock.
 
         Raises:
             OSError: a file can't be moved.
@@ -79,26 +81,26 @@ class DataFolder:
         sync_folder(self.path)
 
     def refuse_half_restored(self) -> None:
-        """Refuse a folder that `embedsink restore` has not finished.
+        """Refuse a folder whose restore has not finished.
 
         Raises:
-            Misconfigured: says so.
+            Misconfigured: the folder is only partly restored.
         """
         if self.restoring.exists():
             raise Misconfigured(
-                f"data folder {self.path}: is half restored, and {self.restoring.name}/ is still in it. If no "
+                f"data folder {self.path}: is only partly restored, since it contains {self.restoring.name}/. If no "
                 "`embedsink restore` is running, delete the folder's content and restore again."
             )
 
     def nested(self) -> list[Path]:
-        """Data folders inside this one: `cp -r backup data` makes one when `data` exists.
+        """Return the data folders inside this one. `cp -r backup data` creates one if `data` exists.
 
         Raises:
             OSError: the folder can't be read.
         """
         own = {self.journal, self.damaged, self.dashboards, self.pages}
-        found = [path for path in sorted(self.path.iterdir()) if path.is_dir() and path not in own]
-        return [path for path in found if _is_data_folder(path)]
+        others = [path for path in sorted(self.path.iterdir()) if path.is_dir() and path not in own]
+        return [path for path in others if _is_data_folder(path)]
 
 
 def _is_data_folder(path: Path) -> bool:
@@ -106,78 +108,78 @@ def _is_data_folder(path: Path) -> bool:
     try:
         return folder.journal.is_dir() or folder.snapshot.exists()
     except OSError:
-        return False  # This user may not look into it, such as lost+found.
+        return False  # This user may not read it, such as lost+found.
 
 
 def nested_message(path: Path) -> str:
-    """Return what a data folder inside another means, and what to do."""
+    """Return a warning about a data folder inside another one."""
     return (
-        f"{path}: is a data folder inside this one, and nothing of it is read. If it was to be restored, stop the "
-        "server and name that folder with --data. Otherwise move it elsewhere."
+        f"{path}: is a data folder inside this one, and is ignored. To restore it, stop the server and use that "
+        "folder with --data. Otherwise move it elsewhere."
     )
 
 
 def advice_on(error: OSError) -> str:
-    """Return what to do about a folder or file that the system refuses."""
+    """Return advice about a file or folder that the system can't open or write."""
     if error.errno in (errno.EACCES, errno.EPERM):
-        return "Run this as the user whose data folder it is, or name another with --data."
+        return "Run this as the owner of the data folder, or use another folder with --data."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Make room on the disk."
+        return "Free space on the disk."
     if error.errno == errno.EROFS:
-        return "Mount it for writing, or name another with --data."
+        return "Mount it writable, or use another folder with --data."
     if error.errno == errno.EIO:
-        return "Look at the disk and the kernel log."
-    return "Choose another with --data."
+        return "Check the disk and the kernel log."
+    return "Use another folder with --data."
 
 
 class FolderTaken(Misconfigured):
-    """Another program has the folder open for writing. `holder` says so, without what to do."""
+    """Another process has locked the folder. `holder` is the message without the advice."""
 
     def __init__(self, folder: Path, process: str) -> None:
-        self.holder = f"{folder}: is open in {process}"
-        super().__init__(f"{self.holder}. Stop that server, or read analytics.duckdb instead.")
+        self.holder = f"{folder}: is in use by {process}"
+        super().__init__(f"{self.holder}. Stop that server, or read analytics.duckdb.")
 
 
 class FolderLock:
-    """Held by the one program that writes a data folder: a server, or a command while no server runs.
+    """The lock of the one process that writes a data folder: a server, or a command while no server runs.
 
-    The folder itself is locked, since its descriptor can't be deleted as a file can. The file `lock` holds the process
-    id, and is locked too: older programs lock nothing else.
+    The folder itself is locked, since it can't be deleted like a file. The file `lock` contains the process id, and is
+    locked too, because older versions lock that file only.
     """
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder.path
-        self._held = contextlib.ExitStack()
+        self._descriptors = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Take the folder.
+        """Lock the folder.
 
         Raises:
-            FolderTaken: another program has it.
-            Misconfigured: it can't be locked at all.
+            FolderTaken: another process has locked it.
+            Misconfigured: it can't be locked.
         """
         path = self._folder
         try:
-            with contextlib.ExitStack() as held:
-                self._lock_folder(_opened(path, os.O_RDONLY | os.O_DIRECTORY, held))
+            with contextlib.ExitStack() as descriptors:
+                self._lock_folder(_open(path, os.O_RDONLY | os.O_DIRECTORY, descriptors))
                 path = self._folder / "lock"
-                self._lock_file(path, held)
-                self._held = held.pop_all()
+                self._lock_file(path, descriptors)
+                self._descriptors = descriptors.pop_all()
         except BlockingIOError:
             raise FolderTaken(self._folder, _holder(self._folder / "lock")) from None
         except OSError as error:
             raise Misconfigured(f"{path}: {error.strerror}. {advice_on(error)}") from None
         return self
 
-    def _lock_file(self, path: Path, held: contextlib.ExitStack) -> None:
+    def _lock_file(self, path: Path, descriptors: contextlib.ExitStack) -> None:
         try:
-            descriptor = _opened(path, os.O_RDWR | os.O_CREAT, held)
+            descriptor = _open(path, os.O_RDWR | os.O_CREAT, descriptors)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # In place: on a full disk there is no room for a new block.
+            # Overwrite in place: a full disk has no space for a new block.
             length = os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             os.ftruncate(descriptor, length)
         except OSError as error:
-            # A server has to start on a full disk, so that it answers reports. The folder itself is locked.
+            # A server must start on a full disk, so that it answers reports. The folder itself is locked.
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
 
@@ -185,25 +187,25 @@ class FolderLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            # Some network file systems can lock files, and no folders.
+            # Some network file systems can lock files but not folders.
             if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
                 raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The file stays: removing it would let a third program lock a name that the second still holds.
-        self._held.close()
+        # Don't delete the file: a third process could then lock a new file while the second still owns the old one.
+        self._descriptors.close()
 
 
-def _opened(path: Path, flags: int, held: contextlib.ExitStack) -> int:
+def _open(path: Path, flags: int, descriptors: contextlib.ExitStack) -> int:
     descriptor = os.open(path, flags, 0o640)
-    held.callback(os.close, descriptor)
+    descriptors.callback(os.close, descriptor)
     return descriptor
 
 
 def _holder(lock: Path) -> str:
-    """The process that has the folder open, as far as its file `lock` tells."""
+    """Return the process that has locked the folder, read from the file `lock`."""
     with contextlib.suppress(OSError):
         if number := lock.read_text(encoding="ascii", errors="replace")[:20].strip():
             return f"process {number}"

@@ -1,4 +1,4 @@
-"""Everything that a server, or a command on its own data folder, has open: journal, store, loader and keys."""
+"""The engine: the open journal, store, loader and keys of a data folder. It is the composition root."""
 
 import asyncio
 import logging
@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
-from embedsink.clock_watch import ClockWatch
-from embedsink.concurrency.cpu_meter import CpuMeter
+from embedsink.clock_watch import watch_clock
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.concurrency.throttle import Throttle
@@ -25,7 +25,6 @@ from embedsink.ingest.quarantine_budget import QuarantineBudget
 from embedsink.ingest.records import rejection_count_lines
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.writer import Journal, JournalLimits, OnDurable
-from embedsink.loader.backoff import BUSY_SHARE, Rests
 from embedsink.loader.loader import Loader
 from embedsink.loader.notifier import LoadNotifier
 from embedsink.permissions import restricted_umask
@@ -38,258 +37,282 @@ from embedsink.store.reader import EVERYTHING
 
 log = logging.getLogger(__name__)
 
-_KEYS_GONE = (
-    "does not exist. Until it is back every key is refused with 401, senders and readers alike, and no open download "
-    "goes on; what was acknowledged is kept and loaded. Put the file back, and its keys hold again within a second; "
-    "without a copy make new ones with `embedsink keys create`."
+_KEYS_MISSING = (
+    "does not exist. The server refuses every key with 401 and ends open downloads. Acknowledged events are kept and "
+    "loaded. Put the file back, and its keys are valid again within a second. Without a copy, create new keys with "
+    "`embedsink keys create`."
 )
 
-CLOCK_LOOK_EVERY_S = 1.0
-# Who sent what was imported from a file.
+# The key id in the records of events that were imported from a file.
 IMPORT_KEY_ID = "import"
-# Questions to the store about single syncs, at once. Each takes some milliseconds.
+# Concurrent look-ups of single dbt syncs in the store. Each takes a few milliseconds.
 SYNC_LOOKUPS_MAX = 2
-# Each may keep a snapshot on the disk that was replaced long ago.
+# A download keeps its snapshot on the disk, even after newer ones have replaced it.
 SNAPSHOT_DOWNLOADS_MAX = 4
 
 
 def now_ms() -> int:
-    """The server's clock, epoch milliseconds."""
+    """Return the server's time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Limiters:
+    """The limits on concurrent work, each shared fairly between keys."""
+
+    reports: ConcurrencyLimiter
+    dashboards: Throttle
+    # Separate from the reports: a query of milliseconds must not wait for a query over a year.
+    live: ConcurrencyLimiter
+    snapshots: ConcurrencyLimiter
+    # Parsing a dbt sync occupies the interpreter, so only one runs.
+    sync_parsing: ConcurrencyLimiter
+    sync_lookups: ConcurrencyLimiter
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """Create the limiters for the running event loop."""
+        waiting_max = settings.report_waiting_max
+        return cls(
+            reports=ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=waiting_max),
+            dashboards=Throttle(waiting_max=waiting_max),
+            live=ConcurrencyLimiter(1, waiting_max=settings.live_max, subject="live", setting="EMBEDSINK_LIVE_MAX"),
+            snapshots=ConcurrencyLimiter(
+                SNAPSHOT_DOWNLOADS_MAX,
+                waiting_max=0,
+                subject="analytics.duckdb",
+                setting=f"{SNAPSHOT_DOWNLOADS_MAX} concurrent downloads, {SNAPSHOT_DOWNLOADS_MAX - 1} per key",
+            ),
+            sync_parsing=ConcurrencyLimiter(1, waiting_max=waiting_max, subject="syncs"),
+            sync_lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=waiting_max, subject="syncs"),
+        )
 
 
 class Engine:
     """An open data folder. Use it as an asynchronous context manager.
 
     Args:
-        folder: where everything lies; made if missing.
+        folder: the data folder; it is created if missing.
         settings: the limits.
-        on_failed: called, in another thread, once the disk has failed and nothing more can be accepted.
-        closing_s_max: how long closing may go on loading; what is left is loaded at the next start. Without, all is.
-        has_senders: whether loading rests while the event loop is busy; where nobody sends, it would only take longer.
+        on_journal_failure: called once in another thread, when the disk has failed and the journal has ended.
+        closing_s_max: the seconds for which closing may go on loading; None for no limit. The next start loads the
+            rest.
     """
+
+    store: Store
+    loader: Loader
+    journal: Journal
+    keys: KeyCache
+    syncs: DbtSyncs
+    load_notifier: LoadNotifier
 
     def __init__(
         self,
         folder: DataFolder,
         settings: Settings,
         *,
-        on_failed: Callable[[], None] = lambda: None,
+        on_journal_failure: Callable[[], None] = lambda: None,
         closing_s_max: float | None = None,
-        has_senders: bool = False,
     ) -> None:
         self.folder = folder
         self.settings = settings
         self.rules = settings.rules()
         self.counters: Counter[str] = Counter()
-        self.replaying = asyncio.Lock()
-        self.opaque = OpaqueNumbers()
-        # Each holds the interpreter for a while.
-        self.sync_parsing = ConcurrencyLimiter(1, waiting_max=settings.report_waiting_max, what="syncs")
-        self.report_slots = ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
-        self.pace = Throttle(waiting_max=settings.report_waiting_max)
-        self.snapshot_slots = ConcurrencyLimiter(
-            SNAPSHOT_DOWNLOADS_MAX,
-            waiting_max=0,
-            what="analytics.duckdb",
-            setting=f"{SNAPSHOT_DOWNLOADS_MAX} downloads at once, and {SNAPSHOT_DOWNLOADS_MAX - 1} of one key",
-        )
-        # Beside the reports: what takes milliseconds must not wait for a year's.
-        self.brief_slots = ConcurrencyLimiter(
-            1, waiting_max=settings.live_max, what="live", setting="EMBEDSINK_LIVE_MAX"
-        )
-        # A thread for each place of a report, and one for what takes milliseconds.
-        self.reading = ThreadPoolExecutor(
-            settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=give_way_to_ingest
-        )
-        self._on_failed = on_failed
+        self.limiters = Limiters.from_settings(settings)
+        self.reader_threads = _reader_threads(settings)
+        self.replay_lock = asyncio.Lock()
+        self.opaque_numbers = OpaqueNumbers()
+        self._on_journal_failure = on_journal_failure
         self._closing_s_max = closing_s_max
-        self._has_senders = has_senders
         self._quarantine_budget = QuarantineBudget(
             bytes_per_day=settings.quarantine_bytes_per_day, count_per_day=settings.quarantine_count_per_day
         )
-        self._lock = FolderLock(folder)
         self._last_sealed = LastSealed(folder.last_sealed)
 
     async def __aenter__(self) -> Self:
         """Open the folder.
 
         Raises:
-            Misconfigured: it can't be opened; the text says why and what to do.
+            Misconfigured: the folder can't be opened.
         """
-        if exposed := self.folder.make():
-            log.warning("folder_exposed", extra={"detail": _exposure(self.folder, exposed)})
+        if exposed := self.folder.create():
+            log.warning("folder_exposed", extra={"detail": _exposure_message(self.folder, exposed)})
         async with AsyncExitStack() as opened:
             opened.enter_context(restricted_umask())
-            opened.enter_context(self._lock)
+            opened.enter_context(FolderLock(self.folder))
             try:
                 self.folder.rename_former_folders()
                 self._open(opened)
             except OSError as error:
-                where = error.filename or self.folder.path
-                raise Misconfigured(f"{where}: {error.strerror}. {advice_on(error)}") from error
+                path = error.filename or self.folder.path
+                raise Misconfigured(f"{path}: {error.strerror}. {advice_on(error)}") from error
             self._opened = opened.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Commit what is pending, load it, publish a last snapshot and unlock the folder."""
+        """Commit and load pending events, publish a last snapshot and unlock the folder."""
         await self._opened.aclose()
 
     def _open(self, opened: AsyncExitStack) -> None:
-        """Open everything. What `opened` has by then is closed again, the last first, also where it fails half-way."""
-        settings = self.settings
-        self.store = Store(self.folder.store, _store_limits(settings))
-        self.loader = Loader(
-            self.folder,
-            self.store,
-            snapshot_interval_s=settings.snapshot_interval_s,
-            closing_s_max=self._closing_s_max,
-            on_loaded=self._tell_of_load,
-            on_removed=lambda byte_count: self.journal.space.remove(byte_count),
-            rests=self._rests() if self._has_senders else None,
-            is_tight=lambda: self.journal.space.is_tight,
-            quarantine_days=settings.quarantine_retention_days,
-        )
-        opened.callback(self.reading.shutdown, wait=False)  # The store ends what is still read.
+        """Open all parts. `opened` closes them in reverse order, also if a later part fails."""
+        self.store = Store(self.folder.store, _store_limits(self.settings))
+        self.loader = self._create_loader()
+        opened.callback(self.reader_threads.shutdown, wait=False)  # Closing the store ends running queries.
         opened.push_async_callback(asyncio.to_thread, self.loader.close)
         try:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
-            # Ingest does not wait for it: the loader tries again.
-            self.loader.tell(f"store: {error}. Loading begins when that has changed")
-        self._count_quarantine_of_today()
-        self.journal = self._recovered_journal()
+            # Ingest does not need the store, and the loader retries.
+            self.loader.report_trouble(f"store: {error}. Loading begins when this is resolved")
+        self._restore_quarantine_budget()
+        self.journal = self._open_journal()
         for nested in self.folder.nested():
             log.warning("nested_folder", extra={"detail": nested_message(nested)})
         self.keys = KeyCache(KeyStore(self.folder.keys), time.time)
         self.syncs = DbtSyncs(
-            self.journal,
-            self.store,
-            bytes_max=settings.sync_bytes_max,
-            lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
+            self.journal, self.store, bytes_max=self.settings.sync_bytes_max, lookups=self.limiters.sync_lookups
         )
-        self.live = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
+        self.load_notifier = LoadNotifier(self.loader, self.journal, listeners_max=self.settings.live_max)
         self.journal.start()
         opened.push_async_callback(self.journal.close)
-        opened.callback(self.live.close)
-        for watch in (self._watch_keys(), self._watch_clock()):
+        opened.callback(self.load_notifier.close)
+        for watch in (_watch_keys(self.keys, self.folder, self.settings.keys_reload_s), watch_clock()):
             opened.callback(asyncio.create_task(watch).cancel)
-        # Last: it opens the store again by itself, and may do so only under the lock.
-        self.loader.wake(self.journal.last_number)
+        # Start the loader last: it reopens the store on its own, which is safe only under the lock.
+        self.loader.on_sealed(self.journal.last_number)
         self.loader.start()
 
-    def _recovered_journal(self) -> Journal:
-        """The journal, and what was found in it told."""
+    def _create_loader(self) -> Loader:
+        return Loader(
+            self.folder,
+            self.store,
+            snapshot_interval_s=self.settings.snapshot_interval_s,
+            closing_s_max=self._closing_s_max,
+            on_loaded=self._on_loaded,
+            on_removed=lambda byte_count: self.journal.capacity.remove(byte_count),
+            is_tight=lambda: self.journal.capacity.is_tight,
+            quarantine_days=self.settings.quarantine_retention_days,
+        )
+
+    def _open_journal(self) -> Journal:
+        """Recover the journal, and report the results of the recovery."""
         journal = Journal(
             self.folder.journal,
             damaged=self.folder.damaged,
             limits=_journal_limits(self.settings),
             after_number=max(self.loader.last_number, self._last_sealed.read()),
-            on_sealed=self._note_sealed,
-            on_failed=self._on_failed,
+            on_sealed=self._on_sealed,
+            on_failure=self._on_journal_failure,
         )
-        for found in (*journal.recovery.notes, *journal.recovery.damaged):
-            log.warning("journal_recovered", extra={"detail": found})
+        for message in (*journal.recovery.notes, *journal.recovery.damaged):
+            log.warning("journal_recovered", extra={"detail": message})
         self.loader.status.damaged += journal.recovery.damaged
         return journal
 
-    def _note_sealed(self, number: int) -> None:
-        self._last_sealed.write(number)
-        self.loader.wake(number)
-
-    def _count_quarantine_of_today(self) -> None:
+    def _restore_quarantine_budget(self) -> None:
+        """Charge today's quarantined envelopes to the daily budgets."""
         try:
             with self.store.reader(EVERYTHING, is_brief=True) as reader:
                 rows = reader.dicts("quarantine_of_today")
         except EmbedsinkError as error:
-            # The loader repairs a damaged store. Ingest does not wait for that, so today's budgets begin again.
+            # The loader repairs a damaged store. Ingest does not wait for the repair, so today's budgets start at zero.
             log.warning("quarantine_not_counted", extra={"detail": str(error)})
             return
         self._quarantine_budget.begin_with((row["key_id"], row["byte_count"], row["row_count"]) for row in rows)
 
-    def _rests(self) -> Rests:
-        """Of the loader: where senders want all of the event loop, and the journal has room for what then waits."""
-        loop = CpuMeter()
-        return Rests(lambda: loop.share() >= BUSY_SHARE and self.journal.space.has_headroom)
+    def _on_sealed(self, number: int) -> None:
+        self._last_sealed.write(number)
+        self.loader.on_sealed(number)
 
-    def _tell_of_load(self) -> None:
+    def _on_loaded(self) -> None:
         self.syncs.forget_loaded()
-        self.live.tell()
+        self.load_notifier.notify()
 
-    async def _watch_keys(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.keys_reload_s)
-            try:
-                if self.keys.refresh() and not self.folder.keys.exists():
-                    log.warning("keys_gone", extra={"detail": f"{self.folder.keys}: {_KEYS_GONE}"})
-            except Misconfigured as error:
-                log.error("keys_trouble", extra={"detail": str(error)})
+    def append_with_rejections(
+        self, result: ParseResult, on_durable: OnDurable, *, key_id: str, is_scoped: bool
+    ) -> None:
+        """Append the lines of a body with rejections to the journal.
 
-    async def _watch_clock(self) -> None:
-        watch = ClockWatch()
-        while True:
-            await asyncio.sleep(CLOCK_LOOK_EVERY_S)
-            if jump := watch.jump():
-                shown, expected = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in jump)
-                log.warning("clock_jumped", extra={"shown": shown, "expected": expected})
-
-    def submit_rejections(self, outcome: ParseResult, on_durable: OnDurable, *, key_id: str, is_scoped: bool) -> None:
-        """Journal a body with rejections: what was accepted, and those or only their counts if there is no room.
+        The rejections are stored if their daily budget and the disk have space for them, else only counted.
 
         Args:
-            outcome: what became of it.
-            on_durable: called once it is durable, or with the reason why nothing of it is kept.
-            key_id: of its key.
-            is_scoped: whether that key is good for some deployments only. Without it counts don't name the deployment:
-                senders could invent any number of them.
+            result: the result of validating the body.
+            on_durable: called when the lines are durable, or with the error if nothing is stored.
+            key_id: the id of the body's key.
+            is_scoped: whether the key is limited to some deployments. The counts of other keys don't name the
+                deployment, because a sender could invent any number of them.
 
         Raises:
-            Unavailable: nothing of it is kept.
+            Unavailable: nothing is stored.
         """
-        lines, count = outcome.rejection_lines, outcome.rejected_count
-        size = len(lines)
-        has_room = self.journal.space.has_room_to_spare(free_bytes_min=self.settings.quarantine_free_bytes_min)
-        is_kept = has_room and self._quarantine_budget.has_room(key_id, byte_count=size, count=count)
-        if not is_kept:
-            deployment = outcome.deployment if is_scoped else None
-            lines = rejection_count_lines(outcome.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
+        lines, count = result.rejection_lines, result.rejected_count
+        byte_count = len(lines)
+        is_ample = self.journal.capacity.is_ample(free_bytes_min=self.settings.quarantine_free_bytes_min)
+        is_stored = is_ample and self._quarantine_budget.has_room(key_id, byte_count=byte_count, count=count)
+        if not is_stored:
+            deployment = result.deployment if is_scoped else None
+            lines = rejection_count_lines(result.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
 
         def charge(failure: Unavailable | None) -> None:
-            if failure is None and is_kept:
-                self._quarantine_budget.charge(key_id, byte_count=size, count=count)
+            if failure is None and is_stored:
+                self._quarantine_budget.charge(key_id, byte_count=byte_count, count=count)
             elif failure is None:
                 self.counters["unkept"] += count
             on_durable(failure)
 
-        lines = outcome.accepted_lines + lines
-        self.submit(lines, charge, accepted=outcome.accepted_count, quarantined=count, deployment=outcome.deployment)
+        self.append_counted(
+            result.accepted_lines + lines,
+            charge,
+            accepted=result.accepted_count,
+            quarantined=count,
+            deployment=result.deployment,
+        )
 
-    def submit(
+    def append_counted(
         self, lines: bytes, on_durable: OnDurable, *, accepted: int, quarantined: int, deployment: int | None = None
     ) -> None:
-        """Journal lines of so many envelopes, and count them when they are durable.
+        """Append lines to the journal, and count their envelopes when they are durable.
 
         Args:
-            lines: of the journal.
-            on_durable: told once they are durable, or why nothing of them is kept.
-            accepted, quarantined: how many envelopes they hold.
-            deployment: the one that all of them name; None where that is not known.
+            lines: journal lines.
+            on_durable: called when the lines are durable, or with the error if nothing is stored.
+            accepted: the number of accepted envelopes in them.
+            quarantined: the number of quarantined ones.
+            deployment: the deployment of all these envelopes; None if unknown.
 
         Raises:
-            Unavailable: nothing of them is kept.
+            Unavailable: nothing is stored.
         """
 
         def count(failure: Unavailable | None) -> None:
             if failure is None:
                 self.counters["accepted"] += accepted
                 self.counters["quarantined"] += quarantined
-                self.live.note(deployment)
+                self.load_notifier.note_acknowledged(deployment)
             on_durable(failure)
 
         self.journal.submit(lines, count)
 
 
-def _exposure(folder: DataFolder, exposed: list[Path]) -> str:
+async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> None:
+    """Reload the keys when their file has changed."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            if keys.refresh() and not folder.keys.exists():
+                log.warning("keys_gone", extra={"detail": f"{folder.keys}: {_KEYS_MISSING}"})
+        except Misconfigured as error:
+            log.error("keys_trouble", extra={"detail": str(error)})
+
+
+def _reader_threads(settings: Settings) -> ThreadPoolExecutor:
+    """Create a thread for each running report, and one for live queries."""
+    return ThreadPoolExecutor(
+        settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=give_way_to_ingest
+    )
+
+
+def _exposure_message(folder: DataFolder, exposed: list[Path]) -> str:
     others = f" and {len(exposed) - 1:,} more" if exposed[1:] else ""
     return (
         f"{exposed[0]}{others}: other users may read or change it, and this user can't restrict it. "

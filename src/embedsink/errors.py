@@ -1,11 +1,21 @@
-"""Everything that embedsink raises on purpose. Anything else is a bug.
+"""The errors that embedsink raises on purpose. Any other exception is a bug.
 
     EmbedsinkError
-    ├── Refused          what the sender did wrong; resending the same does not help
-    ├── Unavailable      the sender did nothing wrong; the same works later
-    └── Misconfigured    what the operator has to change; the program does not start
+    ├── Refused             the request is wrong; resending it unchanged fails again
+    │   └── NothingAccepted     (client)
+    ├── Unavailable         the request is right; it succeeds later
+    ├── Misconfigured       the operator has to change something; the program does not start
+    │   ├── FolderTaken         (data_folder)
+    │   └── BackupDamaged       (backup)
+    ├── StoreBroken         (store) DuckDB has to be reopened
+    │   └── StoreDamaged        the file has to be rebuilt
+    ├── StoreRefused        (store) the store can't do this now, for lack of space or memory
+    │   └── StoreTooSmall
+    ├── SqlUnfit            (store) SQL can't process this segment
+    ├── Unreachable         (client)
+    └── NotEmbedsink        (client)
 
-A message reads: where: what was seen, what is allowed. What to do.
+An error message has the form: where: what is wrong (value). What is allowed. What to do.
 """
 
 import json
@@ -16,22 +26,22 @@ from hashlib import sha256
 
 from embedsink.reasons import Reason
 
-QUOTE_CHARACTERS_MAX = 64
-# How much of a name a slip of the keyboard leaves as it was.
-_ALIKE = 0.6
+PREVIEW_CHARACTERS_MAX = 64
+# The least similarity of a misspelt name to the intended one, as a ratio of `difflib`.
+_SIMILARITY_MIN = 0.6
 _WORD = re.compile(r"[^_]+")
-# As long as a key, or almost: `sales_admin_total` is a measure, not a credential.
+# At least 32 characters: `sales_admin_total` is a measure, not a credential.
 _KEY = re.compile(r"es_(ingest|read|sync|admin)_[0-9A-Za-z]{32,}")
-# Like `json.dumps`, but it can stop early.
-_QUOTING = json.JSONEncoder(default=str)
+# Unlike `json.dumps`, an encoder can stop early.
+_ENCODER = json.JSONEncoder(default=str)
 
 
 class EmbedsinkError(Exception):
-    """The root: its text is safe to show to whoever caused it."""
+    """The base class. Its message is safe to show to the client."""
 
 
 class Refused(EmbedsinkError):
-    """The request is wrong. `reason.status` is the answer's status."""
+    """The request is wrong. `reason.status` is the status of the response."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(detail or reason.sentence)
@@ -39,7 +49,7 @@ class Refused(EmbedsinkError):
 
 
 class Unavailable(EmbedsinkError):
-    """The request is fine, but not now: wait `retry_after_s` seconds, then send it again. Nothing of it is kept."""
+    """The server can't serve the request now and stores nothing of it. Retry it after `retry_after_s` seconds."""
 
     def __init__(self, reason: Reason, detail: str = "", *, retry_after_s: int = 1) -> None:
         super().__init__(detail or reason.sentence)
@@ -48,57 +58,60 @@ class Unavailable(EmbedsinkError):
 
 
 class Misconfigured(EmbedsinkError):
-    """The program can't run like this; the text says what to change."""
+    """The program can't run with this configuration. The message names what to change."""
 
 
-def quote(value: object) -> str:
-    """A wrong value for an error message: JSON, escaped, at most 64 characters, never a credential."""
+def preview(value: object) -> str:
+    """Return a wrong value for an error message: escaped JSON of at most 64 characters, with keys redacted."""
     text = ""
     try:
-        # Of a list or an object no more than is quoted: it may be a body of a megabyte. A part is a whole string, so no
-        # key is cut in two.
-        parts = _QUOTING.iterencode(value) if isinstance(value, dict | list) else [_QUOTING.encode(value)]
-        for part in parts:
-            text += without_keys(part)
-            if len(text) > QUOTE_CHARACTERS_MAX:
+        # Stop encoding after the preview: the value may be a body of a megabyte. Each chunk has whole strings, so no
+        # key is split between two chunks.
+        chunks = _ENCODER.iterencode(value) if isinstance(value, dict | list) else [_ENCODER.encode(value)]
+        for chunk in chunks:
+            text += redact_keys(chunk)
+            if len(text) > PREVIEW_CHARACTERS_MAX:
                 break
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"
-    if len(text) <= QUOTE_CHARACTERS_MAX:
+    if len(text) <= PREVIEW_CHARACTERS_MAX:
         return text
     end = '…"' if text.startswith('"') else "…"
-    return text[: QUOTE_CHARACTERS_MAX - len(end)] + end
+    return text[: PREVIEW_CHARACTERS_MAX - len(end)] + end
 
 
-def nearest(asked: str, known: Iterable[str]) -> str | None:
-    """The name that was probably meant: one like it, or else one with a word like it (`vew` for `view_count`)."""
-    if len(asked) > QUOTE_CHARACTERS_MAX:
-        return None  # No slip of the keyboard; and comparing takes time.
-    names, asked = list(known), asked.lower()
-    for parts_of in (lambda name: [name], _WORD.findall):
-        likeness, name = max(((_likeness(asked, parts_of(name.lower())), name) for name in names), default=(0.0, ""))
-        if likeness >= _ALIKE:
-            return name
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant.
+
+    A similar name comes first, then a name with a similar word (`vew` for `view_count`).
+    """
+    if len(name) > PREVIEW_CHARACTERS_MAX:
+        return None  # Too long for a typing error, and slow to compare.
+    candidates, name = list(known), name.lower()
+    for split in (lambda candidate: [candidate], _WORD.findall):
+        rated = ((_similarity(name, split(candidate.lower())), candidate) for candidate in candidates)
+        similarity, candidate = max(rated, default=(0.0, ""))
+        if similarity >= _SIMILARITY_MIN:
+            return candidate
     return None
 
 
-def instead(asked: str, known: Iterable[str], otherwise: str = "") -> str:
-    """What to say of a name that does not exist: which was probably meant; or else which there are, or `otherwise`."""
-    names = list(known)
-    meant = nearest(asked, names)
-    if meant is not None:
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return advice about an unknown name: the nearest known name, else `otherwise`, else all known names."""
+    candidates = list(known)
+    if (meant := nearest(name, candidates)) is not None:
         return f'Did you mean "{meant}"?'
-    return otherwise or (f"There are {', '.join(names)}." if names else "There are none.")
+    return otherwise or (f"There are {', '.join(candidates)}." if candidates else "None exist.")
 
 
-def without_keys(text: str) -> str:
-    """The text with each embedsink key in it cut down to its kind, and to the beginning of its SHA-256.
+def redact_keys(text: str) -> str:
+    """Return the text with each embedsink key replaced by its kind and the first digits of its SHA-256.
 
-    So two keys that stand as names in one object stay two names; and `keys.json`, which has the digests, tells whose
-    a key was. It opens nothing.
+    The digits keep two keys distinct where they are names in one object, and identify a key in `keys.json`, which has
+    the digests. They grant no access.
     """
     return _KEY.sub(lambda key: f"es_{key[1]}_…{sha256(key[0].encode()).hexdigest()[:8]}", text)
 
 
-def _likeness(asked: str, parts: list[str]) -> float:
-    return max((SequenceMatcher(None, asked, part).ratio() for part in parts), default=0.0)
+def _similarity(name: str, parts: list[str]) -> float:
+    return max((SequenceMatcher(None, name, part).ratio() for part in parts), default=0.0)

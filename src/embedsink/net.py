@@ -1,10 +1,10 @@
-"""Which hosts are this machine itself, and no other can reach or be."""
+"""Host names and addresses."""
 
 import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by its name or its address, leads to this machine from nowhere but here."""
+    """Return whether a host name or address is reachable from this machine only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from embedsink.errors import Misconfigured, nearest, quote
+from embedsink.errors import Misconfigured, nearest, preview
 from embedsink.protocol.delivery import Rules
 
 MIB = 1_048_576
@@ -222,12 +222,12 @@ def _unknown(name: str) -> str:
     # A limit that was misspelt would hold nobody back, and nobody would know.
     meant = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in _known()])
     instead = f"Did you mean {PREFIX}{meant}?" if meant else "README lists those that do. Unset it."
-    return f"{quote(name)[1:-1]}: does not exist. {instead}"
+    return f"{preview(name)[1:-1]}: does not exist. {instead}"
 
 
 def _wrong_value(error: Any) -> str:
     name = str(error["loc"][0])
-    return f"{PREFIX}{name.upper()}: {quote(error['input'])} is not {_allowed(name)}. Change or unset it."
+    return f"{PREFIX}{name.upper()}: {preview(error['input'])} is not {_allowed(name)}. Change or unset it."
 
 
 def _allowed(name: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 import embedsink.dashboards.files
 import embedsink.http.api.dashboards
 import embedsink.http.etag
-from embedsink.concurrency.cpu_meter import CpuMeter
+from embedsink.concurrency.throttle import CpuMeter
 from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.model import Measure
 from embedsink.dashboards.period import period_of
@@ -164,7 +164,7 @@ def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monk
             yield found
         reading.append(reading[-1] - 1)
 
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: time.monotonic())  # as a loop that never rests
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())  # as a loop that never rests
     monkeypatch.setattr(told.engine.store, "reader", counted)
     answers = told.get_at_once(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
     assert [answer.status_code for answer in answers] == [200, 200]
@@ -182,7 +182,7 @@ def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, mon
 
     revisions = (str(number) for number in itertools.count())
     monkeypatch.setattr(Revisions, "of", lambda *_: next(revisions))  # Something is loaded all the time.
-    monkeypatch.setattr(CpuMeter, "_wanted_s", lambda _: time.monotonic())
+    monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())
     monkeypatch.setattr(told.engine.store, "reader", counted)
     answers = told.get_at_once((QUALITY, key), *[(USE, key)] * 3)
     assert [answer.status_code for answer in answers] == [200] * 4

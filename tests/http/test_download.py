@@ -51,12 +51,12 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
             task.cancel()
             await asyncio.sleep(0.05)
             assert not task.done()
-            with pytest.raises(Unavailable, match="as many run and wait as may"):
-                await narrow.engine.report_slots.place("k_taken").__aenter__()
+            with pytest.raises(Unavailable, match="all running and waiting slots are in use"):
+                await narrow.engine.limiters.reports.slot("k_taken").__aenter__()
         may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with narrow.engine.report_slots.place("k_next"):
+        async with narrow.engine.limiters.reports.slot("k_next"):
             assert [file.closed for file in files] == [True]
 
     failures: list[object] = []

@@ -107,14 +107,16 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
     key = published.key("read")
     tag = published.get(PATH, key=key).headers["etag"]
 
-    places = [published.engine.snapshot_slots.place(f"k_{number}") for number in range(SNAPSHOT_DOWNLOADS_MAX)]
+    places = [published.engine.limiters.snapshots.slot(f"k_{number}") for number in range(SNAPSHOT_DOWNLOADS_MAX)]
     for place in places:
         published._runner.run(place.__aenter__())
     try:
         refused = published.get(PATH, key=key)
         assert (refused.status_code, problem(refused)) == (503, "overloaded")
         assert "write" not in refused.json()["title"]
-        assert refused.json()["detail"].startswith("analytics.duckdb: as many run and wait as may (4 downloads at once")
+        assert refused.json()["detail"].startswith(
+            "analytics.duckdb: all running and waiting slots are in use (4 concurrent downloads"
+        )
         assert published.get(PATH, key=key, headers={"if-none-match": tag}).status_code == 304
         # What was refused holds no descriptor, and so no snapshot that is replaced meanwhile.
         snapshot = published.folder.snapshot.resolve()
@@ -129,7 +131,7 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
 def test_one_key_does_not_hold_all_downloads(published: Server) -> None:
     key, other = published.key("read"), published.key("read")
     key_id, _ = (found.key_id for found in KeyStore(published.folder.keys).keys()[-2:])
-    places = [published.engine.snapshot_slots.place(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
+    places = [published.engine.limiters.snapshots.slot(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
     for place in places:
         published._runner.run(place.__aenter__())
     try:

@@ -274,8 +274,8 @@ def test_no_key_keeps_the_others_out(tmp_path: Path) -> None:
         refused = server.get(LIVE, key=greedy)
         assert (refused.status, refused.json()["reason"]) == (429, "rate_limited")
         assert refused.json()["detail"] == (
-            "live: this key has 6 of the 8 places (EMBEDSINK_LIVE_MAX), and those left are for keys with less than 2. "
-            "Close a page or a stream of this key, or ask again later."
+            "live: this key uses 6 of the 8 slots (EMBEDSINK_LIVE_MAX), and the free ones are reserved for keys with "
+            "less than 2. Close a page or a stream of this key, or retry later."
         )
         assert int(refused.headers["retry-after"]) >= 15
         assert server.get(f"{INSPECT}?since=1h", key=greedy).status == 200  # it has nothing to wait for
@@ -407,7 +407,7 @@ def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monk
         wait_until(lambda: server.engine.loader.status.accepted_count == 1, what="it is loaded")
         server.get("/healthz")
         assert asked == []
-        assert server.engine.live.listener_count == 0
+        assert server.engine.load_notifier.listener_count == 0
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_a_page_of_another_origin_is_described(server: Server, path: str, method
 
 
 def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.engine, "report_slots", ConcurrencyLimiter(0, waiting_max=0))
+    monkeypatch.setattr(server.engine.limiters, "reports", ConcurrencyLimiter(0, waiting_max=0))
     key = server.key("admin")
     # The live stream waits for no report, and does not end.
     asked = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}

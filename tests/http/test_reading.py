@@ -67,7 +67,7 @@ def test_the_place_of_a_reader_that_has_left_is_free(
         async with asyncio.timeout(ENDED_S_MAX):
             while True:
                 with contextlib.suppress(Unavailable):
-                    async with narrow.engine.report_slots.place("k_other"):
+                    async with narrow.engine.limiters.reports.slot("k_other"):
                         return
                 await asyncio.sleep(0.01)
 

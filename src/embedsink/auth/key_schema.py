@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from embedsink.auth.keys import Key, KeyKind, format_time
 from embedsink.auth.parsing import DEPLOYMENT_MAX, LABEL_CHARACTERS_MAX, normalize_origin
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, preview
 
 
 def _parse_time(text: object) -> float:
@@ -137,16 +137,16 @@ def _describe(error: ValidationError, entry: object, path: str) -> str:
     errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     first, allowed = errors[0], ", ".join(KeyEntry.model_fields)
     if not isinstance(entry, dict):
-        return f"{path}: {quote(entry)} is not an object with the fields {allowed}."
+        return f"{path}: {preview(entry)} is not an object with the fields {allowed}."
     name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        return f"{path}: {quote(name)} is not a field of a key. The fields are {allowed}."
+        return f"{path}: {preview(name)} is not a field of a key. The fields are {allowed}."
     field = _field_path(path, name)
     if first["type"] == "missing":
         return f"{field}: is missing. The fields are {allowed}."
     if first["type"] == "value_error" and name == "origins":
         return _field_path(path, str(first["ctx"]["error"]))
-    return f"{field}: {quote(entry[name])} is not {KeyEntry.model_fields[name].description}."
+    return f"{field}: {preview(entry[name])} is not {KeyEntry.model_fields[name].description}."
 
 
 def _field_path(path: str, name: str) -> str:

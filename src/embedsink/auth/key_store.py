@@ -13,7 +13,7 @@ from typing import TextIO
 from embedsink.auth.keys import Key, KeyKind, format_time
 from embedsink.auth.tokens import digest_of, new_token
 from embedsink.durable_files import sync_folder
-from embedsink.errors import Misconfigured, instead, quote
+from embedsink.errors import Misconfigured, preview, suggestion
 
 # Revoked and expired keys are retained for an audit of what they wrote, this long and up to this many.
 ENDED_DAYS_MAX = 400
@@ -97,8 +97,8 @@ class KeyStore:
                 if key_id == key.key_id or digest == key.digest:
                     keys[index] = _revoked(key, now)
                     return keys[index]
-            suggestion = instead(key_id, [key.key_id for key in keys], "`embedsink keys list` shows those that do.")
-            raise Misconfigured(f"key {quote(key_id)} does not exist. {suggestion}")
+            advice = suggestion(key_id, [key.key_id for key in keys], "`embedsink keys list` shows those that do.")
+            raise Misconfigured(f"key {preview(key_id)} does not exist. {advice}")
 
     def version(self) -> Version | None:
         """Return the mtime in ns, the size and the inode, which change with the content; None without a file."""

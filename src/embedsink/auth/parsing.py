@@ -2,7 +2,7 @@
 
 import re
 
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, preview
 
 # The same limit as SafeInteger in protocol/messages.py, in either direction. Importing it would load pydantic.
 DEPLOYMENT_MAX = 2**53 - 1
@@ -29,7 +29,7 @@ def parse_duration(text: str) -> int:
     seconds = int(match[1]) * _UNITS_S[match[2]] if match else 0
     if not 1 <= seconds <= DURATION_DAYS_MAX * _UNITS_S["d"]:
         raise Misconfigured(
-            f"duration: {quote(text)} is not a number with s, m, h, d or w, from 1s to {DURATION_DAYS_MAX}d. "
+            f"duration: {preview(text)} is not a number with s, m, h, d or w, from 1s to {DURATION_DAYS_MAX}d. "
             "Write it like 90d."
         )
     return seconds
@@ -48,7 +48,7 @@ def parse_deployment(text: str, *, name: str = "deployment") -> int:
     number = int(text) if _DEPLOYMENT.fullmatch(text) else None
     if number is None or abs(number) > DEPLOYMENT_MAX or str(number) != text:
         raise Misconfigured(
-            f"{name}: {quote(text)} is not an integer from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}. "
+            f"{name}: {preview(text)} is not an integer from {-DEPLOYMENT_MAX:,} to {DEPLOYMENT_MAX:,}. "
             "Write it in plain digits."
         )
     return number
@@ -62,7 +62,7 @@ def parse_label(text: str) -> str:
     """
     if len(text) > LABEL_CHARACTERS_MAX or not text.isprintable():
         raise Misconfigured(
-            f"label: {quote(text)} is not one line of at most {LABEL_CHARACTERS_MAX} characters. Shorten it."
+            f"label: {preview(text)} is not one line of at most {LABEL_CHARACTERS_MAX} characters. Shorten it."
         )
     return text
 
@@ -76,7 +76,7 @@ def normalize_origin(origin: str) -> str:
     match = _ORIGIN.fullmatch(origin)
     if match is None or not 0 < int(match[3] or 1) < 65_536:
         raise Misconfigured(
-            f"origin: {quote(origin)} is not http(s)://host or http(s)://host:port. Write it like "
+            f"origin: {preview(origin)} is not http(s)://host or http(s)://host:port. Write it like "
             "https://app.example.com: no path, no wildcard, no null; other scripts in their xn-- form."
         )
     scheme, host = match[1].lower(), match[2].lower()

@@ -1,4 +1,4 @@
-"""`create_backup`: a new generation of a data folder, whether or not a server is running on it."""
+"""Creation of a backup generation from a data folder, with or without a running server."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 from embedsink.journal.last_sealed import LastSealed
 from embedsink.journal.segment import OPEN, damage_of, identity_of, number_of
-from embedsink.loader.damage import missing_numbers, named
+from embedsink.loader.damage import describe_gaps, find_gaps
 from embedsink.store.snapshot_file import Segments, examine_snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A new generation: its manifest, what had to be stored for it, and sentences about what was found damaged."""
+    """A new generation: its manifest, the new bytes in the backup folder, and warnings about damage."""
 
     manifest: Path
     generation: Generation
@@ -30,36 +30,40 @@ class Created:
 
 
 def create_backup(folder: DataFolder, target: Path) -> Created:
-    """Add a generation to a backup folder. It has every event that was acknowledged before the call.
+    """Add a generation to a backup folder. It contains every event that was acknowledged before the call.
 
     Args:
-        folder: the data folder; it is only read.
+        folder: the data folder, which is not changed.
         target: the backup folder; it is created if missing.
 
     Raises:
-        Misconfigured: the folder can't be backed up, or not into this target.
-        OSError: there was no room, or a disk failed. If only the last sync failed, the generation may be there.
+        Misconfigured: the folder can't be backed up, or not to this target.
+        OSError: the disk has no space or has failed. If only the last sync failed, the generation may exist.
     """
     _check(folder, target)
     repository = Repository(target)
     with repository.writing():
-        attempt = _Attempt(folder, repository)
-        name = repository.add(attempt.run())
+        backup = _Backup(folder, repository)
+        name = repository.add(backup.run())
         generation = repository.read(name)
     pieces = repository.pieces
-    warnings = [*attempt.warnings, *(f"piece {piece}: was damaged, and is written anew." for piece in pieces.mended)]
-    return Created(repository.generations / name, generation, pieces.new_bytes, tuple(warnings))
+    rewritten = (f"piece {piece}: was damaged and has been rewritten." for piece in pieces.rewritten)
+    return Created(repository.generations / name, generation, pieces.new_bytes, (*backup.warnings, *rewritten))
 
 
 def _check(folder: DataFolder, target: Path) -> None:
     if not folder.journal.is_dir():
-        raise Misconfigured(f"{folder.path}: is no data folder, since it has no journal/. Name it with --data.")
+        raise Misconfigured(
+            f"{folder.path}: is not a data folder, since it has no journal/. Name the data folder with --data."
+        )
     folder.refuse_half_restored()
     if target.resolve().is_relative_to(folder.path.resolve()):
-        raise Misconfigured(f"{target}: is in the data folder itself. Name a folder elsewhere, best on another disk.")
+        raise Misconfigured(
+            f"{target}: is inside the data folder. Name a folder elsewhere, preferably on another disk."
+        )
 
 
-class _Attempt:
+class _Backup:
     """One pass over a data folder."""
 
     def __init__(self, folder: DataFolder, repository: Repository) -> None:
@@ -69,25 +73,25 @@ class _Attempt:
         self._pieces = repository.pieces
 
     def run(self) -> Generation:
-        """Store all files, in the order that makes them consistent: see `embedsink.backup.source`."""
+        """Store all files, in the order that keeps them consistent: see `embedsink.backup.source`."""
         if previous := self._repository.newest_readable():
             refuse_another_folder(self._folder, previous, self._repository.path)
-        began_at = _now()
+        started_at = _now()
         last_sealed = LastSealed(self._folder.last_sealed).read()
         journal = list(self._store_journal())
         others = [self._pieces.store(name, file) for name, file in open_others(self._folder)]
         snapshot, segments = self._store_snapshot(list(map(_number_of, journal)))
         self._warn_of_gap([*journal, *others], segments, last_sealed=last_sealed)
-        # A segment that was open when it was read, and that the snapshot has whole, is not needed.
+        # A segment that was open when it was read is not needed if the snapshot contains it.
         journal = [file for file in journal if not (_is_open(file) and _identity_of(file) in segments.identities)]
         sealed = {_identity_of(file) for file in journal if not _is_open(file)}
         newest = newest_identities(sealed | segments.identities)
-        return Generation(began_at, _now(), __version__, (*journal, *others, *snapshot), newest)
+        return Generation(started_at, _now(), __version__, (*journal, *others, *snapshot), newest)
 
     def _store_journal(self) -> Iterable[StoredFile]:
         for name, content in read_journal(self._folder):
             if damage := damage_of(Path(name).name, content):
-                self.warnings.append(f"{name}: {damage.why} after offset {damage.end:,}. It is kept as it is.")
+                self.warnings.append(f"{name}: {damage.cause} after offset {damage.end:,}. It was backed up unchanged.")
             yield self._pieces.store(name, BytesIO(content))
 
     def _store_snapshot(self, numbers: Collection[int]) -> tuple[list[StoredFile], Segments]:
@@ -96,15 +100,15 @@ class _Attempt:
             return [], Segments(0, frozenset())
         with file:
             stored = self._pieces.store(self._folder.snapshot.name, file)
-            # By its descriptor, since the server may have published another one by now.
+            # Use the descriptor, since the server may have published another snapshot meanwhile.
             return [stored], examine_snapshot(Path(f"/dev/fd/{file.fileno()}"), numbers=numbers)
 
     def _warn_of_gap(self, files: Iterable[StoredFile], segments: Segments, *, last_sealed: int) -> None:
-        """Warn of segments that are lost: the server said so at its start, and goes on without them."""
+        """Warn of lost segments, which the server reported at its start."""
         numbers = {_number_of(file) for file in files} - {0}
         before = max([last_sealed + 1, *numbers])
-        if gaps := missing_numbers(numbers, after=segments.last_number, before=before):
-            self.warnings.append(f"journal: {named(gaps)} missing. `embedsink doctor` says what to do.")
+        if gaps := find_gaps(numbers, after=segments.last_number, before=before):
+            self.warnings.append(f"journal: {describe_gaps(gaps)} missing. Run `embedsink doctor` for advice.")
 
 
 def _number_of(file: StoredFile) -> int:

@@ -1,4 +1,4 @@
-"""The manifest of one generation: which files a backup has, and of which pieces each is made.
+"""The manifest of a backup generation: its files, and the pieces that make up each file.
 
 {"format": 1, "sha256": "…", "generation": {"began_at": "…", …, "files": [{"name": "keys.json", …}]}}
 """
@@ -8,10 +8,10 @@ import re
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
-from embedsink.errors import Misconfigured, quote
+from embedsink.errors import Misconfigured, preview
 
 FORMAT = 1
-# Everything that a backup may hold. A manifest from elsewhere must not write outside the restored folder.
+# The files that a backup may contain. A foreign manifest must not write outside the restored folder.
 _NAME = re.compile(r"keys\.json|analytics\.duckdb|(journal|damaged|dashboards)/(?!\.{1,2}$)[^/\0]+")
 
 
@@ -21,7 +21,7 @@ class BackupDamaged(Misconfigured):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file of a generation. `name` is its path in the data folder, `pieces` are SHA-256 digests in order."""
+    """A file of a generation: its path in the data folder, and the SHA-256 digests of its pieces in order."""
 
     name: str
     byte_count: int
@@ -31,19 +31,18 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One backup. It has every event that was acknowledged before `began_at` (ISO 8601, UTC)."""
+    """A backup. It contains every event that was acknowledged before `began_at` (ISO 8601, UTC)."""
 
     began_at: str
     ended_at: str
-    version: str  # of the embedsink that wrote it
+    version: str  # the version of embedsink that wrote it
     files: tuple[StoredFile, ...]
-    segments: tuple[
-        str, ...
-    ] = ()  # identities of the newest ones, in the journal or the snapshot; older programs: none
+    # The identities of the newest segments in the journal or the snapshot. Older versions don't write them.
+    segments: tuple[str, ...] = ()
 
     @property
     def byte_count(self) -> int:
-        """The size of all files together."""
+        """The total size of the files in bytes."""
         return sum(file.byte_count for file in self.files)
 
     @property
@@ -52,7 +51,7 @@ class Generation:
         return {piece for file in self.files for piece in file.pieces}
 
     def encode(self) -> bytes:
-        """Return the manifest."""
+        """Return the manifest as JSON."""
         content = asdict(self)
         manifest = {"format": FORMAT, "sha256": _checksum(content), "generation": content}
         return json.dumps(manifest, indent=1).encode() + b"\n"
@@ -62,14 +61,14 @@ def decode(manifest: bytes) -> Generation:
     """Read a manifest.
 
     Raises:
-        BackupDamaged: it is no manifest, its checksum does not match, or a newer embedsink wrote it.
+        BackupDamaged: it is not a manifest, its checksum does not match, or a newer embedsink wrote it.
     """
     try:
-        found = json.loads(manifest)
-        if found["format"] != FORMAT:
-            raise BackupDamaged(f"has the format {quote(found['format'])}, and this embedsink reads {FORMAT}")
-        content = found["generation"]
-        if found["sha256"] != _checksum(content):
+        parsed = json.loads(manifest)
+        if parsed["format"] != FORMAT:
+            raise BackupDamaged(f"has the format {preview(parsed['format'])}, but this embedsink reads {FORMAT}")
+        content = parsed["generation"]
+        if parsed["sha256"] != _checksum(content):
             raise BackupDamaged("its checksum does not match")
         files = tuple(
             StoredFile(_current_name(file["name"]), file["byte_count"], file["sha256"], tuple(file["pieces"]))
@@ -77,15 +76,15 @@ def decode(manifest: bytes) -> Generation:
         )
         generation = Generation(**content | {"files": files, "segments": tuple(content.get("segments", ()))})
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise BackupDamaged("is no manifest of a backup") from None
+        raise BackupDamaged("is not the manifest of a backup") from None
     for file in generation.files:
         if not _NAME.fullmatch(file.name):
-            raise BackupDamaged(f"names a file that no data folder has ({quote(file.name)})")
+            raise BackupDamaged(f"contains a file that does not belong to a data folder ({preview(file.name)})")
     return generation
 
 
 def _current_name(name: str) -> str:
-    """Return the name of a file today: `damaged/` was named `aside/` once."""
+    """Return the current name of a file: `damaged/` was formerly named `aside/`."""
     return f"damaged/{name.removeprefix('aside/')}" if name.startswith("aside/") else name
 
 

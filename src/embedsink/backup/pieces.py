@@ -1,6 +1,6 @@
-"""Pieces of files under their SHA-256: what two generations have in common is stored once.
+"""Pieces of files, stored under their SHA-256, so that generations share equal pieces.
 
-A checkpoint of DuckDB rewrites some blocks of its file in place, so files are cut at fixed offsets.
+DuckDB rewrites blocks of its file in place, so files are split at fixed offsets.
 """
 
 import os
@@ -19,22 +19,22 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Pieces:
-    """The folder of the pieces: `<first two digits>/<SHA-256>`. One program at a time writes to it.
+    """The folder of the pieces: `<first two digits>/<SHA-256>`. Only one process may write to it.
 
     Args:
-        folder: where they lie.
-        draft: a path on the same disk, where each piece is written before it gets its name.
+        folder: the folder of the pieces.
+        draft: a temporary file on the same disk, which is renamed to each new piece.
     """
 
     def __init__(self, folder: Path, *, draft: Path) -> None:
         self.new_bytes = 0
-        self.mended: list[str] = []
+        self.rewritten: list[str] = []
         self._folder = folder
         self._draft = draft
         self._unsynced: set[Path] = set()
 
     def store(self, name: str, file: IO[bytes]) -> StoredFile:
-        """Store a file, piece by piece, and read back each piece: new ones, and those that were there already."""
+        """Store a file piece by piece. Each piece is read back, also if it existed before."""
         whole, byte_count, digests = sha256(), 0, []
         while content := file.read(PIECE_BYTES):
             whole.update(content)
@@ -53,7 +53,7 @@ class Pieces:
         """Return a piece.
 
         Raises:
-            BackupDamaged: it is missing, or is not what was stored.
+            BackupDamaged: the piece is missing or changed.
         """
         path = self._path_of(digest)
         try:
@@ -65,7 +65,7 @@ class Pieces:
         return content
 
     def delete_except(self, used: set[str]) -> int:
-        """Delete every piece that is not `used`; return how many."""
+        """Delete the pieces that are not `used`. Return their number."""
         unused = [path for path in self._paths() if path.name not in used]
         for path in unused:
             path.unlink()
@@ -74,21 +74,21 @@ class Pieces:
     def _store_piece(self, content: bytes) -> str:
         digest = sha256(content).hexdigest()
         path = self._path_of(digest)
-        is_there = path.exists()
-        self._unsynced.add(path.parent)  # also of one that is there: an interrupted backup may not have synced it
-        if is_there and _is(path, content):
+        exists = path.exists()
+        self._unsynced.add(path.parent)  # also for an existing piece: an interrupted backup may not have synced it
+        if exists and _has_content(path, content):
             return digest
         write_durably(self._draft, content)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         self._draft.replace(path)
         self.new_bytes += len(content)
-        if is_there:
-            self.mended.append(digest)
+        if exists:
+            self.rewritten.append(digest)
         return digest
 
     def _path_of(self, digest: str) -> Path:
         if not _DIGEST.fullmatch(digest):
-            raise BackupDamaged(f"piece {digest[:64]!r}: is no SHA-256")
+            raise BackupDamaged(f"piece {digest[:64]!r}: is not a SHA-256")
         return self._folder / digest[:2] / digest
 
     def _paths(self) -> Iterator[Path]:
@@ -99,31 +99,31 @@ def write_durably(path: Path, content: bytes) -> None:
     """Write a file to the disk and read it back.
 
     Raises:
-        OSError: there is no room, or the disk failed.
-        Misconfigured: the disk returned something else.
+        OSError: the disk has no space or has failed.
+        Misconfigured: the disk returned other content.
     """
     with open(path, "wb", opener=open_private) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
         if hasattr(os, "posix_fadvise"):  # not on macOS
-            # Else it would be read back from the memory that it was written from.
+            # Otherwise the content would be read back from the page cache.
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if not _is(path, content):
-        raise Misconfigured(f"{path}: reads back differently from what was written. Replace this disk.")
+    if not _has_content(path, content):
+        raise Misconfigured(f"{path}: the disk returned other content than was written. Replace the disk.")
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file for its owner alone; an opener for `open`."""
+    """Open a file that only its owner may read. Pass this as `opener` to `open`."""
     return os.open(path, flags, 0o600)
 
 
-def _is(path: Path, content: bytes) -> bool:
+def _has_content(path: Path, content: bytes) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(content) + 1) == content
     except OSError:
-        return False  # A block that can't be read is written anew, elsewhere on the disk.
+        return False  # Rewrite an unreadable piece elsewhere on the disk.
 
 
 def _read_piece(path: Path) -> bytes:

@@ -1,7 +1,7 @@
-"""The backup folder: generations, the pieces that they share, and the lock of the one program that writes.
+"""The backup folder: generations, the pieces that they share, and the lock of the process that writes.
 
 blocks/<2 digits>/<SHA-256>     pieces of files
-generations/<UTC time>.json     a manifest each; it is written last, so an interrupted backup is no generation
+generations/<UTC time>.json     manifests, each written last, so that an interrupted backup leaves no generation
 lock, draft
 """
 
@@ -19,12 +19,12 @@ from embedsink.errors import Misconfigured
 
 _NAME = "%Y%m%dT%H%M%S.%fZ.json"
 _MILLISECOND = timedelta(milliseconds=1)
-# What a new file system has in its topmost folder.
+# A folder in the root of a new file system.
 LOST_AND_FOUND = "lost+found"
 
 
 class Repository:
-    """A backup folder. Making the object touches nothing."""
+    """A backup folder. Creating this object does not touch the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,38 +34,41 @@ class Repository:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Create the folder if it is missing, and hold its lock.
+        """Create the folder if it is missing, and lock it.
 
         Raises:
-            Misconfigured: it is something else than a backup, or another program writes to it.
+            Misconfigured: the folder is not a backup, or another process is writing to it.
         """
-        self._make()
+        self._create()
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         with os.fdopen(descriptor):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Misconfigured(f"{self.path}: another backup is writing to it. Wait until it has ended.") from None
+                raise Misconfigured(
+                    f"{self.path}: another backup is writing to it. Wait until that has finished."
+                ) from None
             yield
 
     def names(self) -> list[str]:
         """Return the file names of all generations, oldest first.
 
         Raises:
-            Misconfigured: the folder is no backup.
+            Misconfigured: the folder is not a backup.
         """
         try:
             return sorted(path.name for path in self.generations.iterdir() if _time_of(path.name))
         except (FileNotFoundError, NotADirectoryError):
             raise Misconfigured(
-                f"{self.path}: is no backup, since it has no generations/. Name a folder that `embedsink backup` wrote."
+                f"{self.path}: is not a backup, since it has no generations/. Name a folder written by "
+                "`embedsink backup`."
             ) from None
 
     def read(self, name: str) -> Generation:
         """Return a generation.
 
         Raises:
-            BackupDamaged: its manifest can't be read.
+            BackupDamaged: the manifest can't be read.
         """
         path = self.generations / name
         try:
@@ -76,16 +79,16 @@ class Repository:
             raise BackupDamaged(f"{path}: {error}") from None
 
     def newest_readable(self) -> Generation | None:
-        """Return the newest generation whose manifest can be read; None without any."""
+        """Return the newest generation with a readable manifest; None without any."""
         for name in reversed(self.names()):
             try:
                 return self.read(name)
             except BackupDamaged:
-                continue  # `restore` and `--list` say so.
+                continue  # `restore` and `--list` report it.
         return None
 
     def add(self, generation: Generation) -> str:
-        """Make the pieces and then the manifest durable; return its file name."""
+        """Make the pieces and then the manifest durable. Return its file name."""
         self.pieces.sync()
         name = self._next_name(datetime.fromisoformat(generation.began_at))
         write_durably(self._draft, generation.encode())
@@ -94,33 +97,33 @@ class Repository:
         return name
 
     def delete_all_but(self, keep: int) -> int:
-        """Keep the newest generations and their pieces, delete the rest; return how many generations were deleted.
+        """Delete all but the newest generations, and the pieces that only they used. Return the number of deleted ones.
 
         Raises:
-            BackupDamaged: one that is kept can't be read, so nobody knows which pieces it needs. Nothing is deleted.
+            BackupDamaged: a kept generation can't be read, so its pieces are unknown. Nothing is deleted.
         """
         names = self.names()
         used = {piece for name in names[-keep:] for piece in self.read(name).pieces}
         for name in names[:-keep]:
             (self.generations / name).unlink()
-        # First no manifest refers to a piece, then it is deleted, also where the power fails in between.
+        # Make this durable first, so that no manifest refers to a deleted piece, even after a power failure.
         sync_folder(self.generations)
         self.pieces.delete_except(used)
         return len(names[:-keep])
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         if not self.generations.is_dir():
             if self.path.is_dir() and any(path.name != LOST_AND_FOUND for path in self.path.iterdir()):
-                raise Misconfigured(f"{self.path}: is not empty, and is no backup. Name a new folder, or a backup.")
+                raise Misconfigured(f"{self.path}: is not empty and not a backup. Name a new folder or a backup.")
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # First the one by which a backup is recognized, should this be interrupted.
+            # Create this first: it identifies a backup if the process is interrupted.
             self.generations.mkdir(mode=0o700)
             sync_folder(self.path.parent)
         (self.path / "blocks").mkdir(mode=0o700, exist_ok=True)
         sync_folder(self.path)
 
     def _next_name(self, began_at: datetime) -> str:
-        # Later than all others, also when the clock was set back: the newest is the one that was written last.
+        # Use a later name than all others, even if the clock was set back: the newest generation comes last.
         newest = max((_time_of(name) or began_at for name in self.names()), default=began_at - _MILLISECOND)
         at = max(began_at, newest + _MILLISECOND)
         return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1_000:03}Z.json"

@@ -7,7 +7,7 @@ import typer
 
 from embedsink.cli.options import KeyOption, examples, server_at, wrong_use
 from embedsink.cli.output import fail, show_table, strip_control
-from embedsink.errors import Misconfigured, nearest, quote
+from embedsink.errors import Misconfigured, nearest, preview
 
 EXAMPLES = examples(
     "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://engine.example.com",
@@ -20,14 +20,14 @@ REJECTED = ("reason", "path", "type", "detail")
 def _expected(text: str) -> tuple[str, int]:
     name, _, count = text.rpartition("=")
     if not name or not (count.isascii() and count.isdigit()):
-        raise Misconfigured(f"--expect: {quote(text)} is no type with a count. Write it like view=1.")
+        raise Misconfigured(f"--expect: {preview(text)} is no type with a count. Write it like view=1.")
     from embedsink.protocol.messages import EVENTS
 
     if name not in EVENTS:
         near = nearest(name, EVENTS)
         instead = f'Did you mean "{near}"?' if near else f"There are {', '.join(sorted(EVENTS))}."
         # A page that is right would fail its test for the test's own slip.
-        raise Misconfigured(f"--expect: type {quote(name)} does not exist. {instead}")
+        raise Misconfigured(f"--expect: type {preview(name)} does not exist. {instead}")
     return name, int(count)
 
 

@@ -60,7 +60,7 @@ def create(
     if kind is KeyKind.SYNC and origin:
         raise typer.BadParameter("--origin: a sync key belongs to a pipeline, not to pages. Leave it out.")
     folder, now = DataFolder(data), time.time()
-    folder.make()
+    folder.create()
     key, token = KeyStore(folder.keys).create(
         kind,
         deployments=deployment or None,

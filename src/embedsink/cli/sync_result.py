@@ -11,7 +11,7 @@ import typer
 from embedsink.auth.parsing import parse_deployment
 from embedsink.cli.options import KeyOption, checked, examples, server_at
 from embedsink.cli.output import fail, say, strip_control
-from embedsink.errors import quote
+from embedsink.errors import preview
 
 EXAMPLES = examples(
     "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://engine.example.com",
@@ -64,7 +64,7 @@ def _job_of(body: bytes, file: str) -> str:
         fail(f"{file}: is not JSON ({error}). Write the result as it came from the platform.")
     job_id = result.get("syncJobId") if isinstance(result, dict) else None
     if job_id is not None and not isinstance(job_id, str):
-        fail(f"{file}: syncJobId: {quote(job_id)} is not text. Write the result as it came from the platform.")
+        fail(f"{file}: syncJobId: {preview(job_id)} is not text. Write the result as it came from the platform.")
     if not job_id:
         fail(f"{file}: has no syncJobId. Write the result as it came from the platform.")
     return job_id

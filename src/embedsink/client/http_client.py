@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.parse import quote as quoted
 
 from embedsink.auth.tokens import looks_like_key
-from embedsink.errors import EmbedsinkError, Misconfigured, Refused, Unavailable, quote
+from embedsink.errors import EmbedsinkError, Misconfigured, Refused, Unavailable, preview
 from embedsink.net import is_loopback
 from embedsink.reasons import Reason
 
@@ -158,7 +158,7 @@ class HttpClient:
             address = "/".join([self.url, "api/v1", *(quoted(part, safe="") for part in path)])
             asked = f"?{urlencode(given, doseq=True)}" if given else ""
         except UnicodeEncodeError as error:
-            seen = quote(error.object)
+            seen = preview(error.object)
             raise Refused(Reason.BAD_PARAMETER, f"address: {seen} holds a lone surrogate. Remove it.") from None
         request = urllib.request.Request(address + asked, data=body, method=method)  # noqa: S310 (http or https)
         if body is not None:
@@ -212,11 +212,11 @@ def _has(value: object, members: tuple[str, ...]) -> bool:
 def _checked_url(url: str) -> str:
     parts = _parts_of(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise Misconfigured(f"url: {quote(url)} is no address of a server. Write it like https://engine.example.com.")
+        raise Misconfigured(f"url: {preview(url)} is no address of a server. Write it like https://engine.example.com.")
     if parts.username is not None or parts.password is not None:
         raise Misconfigured("url: has a user or a password in it. Give the key alone.")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise Misconfigured(f"url: {quote(url)} would carry the key unencrypted. Use https.")
+        raise Misconfigured(f"url: {preview(url)} would carry the key unencrypted. Use https.")
     return url.rstrip("/")
 
 

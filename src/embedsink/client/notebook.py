@@ -26,7 +26,7 @@ import pandas
 
 from embedsink.client.http_client import HttpClient
 from embedsink.data_folder import DataFolder
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENTS, all_reports, find_report, known_name, missing_reports
 from embedsink.reports.pagination import RowsAsked
@@ -159,7 +159,7 @@ class LocalClient:
             Misconfigured: there is no snapshot yet.
         """
         if not isinstance(text, str):
-            raise TypeError(f"sql: {quote(text)} is not text. Write it as a string.")
+            raise TypeError(f"sql: {preview(text)} is not text. Write it as a string.")
         values, frame = _plain(parameters), inspect.currentframe()
         with open_snapshot(self._snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
             return _typed(*reader.run(text, values, caller=frame.f_back if frame else None))
@@ -272,7 +272,7 @@ def _plain(parameters: object) -> object:
             return [_plain_value(value) for value in parameters]
         case None:
             return None
-    raise TypeError(f"parameters: {quote(parameters)} is neither a list nor a dictionary. Write [value].")
+    raise TypeError(f"parameters: {preview(parameters)} is neither a list nor a dictionary. Write [value].")
 
 
 def _plain_value(value: object) -> object:
@@ -281,7 +281,7 @@ def _plain_value(value: object) -> object:
 
 def _report_name(name: str) -> str:
     if not isinstance(name, str):
-        raise TypeError(f'report: {quote(name)} is not the name of one. Write it like "views".')
+        raise TypeError(f'report: {preview(name)} is not the name of one. Write it like "views".')
     return name
 
 
@@ -310,7 +310,7 @@ def _text(name: str, value: Any) -> str | None:
         "columns": "a list of names",
         "limit": "an integer",
     }.get(name, "text")
-    raise TypeError(f"{name}: {quote(value)} is not {allowed}. Leave it out for all.")
+    raise TypeError(f"{name}: {preview(value)} is not {allowed}. Leave it out for all.")
 
 
 def _deployments(asked: Any) -> list[int]:
@@ -326,7 +326,7 @@ def _deployment(one: Any) -> int:
     with contextlib.suppress(TypeError):
         if not isinstance(one, bool):
             return operator.index(one)  # NumPy's integers too
-    raise TypeError(f"deployment: {quote(one)} is not an integer. Write deployment=12, or [12, 13] for several.")
+    raise TypeError(f"deployment: {preview(one)} is not an integer. Write deployment=12, or [12, 13] for several.")
 
 
 def _listed(reports: list[dict[str, Any]]) -> pandas.DataFrame:

@@ -1,4 +1,4 @@
-"""A limit on how many things run at once and how many wait, with fair shares for keys."""
+"""A limit on how many tasks run and how many wait, with fair shares for keys."""
 
 import asyncio
 import contextlib
@@ -11,29 +11,31 @@ from embedsink.reasons import Reason
 _RETRY_AFTER_S = 5
 
 
-def is_reserved(*, own: int, taken: int, of: int) -> bool:
-    """Whether the next free place is for others: the last quarter is for keys that have less than a quarter.
+def is_reserved(*, own: int, used: int, total: int) -> bool:
+    """Return whether the next free slot is reserved for other keys.
+
+    The last quarter of the slots is for keys that use less than a quarter.
 
     Args:
-        own: how many places the key has.
-        taken: how many all keys have.
-        of: how many there are.
+        own: the number of slots that the key uses.
+        used: the number that all keys use.
+        total: the number of slots.
     """
-    quarter = of // 4
-    return of - taken <= quarter <= own
+    quarter = total // 4
+    return total - used <= quarter <= own
 
 
 class ConcurrencyLimiter:
-    """Runs so many at once and lets so many wait; it refuses the rest. It belongs to one event loop.
+    """A limiter of running and waiting tasks; it refuses the rest. It belongs to one event loop.
 
-    The last quarter of the running and of the waiting places is for keys that have less than a quarter of them. A free
-    place goes to the waiting key that runs least, and among equals by turns. So no key keeps the others out.
+    The last quarter of the running and of the waiting slots is for keys that use less than a quarter of them. A free
+    slot goes to the waiting key with the fewest running tasks; equal keys take turns. So no key can starve the others.
 
     Args:
-        running_max: how many run at once.
-        waiting_max: how many wait.
-        what: what they are, in the sentence that refuses.
-        setting: where the limit comes from, in the same sentence.
+        running_max: the number of tasks that may run.
+        waiting_max: the number of tasks that may wait.
+        subject: the tasks' name in the error message.
+        setting: the setting that limits them, for the same message.
     """
 
     def __init__(
@@ -41,23 +43,23 @@ class ConcurrencyLimiter:
         running_max: int,
         *,
         waiting_max: int,
-        what: str = "reports",
+        subject: str = "reports",
         setting: str = "EMBEDSINK_REPORT_WAITING_MAX",
     ) -> None:
         self._running_max = running_max
         self._waiting_max = waiting_max
-        self._what = what
+        self._subject = subject
         self._setting = setting
         self._running: Counter[str] = Counter()
-        # By key; the one whose turn is next stands first.
+        # By key. The key whose turn is next comes first.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @contextlib.asynccontextmanager
-    async def place(self, key_id: str) -> AsyncIterator[None]:
-        """Hold a running place for a key.
+    async def slot(self, key_id: str) -> AsyncIterator[None]:
+        """Acquire a running slot for a key, and release it at the end of the block.
 
         Raises:
-            Unavailable: as many wait as may, or this key has its share of the waiting places.
+            Unavailable: all waiting slots are in use, or this key has its share of them.
         """
         await self._acquire(key_id)
         try:
@@ -66,7 +68,7 @@ class ConcurrencyLimiter:
             self._release(key_id)
 
     async def _acquire(self, key_id: str) -> None:
-        if self._may_run(key_id):  # A waiting key can't run now, so this overtakes nobody.
+        if self._may_run(key_id):  # No waiting key can run at this moment, so this task overtakes none.
             self._running[key_id] += 1
             return
         self._check_waiting(key_id)
@@ -78,27 +80,27 @@ class ConcurrencyLimiter:
             if turn.cancelled():
                 self._leave(key_id, turn)
             else:
-                self._release(key_id)  # It was given the place in this very moment.
+                self._release(key_id)  # The slot was assigned before the cancellation arrived.
             raise
 
     def _may_run(self, key_id: str) -> bool:
-        taken = self._running.total()
-        return taken < self._running_max and not is_reserved(
-            own=self._running[key_id], taken=taken, of=self._running_max
+        used = self._running.total()
+        return used < self._running_max and not is_reserved(
+            own=self._running[key_id], used=used, total=self._running_max
         )
 
     def _check_waiting(self, key_id: str) -> None:
-        own, taken = len(self._waiting.get(key_id, ())), sum(map(len, self._waiting.values()))
-        if taken >= self._waiting_max:
-            busy = f"{self._what}: as many run and wait as may ({self._setting}). Ask again later."
-        elif is_reserved(own=own, taken=taken, of=self._waiting_max):
-            busy = (
-                f"{self._what}: {own} requests of this key wait already, and the other places are for other keys "
-                f"({self._setting}). Wait for their answers, or ask again later."
+        own, used = len(self._waiting.get(key_id, ())), sum(map(len, self._waiting.values()))
+        if used >= self._waiting_max:
+            message = f"{self._subject}: all running and waiting slots are in use ({self._setting}). Retry later."
+        elif is_reserved(own=own, used=used, total=self._waiting_max):
+            message = (
+                f"{self._subject}: {own} requests of this key are waiting already, and the other slots are reserved "
+                f"for other keys ({self._setting}). Wait for their responses, or retry later."
             )
         else:
             return
-        raise Unavailable(Reason.OVERLOADED, busy, retry_after_s=_RETRY_AFTER_S)
+        raise Unavailable(Reason.OVERLOADED, message, retry_after_s=_RETRY_AFTER_S)
 
     def _release(self, key_id: str) -> None:
         self._running[key_id] -= 1
@@ -111,7 +113,7 @@ class ConcurrencyLimiter:
         turns = self._waiting.pop(key_id)
         turn = turns.popleft()
         if turns:
-            self._waiting[key_id] = turns  # behind the other keys
+            self._waiting[key_id] = turns  # after the other keys
         if not turn.cancelled():
             turn.set_result(None)
             self._running[key_id] += 1

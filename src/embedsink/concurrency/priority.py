@@ -1,4 +1,4 @@
-"""Whose work comes first where the processor is busy: answering senders."""
+"""Thread priorities: on a busy CPU, answering senders comes first."""
 
 import contextlib
 import os
@@ -9,13 +9,13 @@ _NICENESS = 10
 
 
 def give_way_to_ingest() -> None:
-    """Let this thread, and those that it begins, work in the time that answering senders leaves over.
+    """Lower the priority of this thread, and of the threads that it starts, below that of ingest.
 
-    Only on Linux, where priorities belong to threads.
+    This has an effect on Linux only, where priorities belong to threads.
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # Nobody but root may take back what `nice` or systemd gave away already. And where priorities may not be
-        # touched at all, this thread only shares the time with ingest.
+        # Only root may undo a niceness that `nice` or systemd has set. Where the system forbids setting priorities,
+        # this thread shares the CPU with ingest.
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))

@@ -1,4 +1,4 @@
-"""Who asks for what others are asking for in this moment shares their answer."""
+"""Single flight: concurrent calls with the same key share one task and its result."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -11,45 +11,48 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class _Flight:
     task: "asyncio.Task[Any]"
-    asker_count: int = 0
+    caller_count: int = 0
 
 
 class SingleFlight:
-    """The answers that are being made. Belongs to one event loop."""
+    """The tasks in flight. It belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._making: dict[Hashable, _Flight] = {}
+        self._flights: dict[Hashable, _Flight] = {}
 
-    async def answer(self, question: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer to a question; it is made once for all who ask while it is being made, and until all have left.
+    async def run(self, key: Hashable, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of `call`, which runs once for all concurrent callers with the same key.
+
+        The shared task is cancelled when its last caller is cancelled.
 
         Raises:
-            EmbedsinkError: what `make` raises, to all of them.
+            EmbedsinkError: the error that `call` raised, for each caller.
         """
-        making = self._making.get(question)
-        if making is None:
-            making = self._making[question] = _Flight(asyncio.create_task(make()))
-            making.task.add_done_callback(_hear)
-        making.asker_count += 1
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = _Flight(asyncio.create_task(call()))
+            flight.task.add_done_callback(_retrieve_exception)
+        flight.caller_count += 1
         try:
-            # Who leaves must not take the answer from the others.
-            return await asyncio.shield(making.task)
+            # Cancelling one caller must not cancel the shared task.
+            return await asyncio.shield(flight.task)
         finally:
-            making.asker_count -= 1
-            if making.asker_count == 0:
-                making.task.cancel()  # It is done, or nobody waits for it.
-                if self._making.get(question) is making:
-                    del self._making[question]
+            flight.caller_count -= 1
+            if flight.caller_count == 0:
+                flight.task.cancel()  # No effect if the task is done.
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
 
-    def __contains__(self, question: Hashable) -> bool:
-        """Whether who asks shares an answer that is being made."""
-        return question in self._making
+    def __contains__(self, key: Hashable) -> bool:
+        """Return whether a caller with this key would share a running task."""
+        return key in self._flights
 
-    def begin(self, question: Hashable) -> None:
-        """Let who asks from now on be answered anew: what is loaded by then may lack in what is being made."""
-        self._making.pop(question, None)
+    def forget(self, key: Hashable) -> None:
+        """Start a new task for later callers: the running one may miss rows that are loaded by then."""
+        self._flights.pop(key, None)
 
 
-def _hear(made: "asyncio.Task[Any]") -> None:
-    if not made.cancelled():
-        made.exception()  # Whoever still waits is told. When all have left, nobody wants to know.
+def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
+    """Mark the exception as retrieved: each caller receives it, and without callers no one needs it."""
+    if not task.cancelled():
+        task.exception()

@@ -1,55 +1,99 @@
-"""How fast pages are answered: at once while senders leave room, else one after the other, with rests between."""
+"""A throttle for dashboard queries: they run at once while senders leave CPU time, else one at a time with pauses.
+
+Decision 0011 gives the measurements.
+"""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
-from embedsink.concurrency.cpu_meter import CpuMeter
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 
-# Of the time, how much the event loop computes, or waits for a processor, where senders keep it busy.
+# The event loop counts as busy when it computes, or waits for a CPU, for this share of the time.
 BUSY_SHARE = 0.25
-# After an answer, so many times as long as it took.
-RESTS = 1.0
-# What takes longer goes on beside the next: a question about years must not keep all pages from their answers.
+# The pause after a query, as a multiple of the query's duration.
+PAUSE_FACTOR = 1.0
+# A slower query gives up its turn and runs concurrently with the next one, so that it can't block all pages.
 TURN_S_MAX = 1.0
+# Linux: nanoseconds for which a thread has run and waited for a CPU.
+SCHEDSTAT = "/proc/self/task/{}/schedstat"
+_SAMPLE_INTERVAL_S = 0.25
 
 T = TypeVar("T")
 
 
 class Throttle:
-    """Lets answers be made. Belongs to one event loop, whose thread it watches.
+    """A throttle that belongs to one event loop and measures how busy the loop's thread is.
 
-    `waiting_max` is how many may wait; whoever comes then is refused.
+    Args:
+        waiting_max: the number of queries that may wait; later ones are refused.
     """
 
     def __init__(self, *, waiting_max: int) -> None:
         self._turn = ConcurrencyLimiter(1, waiting_max=waiting_max)
-        self._rest_until = 0.0
-        self._loop = CpuMeter()
+        self._paused_until = 0.0
+        self._loop_meter = CpuMeter()
 
-    async def answer(self, make: Callable[[], Coroutine[Any, Any, T]], *, key_id: str) -> T:
-        """What `make` answers, when it is this key's turn.
+    async def run(self, query: Callable[[], Coroutine[Any, Any, T]], *, key_id: str) -> T:
+        """Run a query when it is this key's turn, and return its result.
 
         Raises:
-            Unavailable: too many wait.
+            Unavailable: too many queries wait.
         """
-        async with self._turn.place(key_id):
-            if (rest_s := self._rest_until - time.monotonic()) > 0:
-                await asyncio.sleep(rest_s)
-            making = asyncio.create_task(make())
-            if self._loop.share() >= BUSY_SHARE:
-                await self._keep_the_turn(making)
-        return await making
+        async with self._turn.slot(key_id):
+            if (pause_s := self._paused_until - time.monotonic()) > 0:
+                await asyncio.sleep(pause_s)
+            task = asyncio.create_task(query())
+            if self._loop_meter.busy_share() >= BUSY_SHARE:
+                await self._hold_turn(task)
+        return await task
 
-    async def _keep_the_turn(self, making: asyncio.Task[T]) -> None:
-        began_at = time.monotonic()
+    async def _hold_turn(self, task: asyncio.Task[T]) -> None:
+        started_at = time.monotonic()
         try:
-            await asyncio.wait({making}, timeout=TURN_S_MAX)
+            await asyncio.wait({task}, timeout=TURN_S_MAX)
         except asyncio.CancelledError:
-            making.cancel()
+            task.cancel()
             raise
         finally:
             ended_at = time.monotonic()
-            self._rest_until = ended_at + RESTS * (ended_at - began_at)
+            self._paused_until = ended_at + PAUSE_FACTOR * (ended_at - started_at)
+
+
+class CpuMeter:
+    """A meter of how busy the thread is that creates it. Only one thread may read it.
+
+    Time spent waiting for a CPU counts as busy: a thread that gets no CPU would otherwise look idle. Where the system
+    has no such statistics, a thread can measure only itself, and other threads count as idle.
+    """
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._schedstat = Path(SCHEDSTAT.format(threading.get_native_id()))
+        self._share = 0.0
+        self._last_sample = (time.monotonic(), self._demand_s())
+
+    def busy_share(self) -> float:
+        """Return the busy share of the time since the last sample, which is at least a quarter of a second old."""
+        sampled_at, sampled_demand_s = self._last_sample
+        now = time.monotonic()
+        if now >= sampled_at + _SAMPLE_INTERVAL_S:
+            demand_s = self._demand_s()
+            self._share = (demand_s - sampled_demand_s) / (now - sampled_at)
+            self._last_sample = now, demand_s
+        return self._share
+
+    def _demand_s(self) -> float:
+        """Return the seconds for which the thread has run or waited for a CPU so far."""
+        try:
+            run_ns, waited_ns, _ = map(int, self._schedstat.read_text(encoding="ascii").split())
+        except (OSError, ValueError):
+            return self._run_s()
+        # Kernels without these statistics report zeros.
+        return (run_ns + waited_ns) / 1e9 if run_ns else self._run_s()
+
+    def _run_s(self) -> float:
+        return time.thread_time() if threading.get_ident() == self._thread else 0.0

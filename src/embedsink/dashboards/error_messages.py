@@ -19,7 +19,7 @@ from embedsink.dashboards.model import (
     Section,
     Table,
 )
-from embedsink.errors import instead, nearest, quote
+from embedsink.errors import nearest, preview, suggestion
 from embedsink.protocol.error_messages import TYPES, alternatives, field_path
 
 Location = tuple[int | str, ...]
@@ -76,15 +76,15 @@ def first_mistake(error: ValidationError, content: Any) -> str:
         case _, "union_tag_not_found":
             return f"{_where(location)}.kind: is missing. There are {', '.join(TILES)}."
         case (*_, "parameters", name, "[key]"), _:
-            told = instead(str(name), sorted(get_args(OwnParameter)))
+            told = suggestion(str(name), sorted(get_args(OwnParameter)))
             return f"{_where(location)}: is no parameter that a dashboard has of its own. {told}"
         case (*_, "where", _, "str"), _:  # Of a union each member says that it is not this.
-            return f"{_where(location[:-1])}: {quote(value)} is not {_SCALAR}. Write one of these."
+            return f"{_where(location[:-1])}: {preview(value)} is not {_SCALAR}. Write one of these."
     return f"{_where(location)}: {_sentence(location, first)}"
 
 
 def _sentence(location: Location, error: Mapping[str, Any]) -> str:
-    kind, seen, limits = error["type"], quote(error["input"]), error.get("ctx", {})
+    kind, seen, limits = error["type"], preview(error["input"]), error.get("ctx", {})
     if kind == "missing":
         return f"is missing; {_CALLED[_owner(location)]} has to have it. Add it."
     if kind == "literal_error":
@@ -108,7 +108,7 @@ def _no_field(name: str, owner: type[BaseModel], there: Mapping[str, Any]) -> st
 def _one_of(value: object, known: Mapping[str, Any] | list[str]) -> str:
     near = nearest(value, known) if isinstance(value, str) and value not in known else None
     instead = f'Did you mean "{near}"?' if near else "Write one of these."
-    return f"{quote(value)} is not one of {', '.join(known)}. {instead}"
+    return f"{preview(value)} is not one of {', '.join(known)}. {instead}"
 
 
 def _owner(location: Location) -> type[BaseModel]:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from embedsink.dashboards.error_messages import first_mistake
 from embedsink.dashboards.model import Dashboard
-from embedsink.errors import Misconfigured, Refused, instead, quote
+from embedsink.errors import Misconfigured, Refused, preview, suggestion
 from embedsink.reasons import Reason
 
 # The page at this address is no file.
@@ -82,7 +82,7 @@ def parse_dashboard(content: Any, where: str) -> Dashboard:
     for what, ids in _ids(dashboard):
         for id in ids:
             if ids.count(id) > 1:
-                raise Misconfigured(f"{where}: {what}: id {quote(id)} stands twice. Give each one of its own.")
+                raise Misconfigured(f"{where}: {what}: id {preview(id)} stands twice. Give each one of its own.")
     return dashboard
 
 
@@ -94,8 +94,8 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     """
     dashboard = dashboards.get(name)
     if dashboard is None:
-        listed = instead(name, sorted(dashboards))
-        raise Refused(Reason.NOT_FOUND, f"dashboard {quote(name)} does not exist. {listed}")
+        listed = suggestion(name, sorted(dashboards))
+        raise Refused(Reason.NOT_FOUND, f"dashboard {preview(name)} does not exist. {listed}")
     return dashboard
 
 

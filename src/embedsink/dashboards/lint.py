@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from embedsink.dashboards.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
-from embedsink.errors import Misconfigured, Refused, instead, quote
+from embedsink.errors import Misconfigured, Refused, preview, suggestion
 from embedsink.reports.catalog import Report, unknown_report
 from embedsink.reports.scope import parse_scope
 
@@ -98,8 +98,8 @@ def _check_marks(place: str, chart: Chart, reports: Mapping[str, Report]) -> Non
 def _check_moment(place: str, column: str, report: Report) -> None:
     moments = sorted(one.name for one in report.columns if one.type == "timestamp")
     if column not in moments:
-        listed = instead(column, moments)
-        raise Misconfigured(f"{place}: column {quote(column)} of report {report.name} holds no times. {listed}")
+        listed = suggestion(column, moments)
+        raise Misconfigured(f"{place}: column {preview(column)} of report {report.name} holds no times. {listed}")
 
 
 def _check_columns(place: str, tile: OfReport, report: Report) -> None:
@@ -113,8 +113,8 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
     for where, column in _added_by(tile):
         if read[column] not in NUMBERS:
             adds = sorted(name for name, type_ in read.items() if type_ in NUMBERS)
-            listed = instead(column, sorted(adds))
-            raise Misconfigured(f"{place}.{where}: column {quote(column)} holds no numbers. {listed}")
+            listed = suggestion(column, sorted(adds))
+            raise Misconfigured(f"{place}.{where}: column {preview(column)} holds no numbers. {listed}")
     if isinstance(tile, Figure):
         return
     _check_group(place, tile)
@@ -130,8 +130,8 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
 
 def _check_column(place: str, column: str, known: Collection[str], whose: str) -> None:
     if column not in known:
-        listed = instead(column, sorted(known))
-        raise Misconfigured(f"{place}: column {quote(column)} does not exist in {whose}. {listed}")
+        listed = suggestion(column, sorted(known))
+        raise Misconfigured(f"{place}: column {preview(column)} does not exist in {whose}. {listed}")
 
 
 def _check_group(place: str, tile: Chart | Table) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 from embedsink.reports.scope import Scope, parse_scope
 
@@ -90,7 +90,7 @@ def period_of(
 def _rolling(period: str, reader: _Reader) -> tuple[str, tuple[str, str]]:
     """Since when, and the period before: up to the same time of day."""
     if period not in PERIODS:
-        raise Refused(Reason.BAD_PARAMETER, f"period: {quote(period)} is not one of {', '.join(PERIODS)}.")
+        raise Refused(Reason.BAD_PARAMETER, f"period: {preview(period)} is not one of {', '.join(PERIODS)}.")
     length = timedelta(days=PERIODS[period])
     local = reader.local()
     if period == "24h":
@@ -131,5 +131,5 @@ def _interval(length: timedelta) -> str:
 
 def _is_compared(compare: str | None) -> bool:
     if compare not in (None, "on", "off"):
-        raise Refused(Reason.BAD_PARAMETER, f"compare: {quote(compare)} is not one of on, off.")
+        raise Refused(Reason.BAD_PARAMETER, f"compare: {preview(compare)} is not one of on, off.")
     return compare != "off"

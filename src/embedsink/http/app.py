@@ -110,7 +110,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
-        opened = Engine(folder, settings, on_failed=on_failed, closing_s_max=CLOSING_S_MAX, has_senders=True)
+        opened = Engine(folder, settings, on_journal_failure=on_failed, closing_s_max=CLOSING_S_MAX)
         async with opened as engine, aclosing(vega), aclosing(events.pool):
             if engine.store.is_open:
                 boards.check(engine)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.tokens import TOKEN_START
 from embedsink.engine import Engine
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
@@ -71,7 +71,7 @@ def check_origin(key: Key, origin: str | None) -> None:
     A request without an `Origin` comes from no page: whoever can send one could also forge the header.
     """
     if origin is not None and not key.allows_origin(origin):
-        raise Refused(Reason.WRONG_ORIGIN, f"origin: {quote(origin)} is not one that this key belongs to.")
+        raise Refused(Reason.WRONG_ORIGIN, f"origin: {preview(origin)} is not one that this key belongs to.")
 
 
 def require_key(request: Request, *kinds: KeyKind) -> Key:

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.engine import Engine
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 
 INGEST_PATH = "/api/v1/events"
@@ -46,7 +46,7 @@ async def answer_preflight(request: Request) -> Response:
         )
     if not is_allowed(origin, engine):
         raise Refused(
-            Reason.WRONG_ORIGIN, f"origin: {quote(origin)} belongs to no ingest key. Create one with --origin."
+            Reason.WRONG_ORIGIN, f"origin: {preview(origin)} belongs to no ingest key. Create one with --origin."
         )
     return Response(
         status_code=204,

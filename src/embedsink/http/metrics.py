@@ -58,18 +58,20 @@ class _Counters:
         yield GaugeMetricFamily(
             "embedsink_journal_segments",
             "Sealed segments that two snapshots don't cover yet.",
-            journal.space.segment_count,
+            journal.capacity.segment_count,
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_segment_bytes", "Bytes of sealed segments not covered yet.", journal.space.byte_count
+            "embedsink_journal_segment_bytes", "Bytes of sealed segments not covered yet.", journal.capacity.byte_count
         )
         yield GaugeMetricFamily(
-            "embedsink_journal_room_bytes", "Bytes until senders get 503.", journal.space.room_bytes
+            "embedsink_journal_room_bytes", "Bytes until senders get 503.", journal.capacity.room_bytes
         )
 
     def _live(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "embedsink_live_listeners", "Live streams and waiting inspections.", self._engine.live.listener_count
+            "embedsink_live_listeners",
+            "Live streams and waiting inspections.",
+            self._engine.load_notifier.listener_count,
         )
 
     def _loader(self) -> Iterator[Metric]:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote, without_keys
+from embedsink.errors import EmbedsinkError, Refused, Unavailable, preview, redact_keys
 from embedsink.http.cors import cors_headers
 from embedsink.reasons import Reason
 
@@ -89,7 +89,7 @@ async def answer_known(request: Request, error: EmbedsinkError) -> Response:
 async def answer_http(request: Request, error: HTTPException) -> Response:
     """Starlette's own 404 and 405 in the same shape."""
     reason = _BY_STATUS.get(error.status_code, Reason.BAD_PARAMETER)
-    detail = f"{request.method} {quote(request.url.path)}: {reason.sentence}"
+    detail = f"{request.method} {preview(request.url.path)}: {reason.sentence}"
     return _problem(request, reason, detail, headers=dict(error.headers or {}))
 
 
@@ -139,7 +139,7 @@ def invalid_body(request: Request, errors: list[tuple[str, str]]) -> Response:
 
 def unsatisfiable_range(request: Request, size: int) -> Response:
     """The 416 with the length that there is (RFC 9110, section 15.5.17)."""
-    asked = quote(request.headers["range"])
+    asked = preview(request.headers["range"])
     detail = f"range: {asked} holds none of the file's {size:,} bytes. Ask for a part of these, or for all of it."
     return _problem(request, Reason.BAD_RANGE, detail, headers={"Content-Range": f"bytes */{size}"})
 
@@ -149,7 +149,7 @@ async def explain_problem(request: Request) -> Response:
     name = request.path_params["reason"]
     reason = next((reason for reason in Reason if reason.value == name), None)
     if reason is None:
-        raise Refused(Reason.NOT_FOUND, f"reason {quote(name)} does not exist. docs/wire.md lists them all.")
+        raise Refused(Reason.NOT_FOUND, f"reason {preview(name)} does not exist. docs/wire.md lists them all.")
     return JSONResponse(
         {
             "reason": reason,
@@ -189,6 +189,6 @@ def _note(request: Request, reason: Reason, request_id: str, bug: Exception | No
             "request_id": request_id,
             "key_id": state.get("key_id"),
             "method": request.method,
-            "path": without_keys(request.url.path),
+            "path": redact_keys(request.url.path),
         },
     )

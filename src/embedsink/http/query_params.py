@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from embedsink.auth.keys import Key
-from embedsink.errors import Refused, instead, nearest, quote
+from embedsink.errors import Refused, nearest, preview, suggestion
 from embedsink.protocol.messages import ACTIONS, EVENTS
 from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
@@ -67,8 +67,8 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
     """Raises Refused (`bad_parameter`) for a parameter that is not known, or that stands twice."""
     for name in query:
         if name not in known:
-            there_are = instead(name, known) if known else "There are none here."
-            raise Refused(Reason.BAD_PARAMETER, f"parameter {quote(name)} does not exist. {there_are}")
+            there_are = suggestion(name, known) if known else "There are none here."
+            raise Refused(Reason.BAD_PARAMETER, f"parameter {preview(name)} does not exist. {there_are}")
         if name not in REPEATABLE and len(query.getlist(name)) > 1:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
 
@@ -121,7 +121,7 @@ def _type_of(query: QueryParams) -> str | None:
     name = asked.rpartition(":")[2]
     if name not in _TYPES and query.get("outcome") != "quarantined" and (meant := nearest(name, _TYPES)):
         rejected = "Where such a one was rejected, it shows with outcome=quarantined."
-        raise Refused(Reason.BAD_PARAMETER, f'type: {quote(name)} does not exist. Did you mean "{meant}"? {rejected}')
+        raise Refused(Reason.BAD_PARAMETER, f'type: {preview(name)} does not exist. Did you mean "{meant}"? {rejected}')
     return name
 
 
@@ -146,7 +146,7 @@ def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> Rows
 def _choice_of(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
     value = query.get(name)
     if value is not None and value not in choices:
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of {', '.join(choices)}.")
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of {', '.join(choices)}.")
     return value
 
 
@@ -158,7 +158,7 @@ def text_of(query: QueryParams, name: str) -> str | None:
     """
     text = query.get(name)
     if has_bad_text(text):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} holds a NUL or a lone surrogate. Remove it.")
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} holds a NUL or a lone surrogate. Remove it.")
     return text
 
 
@@ -170,5 +170,5 @@ def is_on(query: QueryParams, name: str, default: str) -> bool:
     """
     value = query.get(name, default)
     if value not in ("on", "off"):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of on, off.")
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of on, off.")
     return value == "on"

@@ -46,7 +46,7 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
     check_parameters(query, (*PARAMETERS, *STYLE, *ROWS))
     scope = await run_in_threadpool(scope_of, query, key)
     engine: Engine = request.state.engine
-    asked = rows_of(query, question.name, None if key.deployments is None else engine.opaque)
+    asked = rows_of(query, question.name, None if key.deployments is None else engine.opaque_numbers)
     style = style_of(query)
     freshness = EtagCheck.of(request, key, is_timed=question.is_timed or scope.is_relative)
     if freshness.is_known:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
 from embedsink.http.etag import tag_of
 from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
@@ -92,7 +92,7 @@ def _route(path: str, page: Page, headers: Mapping[str, str], *, only_here: bool
 
 def _check_host(request: Request) -> None:
     if not is_loopback_host(request):
-        host = quote(request.headers.get("host", ""))
+        host = preview(request.headers.get("host", ""))
         raise Refused(
             Reason.NOT_FOUND,
             f"host: {host} is not 127.0.0.1 or localhost. Open it by these, where the server runs.",

@@ -49,9 +49,9 @@ async def spooled(
     Raises:
         Unavailable: too many wait already, the store is away, the disk is as good as full, or it takes too long.
     """
-    async with engine.report_slots.place(key_id), within_its_time(engine):
+    async with engine.limiters.reports.slot(key_id), within_its_time(engine):
         spool = _Spool(engine, variables)
-        writing = asyncio.get_running_loop().run_in_executor(engine.reading, spool.fill, write)
+        writing = asyncio.get_running_loop().run_in_executor(engine.reader_threads, spool.fill, write)
         try:
             while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
                 if spool.takes_too_much() or spool.spills_without_room():

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from embedsink.concurrency.limiter import ConcurrencyLimiter
-from embedsink.errors import Refused, Unavailable, quote
+from embedsink.errors import Refused, Unavailable, preview
 from embedsink.ingest.records import read_syncs, sync_line
 from embedsink.journal.segment import find_damage
 from embedsink.journal.writer import Journal, wait_for
@@ -170,7 +170,7 @@ class DbtSyncs:
             return {(row["deployment"], row["sync_job_id"]) for row in reader.dicts(LOADED_VIEW)}.intersection(names)
 
     async def _find_loaded(self, name: Name, key_id: str) -> Recorded | None:
-        async with self._lookups.place(key_id):
+        async with self._lookups.slot(key_id):
             return await asyncio.to_thread(self._query_store, name)
 
     def _query_store(self, name: Name) -> Recorded | None:
@@ -181,7 +181,7 @@ class DbtSyncs:
 
 def _check_equal(sync: Sync, known: Recorded) -> None:
     if sync.digest != known.digest:
-        problem = f"syncJobId: {quote(sync.job_id)} already has a different result in deployment {sync.deployment}"
+        problem = f"syncJobId: {preview(sync.job_id)} already has a different result in deployment {sync.deployment}"
         raise Refused(Reason.CONFLICT, f"{problem}. Record a new sync under its own job ID.")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from embedsink.errors import without_keys
+from embedsink.errors import redact_keys
 from embedsink.protocol.dbt_sync import Sync
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.messages import ENVELOPE_FIELDS
@@ -204,4 +204,4 @@ def _without_keys(raw: bytes) -> bytes:
     """Return the bytes with all API keys cut, in any field: a stolen data folder contains none."""
     if _KEY_PREFIX not in raw:
         return raw
-    return without_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+    return redact_keys(raw.decode(errors="surrogateescape")).encode(errors="surrogateescape")

@@ -1,1 +1,1 @@
-"""The durable log of everything accepted or quarantined. It knows bytes, not fields."""
+"""The durable log of accepted and quarantined envelopes. It handles bytes, not fields."""

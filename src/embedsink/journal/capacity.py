@@ -1,4 +1,4 @@
-"""Whether the journal has room: free space on its disk, and its own budget."""
+"""The journal's capacity: free space on its disk, and its own size limit."""
 
 import contextlib
 import errno
@@ -8,122 +8,121 @@ from pathlib import Path
 
 from embedsink.journal.segment import SEALED
 
-MEASURE_EVERY_S = 0.5
+MEASURE_INTERVAL_S = 0.5
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class Capacity:
-    """Keeps count of the sealed segments, and asks for room. A busy server whose snapshots fail has 100,000 of them, so
-    their folder is read once.
+    """Counters of sealed segments and measurements of free space.
 
-    `add` and `measure_when_due` belong to the thread that seals, `remove` to the one that deletes; any reads the rest.
+    The folder is listed once, because a busy server whose snapshots fail has 100,000 segments.
+
+    `add` and `measure_when_due` belong to the thread that seals, `remove` to the thread that deletes. Any thread may
+    read the rest.
 
     Args:
-        folder: the journal's, as it was recovered.
-        free_bytes_min: what has to stay free on its disk.
-        journal_bytes_max: what its files may have together.
+        folder: the journal's folder after recovery.
+        free_bytes_min: the bytes that have to stay free on its disk.
+        journal_bytes_max: the size limit of all segments together.
     """
 
     def __init__(self, folder: Path, *, free_bytes_min: int, journal_bytes_max: int) -> None:
         self.refusal: str | None = None
+        # Bytes that the journal may still write, by its size limit and by the disk, as of the last measurement.
+        self.room_bytes = 0
         self._folder = folder
         self._free_bytes_min = free_bytes_min
         self._journal_bytes_max = journal_bytes_max
         self._measured_at = float("-inf")
-        self._opened = _inode_of(folder)
-        self._room_bytes = 0
-        # As of the last measurement; before it, neither tight nor with room to spare.
-        self._free_bytes, self._left_bytes = 2 * free_bytes_min, 0
-        sizes = _sizes_in(folder)
-        # Each with one writer, so that neither thread can lose the other's sum.
+        self._folder_id = _id_of(folder)
+        # Until the first measurement the capacity is neither tight nor ample.
+        self._free_bytes, self._unused_bytes = 2 * free_bytes_min, 0
+        sizes = _segment_sizes(folder)
+        # Each counter has one writer, so that no thread can overwrite another's update.
         self._added_count, self._added_bytes = len(sizes), sum(sizes)
         self._removed_count = self._removed_bytes = 0
 
     @property
     def segment_count(self) -> int:
-        """How many sealed segments there are."""
+        """The number of sealed segments."""
         return self._added_count - self._removed_count
 
     @property
     def byte_count(self) -> int:
-        """How many bytes they have."""
+        """The size of all sealed segments in bytes."""
         return self._added_bytes - self._removed_bytes
 
     @property
-    def room_bytes(self) -> int:
-        """How many bytes the journal may still take, by its budget and by the disk, as of the last measurement."""
-        return self._room_bytes
-
-    @property
-    def has_headroom(self) -> bool:
-        """Whether half of the budget is left, in it and on the disk, as of the last measurement."""
-        return self.room_bytes >= self._journal_bytes_max // 2
-
-    @property
     def is_tight(self) -> bool:
-        """Whether half of the budget is taken, or the disk has less than twice what has to stay free."""
+        """Whether half of the size limit is used, or the free space is below twice its minimum."""
         return 2 * self.byte_count > self._journal_bytes_max or self._free_bytes < 2 * self._free_bytes_min
 
-    def has_room_to_spare(self, *, free_bytes_min: int) -> bool:
-        """Whether so much is free on the disk and half of the budget is left, as of the last measurement."""
-        return self._free_bytes >= free_bytes_min and self._left_bytes >= self._journal_bytes_max // 2
+    def is_ample(self, *, free_bytes_min: int) -> bool:
+        """Return whether half of the size limit and `free_bytes_min` on the disk are free, as last measured."""
+        return self._free_bytes >= free_bytes_min and self._unused_bytes >= self._journal_bytes_max // 2
 
     def add(self, byte_count: int) -> None:
-        """A segment of so many bytes was sealed."""
+        """Count a sealed segment."""
         self._added_count += 1
         self._added_bytes += byte_count
 
     def remove(self, byte_count: int) -> None:
-        """One was deleted, or set aside."""
+        """Count a segment that was deleted or moved to `damaged/`."""
         self._removed_count += 1
         self._removed_bytes += byte_count
 
-    def refuse(self, why: str) -> None:
-        """Take in nothing until the next measurement finds room."""
-        self.refusal = why
+    def refuse(self, message: str) -> None:
+        """Refuse appends until the next measurement finds space."""
+        self.refusal = message
         self._measured_at = time.monotonic()
 
     def measure_when_due(self, *, open_bytes: int) -> None:
-        """Look again, when the last look is half a second ago; the open segment has `open_bytes`.
+        """Measure the free space if the last measurement is half a second old.
+
+        Args:
+            open_bytes: the size of the open segment.
 
         Raises:
-            OSError: the disk can't be asked, or the folder is not the one that was opened; the journal then ends.
+            OSError: the disk can't be measured, or the folder was replaced. The journal ends then.
         """
         now = time.monotonic()
-        if now - self._measured_at >= MEASURE_EVERY_S:
+        if now - self._measured_at >= MEASURE_INTERVAL_S:
             self._measured_at = now
             try:
-                self.refusal = self._what_is_low(open_bytes)
+                self.refusal = self._measure(open_bytes)
             except OSError as error:
-                if error.errno not in NO_DESCRIPTOR:  # Then the last measurement holds.
+                if error.errno not in NO_DESCRIPTOR:  # Without a descriptor the last measurement stays valid.
                     raise
 
-    def _what_is_low(self, open_bytes: int) -> str | None:
-        if _inode_of(self._folder) != self._opened:
-            # What is written to the open file would be in no folder that anybody reads.
+    def _measure(self, open_bytes: int) -> str | None:
+        """Measure the free space. Return the reason to refuse appends, or None."""
+        if _id_of(self._folder) != self._folder_id:
+            # The open file is no longer in the folder, so the loader would never find its events.
             raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
         disk = os.statvfs(self._folder)
         self._free_bytes = disk.f_bavail * disk.f_frsize
-        self._left_bytes = left_bytes = self._journal_bytes_max - self.byte_count - open_bytes
+        self._unused_bytes = unused_bytes = self._journal_bytes_max - self.byte_count - open_bytes
         spare_bytes = self._free_bytes - self._free_bytes_min
-        self._room_bytes = min(spare_bytes, left_bytes)
+        self.room_bytes = min(spare_bytes, unused_bytes)
         if spare_bytes < 0:
-            return "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to make room; then resend."
-        if left_bytes < 0:
+            return (
+                "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to free space; resend afterwards."
+            )
+        if unused_bytes < 0:
             return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
         return None
 
 
-def _inode_of(folder: Path) -> tuple[int, int]:
-    found = folder.stat()
-    return found.st_dev, found.st_ino
+def _id_of(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
-def _sizes_in(folder: Path) -> list[int]:
+def _segment_sizes(folder: Path) -> list[int]:
     sizes = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # somebody has just moved it away
+            with contextlib.suppress(FileNotFoundError):  # The file was moved after the listing.
                 byte_count = entry.stat().st_size
                 if entry.name.endswith(SEALED):
                     sizes.append(byte_count)

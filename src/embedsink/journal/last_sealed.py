@@ -1,4 +1,4 @@
-"""The number of the newest sealed segment, kept outside `journal/`: a loss of the newest segments is noticed by it."""
+"""The number of the newest sealed segment, stored outside `journal/` to detect a loss of the newest segments."""
 
 import contextlib
 import os
@@ -6,23 +6,23 @@ from pathlib import Path
 
 
 class LastSealed:
-    """The file `journal.last`. Making the object touches nothing.
+    """The file `journal.last`. Creating this object does not touch the disk.
 
-    It is not synced, and a failure to write it is ignored: segments are durable without it. After a power failure it
-    may name an older segment, and a loss of those behind it is not noticed then.
+    The file is not synced, and a failed write is ignored, because segments are durable without it. After a power
+    failure it may contain an older number. A loss of the segments after that number is not noticed then.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> int:
-        """Return the number; 0 if there is none that can be read."""
+        """Return the number; 0 if the file is missing or unreadable."""
         with contextlib.suppress(OSError, ValueError):
             return int(self._path.read_bytes()[:12])
         return 0
 
     def write(self, number: int) -> None:
-        """Keep a number, in place: on a full disk there is no room for a new block."""
+        """Overwrite the number in place: a full disk has no space for a new block."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o640)
             try:

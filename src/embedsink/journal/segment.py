@@ -1,13 +1,13 @@
-"""One journal segment as a file: its name, its groups and their trailers.
+"""The file format of a journal segment: file names, groups and trailers.
 
     {"kind":"event",…}\\n  …  {"group":{"bytes":1234,"crc32":"9ae0daaf"}}\\n
 
-A group counts only with its trailer: the byte count and CRC-32 (RFC 1952, section 8) of the lines before it.
+A group is valid only with its trailer: the byte count and CRC-32 (RFC 1952, section 8) of the lines before it.
 
-    000000000012-1a2b3c4d.open            grows
-    000000000012-1a2b3c4d-5678.ndjson     is sealed, with so many bytes; older programs left them out
+    000000000012-1a2b3c4d.open            an open segment, which grows
+    000000000012-1a2b3c4d-5678.ndjson     a sealed segment with its size in bytes; older versions omit the size
 
-`000000000012-1a2b3c4d` is the identity of the segment. The store, the loader and backups go by that alone.
+`000000000012-1a2b3c4d` is the segment's identity. The store, the loader and backups use only the identity.
 """
 
 import re
@@ -18,36 +18,34 @@ from pathlib import Path
 
 OPEN = ".open"
 SEALED = ".ndjson"
-_TRAILER_BEGINNING = b'{"group":{"bytes":'
+_TRAILER_START = b'{"group":{"bytes":'
 _TRAILER = re.compile(rb'\{"group":\{"bytes":(\d{1,12}),"crc32":"([0-9a-f]{8})"\}\}\n')
-# With a further number where one of that name lies aside already.
+# A number follows the suffix if `damaged/` already has a file of that name.
 _NAME = re.compile(r"^((\d{12})-[0-9a-f]{8})(?:-(\d{1,12}))?\.(?:open|ndjson)(?:\.\d+)?$")
-# The characters of an identity: with 100,000 names at each look, a slice of a name is quicker than `identity_of`.
+# The length of an identity. For 100,000 names in each listing, slicing is faster than `identity_of`.
 IDENTITY_LENGTH = 21
-# A power loss leaves zeros where a page was not written. Lines are JSON, which has none.
+# A power failure leaves zeros in pages that were not written. Lines are JSON, which contains none.
 _HOLE = b"\0\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where the good part of a segment ends, and why it ends there.
+    """The first damage in a segment.
 
-    `was_whole`: the group there was written to its end, so its events may have been acknowledged.
+    Args:
+        end: the offset in bytes where the intact groups end.
+        cause: the damage, as part of a sentence.
+        was_complete: whether the damaged group was once written completely, so that its events may be acknowledged.
     """
 
     end: int
-    why: str
-    was_whole: bool = False
-
-
-def trailer(lines: bytes) -> bytes:
-    """Return the line that ends a group."""
-    return b'{"group":{"bytes":%d,"crc32":"%08x"}}\n' % (len(lines), zlib.crc32(lines))
+    cause: str
+    was_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A sealed segment, and what a look at every group found: the first damage, and the largest; no line is longer."""
+    """An inspected segment. No line is longer than `group_bytes_max`, the size of the largest group."""
 
     path: Path
     byte_count: int
@@ -56,43 +54,48 @@ class Segment:
 
     @property
     def number(self) -> int:
-        """Its place in the journal's order."""
+        """The position in the journal's order."""
         return number_of(self.path)
 
     @property
     def identity(self) -> str:
-        """Which segment it is, whatever its file is named."""
+        """The number and the random part of the file name."""
         return identity_of(self.path.name)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it has every byte that it was sealed with, as far as its name tells, and every checksum holds."""
+    def is_intact(self) -> bool:
+        """Whether the size matches the one in the file name, if there is one, and every checksum matches."""
         return self.damage is None
 
     def count_lines(self) -> int:
-        """Read it again, for the number of its lines, trailers among them."""
+        """Read the file again and return the number of its lines, trailers included."""
         return self.path.read_bytes().count(b"\n")
 
 
+def trailer(lines: bytes) -> bytes:
+    """Return the line that ends a group."""
+    return b'{"group":{"bytes":%d,"crc32":"%08x"}}\n' % (len(lines), zlib.crc32(lines))
+
+
 def inspect(path: Path) -> Segment:
-    """Read a sealed segment; check its size and every group."""
+    """Read a segment, and check its size and each group."""
     content = path.read_bytes()
-    damage, group_bytes_max = _look_at(path.name, content)
+    damage, group_bytes_max = _inspect_content(path.name, content)
     return Segment(path, len(content), group_bytes_max, damage)
 
 
 def damage_of(name: str, content: bytes) -> Damage | None:
-    """Return the first damage in a segment; None if its groups are whole and, once it is sealed, its size is right."""
-    return _look_at(name, content)[0]
+    """Return the first damage in a segment; None if its groups are intact and a sealed segment has the right size."""
+    return _inspect_content(name, content)[0]
 
 
 def find_damage(content: bytes) -> Damage | None:
-    """Return the first damage in groups; None if all are whole."""
-    return _look_at_groups(content)[0]
+    """Return the first damage in groups; None if all are intact."""
+    return _inspect_groups(content)[0]
 
 
-def whole_group_follows(content: bytes, start: int) -> bool:
-    """Whether a group that is whole begins at this offset of a segment, or behind it."""
+def has_intact_group(content: bytes, start: int) -> bool:
+    """Return whether an intact group begins at this offset or after it."""
     for match in _trailers(content, start):
         count = int(match[1])
         lines = content[max(start, match.start() - count) : match.start()]
@@ -101,60 +104,60 @@ def whole_group_follows(content: bytes, start: int) -> bool:
     return False
 
 
-def _look_at(name: str, content: bytes) -> tuple[Damage | None, int]:
-    """The first damage, and the bytes of the largest group."""
-    damage, group_bytes_max = _look_at_groups(content)
+def _inspect_content(name: str, content: bytes) -> tuple[Damage | None, int]:
+    """Return the first damage, and the bytes of the largest group before it."""
+    damage, group_bytes_max = _inspect_groups(content)
     sealed_bytes = sealed_bytes_of(name)
     if sealed_bytes is None and not content and not name.endswith(OPEN):
         damage = Damage(0, "it is empty")
     elif sealed_bytes is not None and sealed_bytes != len(content):
         end = len(content) if damage is None else damage.end
-        damage = Damage(end, _other_size(len(content), sealed_bytes))
+        damage = Damage(end, _size_mismatch(len(content), sealed_bytes))
     return damage, group_bytes_max
 
 
-def _look_at_groups(content: bytes) -> tuple[Damage | None, int]:
-    """The first damage, and the bytes of the largest group before it."""
+def _inspect_groups(content: bytes) -> tuple[Damage | None, int]:
+    """Return the first damage, and the bytes of the largest group before it."""
     start = largest = 0
     for match in _trailers(content):
         lines = memoryview(content)[start : match.start()]
         has_length, has_checksum = int(match[1]) == len(lines), int(match[2], 16) == zlib.crc32(lines)
         if not (has_length and has_checksum):
-            # One of them is enough to know that the trailer is this group's.
-            was_whole = (has_length or has_checksum) and _HOLE not in bytes(lines)
-            return Damage(start, "its checksum does not hold", was_whole), largest
+            # A match of either value proves that the trailer belongs to this group.
+            was_complete = (has_length or has_checksum) and _HOLE not in bytes(lines)
+            return Damage(start, "its checksum does not match", was_complete), largest
         start, largest = match.end(), max(largest, match.end() - start)
     return Damage(start, "it has no trailer") if start < len(content) else None, largest
 
 
 def _trailers(content: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
-    # A search for the fixed beginning first: the expression alone takes ten times as long, and holds the GIL.
-    while (start := content.find(_TRAILER_BEGINNING, start)) >= 0:
+    # Search for the fixed start first: the regular expression alone is ten times slower, and does not release the GIL.
+    while (start := content.find(_TRAILER_START, start)) >= 0:
         if (start == 0 or content[start - 1 : start] == b"\n") and (match := _TRAILER.match(content, start)):
             yield match
         start += 1
 
 
-def _other_size(byte_count: int, sealed_bytes: int) -> str:
+def _size_mismatch(byte_count: int, sealed_bytes: int) -> str:
     if byte_count < sealed_bytes:
         return f"bytes are missing ({byte_count:,} of {sealed_bytes:,} are left)"
     return f"bytes were added (it has {byte_count:,} and was sealed with {sealed_bytes:,})"
 
 
 def number_of(path: Path) -> int:
-    """Return the place of a segment in the journal's order; 0 for a file that is no segment."""
+    """Return the position of a segment in the journal's order; 0 for other files."""
     match = _NAME.match(path.name)
     return int(match[2]) if match else 0
 
 
 def identity_of(name: str) -> str:
-    """Return the number and the random part of a segment's file name; an empty text for a file that is no segment."""
+    """Return the number and the random part of a segment's file name; an empty string for other files."""
     match = _NAME.match(name)
     return match[1] if match else ""
 
 
 def sealed_bytes_of(name: str) -> int | None:
-    """Return the size with which a segment was sealed; None where the name does not tell it."""
+    """Return the size with which a segment was sealed; None if its name omits the size."""
     match = _NAME.match(name)
     return int(match[3]) if match and match[3] else None
 
@@ -165,5 +168,5 @@ def sealed_name(identity: str, byte_count: int) -> str:
 
 
 def end_of_last_group(content: bytes) -> int:
-    """Return where the last trailer of a segment ends; 0 without any."""
+    """Return the offset where the last trailer ends; 0 without one."""
     return max((match.end() for match in _trailers(content)), default=0)

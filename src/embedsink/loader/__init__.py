@@ -1,1 +1,1 @@
-"""Journal segments into the store, and snapshots out of it."""
+"""Loading of journal segments into the store, and publishing of snapshots."""

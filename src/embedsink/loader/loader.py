@@ -1,4 +1,4 @@
-"""The loader: one thread that brings sealed segments into the store, and rebuilds a damaged store.
+"""The loader: a thread that loads sealed segments into the store, and rebuilds a damaged store.
 
 sealed segments ─▶ check their CRCs ─▶ one transaction: rows + names ─▶ store.duckdb ─▶ snapshots (publisher.py)
 """
@@ -14,7 +14,6 @@ from embedsink.concurrency.priority import give_way_to_ingest
 from embedsink.data_folder import DataFolder
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.segment import Segment, number_of
-from embedsink.loader.backoff import Rests
 from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.disk_space import StoreDiskSpace
 from embedsink.loader.pending import PendingSegments
@@ -29,27 +28,26 @@ from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, S
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2.0
-SUMS_AGAIN_S = 60.0
-# At the end of a server, the last snapshot may take so long. Without it the next start has more to load.
+ROLLUP_RETRY_S = 60.0
+# The longest time for the last snapshot of a closing server. Without it the next start has more to load.
 LAST_SNAPSHOT_S_MAX = 8.0
-# The loader's thread ends within this time, or hangs with its disk and is left behind.
-_END_S_MAX = 4.0
+# A thread that has not ended by then hangs with its disk. The server then ends without it.
+_THREAD_END_S_MAX = 4.0
 _DIGITS = re.compile(r"\d+")
 
 
 class Loader:
-    """Owns the store's loading side. `wake` it when a segment was sealed.
+    """The owner of the store's write connection. Call `on_sealed` when a segment was sealed.
 
     Args:
         folder: the data folder; the store is its `store.duckdb`.
-        store: not yet open.
-        snapshot_interval_s: least time between two snapshots.
+        store: the store, which is not open yet.
+        snapshot_interval_s: the least time between two snapshots.
         on_loaded: called in the loader's thread after each load.
-        on_removed: called there with the bytes of each segment that it takes out of the journal.
-        closing_s_max: how long `close` goes on loading what is left; without, until all is loaded.
-        rests: between loads; without, none.
-        is_tight: whether segments take room that the journal needs.
-        quarantine_days: how long rejections are kept; 0 is for ever.
+        on_removed: called there with the size in bytes of each segment that leaves the journal.
+        closing_s_max: the seconds for which `close` may go on loading; None for no limit.
+        is_tight: whether the journal needs the space of its segments.
+        quarantine_days: the retention of quarantined envelopes in days; 0 for no limit.
     """
 
     def __init__(
@@ -61,141 +59,136 @@ class Loader:
         on_loaded: Callable[[], None] = lambda: None,
         on_removed: Callable[[int], None] = lambda byte_count: None,
         closing_s_max: float | None = None,
-        rests: Rests | None = None,
         is_tight: Callable[[], bool] = lambda: False,
         quarantine_days: int = 0,
     ) -> None:
         self.status = LoaderStatus()
+        self.last_number = 0  # All segments up to this number are in the store or in damaged/.
         self._folder = folder
         self._store = store
-        self._damaged = DamagedFiles(folder.damaged, told=self.status.damaged)
-        self._damaged.look()
         self._on_loaded = on_loaded
-        self._backlog = PendingSegments(folder.journal, on_removed=on_removed)
-        self._intake = SegmentChecks(folder.journal, store, backlog=self._backlog, damaged=self._damaged)
         self._closing_s_max = closing_s_max
-        self._rests = rests or Rests()
-        self._sums_due_at = 0.0
-        self.last_number = 0  # the highest that is in the store, or damaged and aside, and so are all before it
-        self._sealed_number = 0  # the highest of which the journal told
-        self._room = StoreDiskSpace(folder.path)
+        self._damaged = DamagedFiles(folder.damaged, messages=self.status.damaged)
+        self._damaged.report_existing()
+        self._pending = PendingSegments(folder.journal, on_removed=on_removed)
+        self._checks = SegmentChecks(folder.journal, store, pending=self._pending, damaged=self._damaged)
+        self._disk_space = StoreDiskSpace(folder.path)
+        self._sealed_number = 0  # the highest sealed number that the journal has reported
+        self._rollup_due_at = 0.0
         self._wake = threading.Event()
         self._publisher = Publisher(
             folder,
             store,
-            self._backlog,
-            intake=self._intake,
+            self._pending,
+            checks=self._checks,
             damaged=self._damaged,
-            room=self._room,
+            disk_space=self._disk_space,
             status=self.status,
             interval_s=snapshot_interval_s,
             on_change=self._wake.set,
             is_tight=is_tight,
         )
         self.tasks = LoaderTasks(self._wake)
-        self.quarantine = QuarantinePurge(store, self._publisher, self._room, days=quarantine_days)
-        self._closing = False
-        self._load_until = math.inf  # in monotonic seconds; bounded when closing
-        self._thread = threading.Thread(target=self._work, name="loader", daemon=True)
+        self.quarantine = QuarantinePurge(store, self._publisher, self._disk_space, days=quarantine_days)
+        self._is_closing = False
+        self._load_until = math.inf  # in monotonic seconds; finite when closing
+        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def start(self) -> None:
-        """Begin to load; call `open_store` first."""
+        """Start the thread. Call `open_store` first."""
         self._thread.start()
 
-    def wake(self, sealed_number: int = 0) -> None:
-        """Look for sealed segments now; the one of this number has just been sealed."""
-        self._sealed_number = max(self._sealed_number, sealed_number)
-        self._backlog.grow()
+    def on_sealed(self, number: int = 0) -> None:
+        """Load sealed segments now. The segment of this number was sealed."""
+        self._sealed_number = max(self._sealed_number, number)
+        self._pending.on_sealed()
         self._wake.set()
 
     def close(self) -> None:
-        """Load what is sealed, publish a last snapshot and close the store. What is left then waits in the journal."""
+        """Load sealed segments, publish a last snapshot and close the store. The next start loads the rest."""
         if self._closing_s_max is not None:
             self._load_until = time.monotonic() + self._closing_s_max
-        self._closing = True
-        self._rests.end()
+        self._is_closing = True
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(None if self._closing_s_max is None else self._seconds_to_end())
         self._publisher.abandon()
         if self._thread.is_alive():
-            log.error("loader_trouble", extra={"detail": "loader: hangs, and is left behind. Look at the disk"})
+            log.error("loader_trouble", extra={"detail": "loader: hangs. The server ends without it. Check the disk"})
         else:
             self._store.close()
 
     def open_store(self) -> None:
-        """Open the store. Rebuild it first when it is missing or broken.
+        """Open the store. A missing or broken store is rebuilt first.
 
         Raises:
-            Misconfigured: nothing that a rebuild could mend.
-            OSError, StoreRefused: there is no room for it now, or another program has it open.
+            Misconfigured: a rebuild would not help.
+            OSError, StoreRefused: the disk has no space now, or another program has the store open.
         """
         is_new = not self._folder.store.exists()
         if is_new and (self._folder.snapshot.exists() or self._folder.previous.exists()):
             self._rebuild("is missing")
         else:
             try:
-                self._open_as_it_is()
+                self._open_existing()
             except StoreBroken as error:
                 self._rebuild(str(error))
-        # Also when nothing was loaded since: the snapshot may be missing, damaged or older than the store.
+        # Publish even if nothing is loaded: the snapshot may be missing, damaged or older than the store.
         self._publisher.is_dirty = True
 
     def waiting_since(self) -> float | None:
-        """When the oldest sealed segment was written that is not in the store; epoch seconds, None when all are."""
-        return self._backlog.waiting_since
+        """Return when the oldest pending segment was written, in epoch seconds; None if all are loaded."""
+        return self._pending.waiting_since
 
-    def load_waiting(self) -> Iterator[None]:
-        """Load every sealed segment that the store does not have yet, oldest first: a transaction with each step."""
-        sealed_number = self._sealed_number  # before the look: it is there, or it was lost
-        for some in self._backlog.waiting():
-            began_at = time.monotonic()
-            self._load(self._intake.sound(some))
+    def load_pending(self) -> Iterator[None]:
+        """Load all pending segments, oldest first. Yield after each transaction."""
+        sealed_number = self._sealed_number  # before the listing: a segment that is missing there was lost
+        for batch in self._pending.batches():
+            self._load(self._checks.check_batch(batch))
             yield
-            self._rests.rest_after(time.monotonic() - began_at)  # also after what was done with the step
-        self._intake.check_up_to(sealed_number)
-        self._pass(sealed_number)
+        self._checks.check_up_to(sealed_number)
+        self._advance_to(sealed_number)
 
     def publish(self) -> None:
         """Publish a snapshot now, and wait for it."""
         self._publisher.publish()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         try:
             give_way_to_ingest()
-            self._work_until_closed()
+            self._run_until_closed()
         except BaseException as error:
-            # Whatever it was: a thread that ended unseen would look like one that has nothing to do.
+            # Log every error: a thread that ends silently would look idle.
             log.error("bug", exc_info=error)
             self.status.end_trouble = (
                 f"loader: has ended ({type(error).__name__}). It is a bug; see the log. Nothing is loaded until the "
                 "next start"
             )
         finally:
-            self.tasks.end()
+            self.tasks.close()
 
-    def _work_until_closed(self) -> None:
+    def _run_until_closed(self) -> None:
         is_last = False
         while not is_last:
             self._wake.wait(self._seconds_to_next())
             self._wake.clear()
-            is_last = self._closing
-            self.work_once(is_last=is_last)
+            is_last = self._is_closing
+            self.run_once(is_last=is_last)
             if not self._publisher.reads_store:
                 self.tasks.run()
 
-    def work_once(self, *, is_last: bool) -> None:
-        """Load what is sealed, and publish a snapshot when one is due, or when it `is_last`. Its own thread does."""
-        # Each clears its own trouble: that loading goes on does not mean that snapshots do.
-        self.status.load_trouble = self._trouble_with(self._load_round)
-        # A store that broke while it was loaded into says why already.
+    def run_once(self, *, is_last: bool) -> None:
+        """Load pending segments, and publish a snapshot when it is due or `is_last`. The loader's thread calls this."""
+        # Loading and publishing each clear their own trouble: one may succeed while the other fails.
+        self.status.load_trouble = self._run_guarded(self._load_round)
+        # If the store broke while loading, `load_trouble` already reports it.
         if self.status.load_trouble is None and self._store.is_open:
-            self._look_after_snapshots(self._publish_last if is_last else self._publisher.advance)
+            self._run_publisher(self._publish_last if is_last else self._publisher.advance)
 
-    def _look_after_snapshots(self, act: Callable[[], None]) -> None:
+    def _run_publisher(self, step: Callable[[], None]) -> None:
         count = self.status.snapshot_count
-        trouble = self._trouble_with(act)
-        # Until a snapshot is published, the last trouble holds.
+        trouble = self._run_guarded(step)
+        # The last trouble remains until a snapshot is published.
         if trouble or self.status.snapshot_count > count:
             self.status.snapshot_trouble = trouble
 
@@ -204,94 +197,95 @@ class Loader:
             self._publisher.publish(until=self._load_until + LAST_SNAPSHOT_S_MAX)
 
     def _load_round(self) -> None:
-        known = self._backlog.loaded
+        known = self._pending.loaded
         if not self._store.is_open:
             self.open_store()
         elif self.status.load_trouble:
-            self._look_what_is_loaded()
-        if not self._backlog.loaded.keys() <= known.keys():
-            # What was refused was committed all the same.
+            self._read_loaded_segments()
+        if not self._pending.loaded.keys() <= known.keys():
+            # A load that raised an error was committed nevertheless.
             self._publisher.is_dirty = True
             self._on_loaded()
-        self._room.require()
-        # Before a copy keeps the disk busy.
+        self._disk_space.require()
+        # Prepare before a copy keeps the disk busy.
         self._store.prepare_load()
-        for _ in self.load_waiting():
-            # A long backlog must not keep snapshots, and with them the journal's room, waiting.
-            self._look_after_snapshots(self._publisher.advance)
+        for _ in self.load_pending():
+            # Publish during a long load too: snapshots free the journal's space.
+            self._run_publisher(self._publisher.advance)
             if time.monotonic() >= self._load_until:
                 return
-            self._room.require()
-            self._sum_up()
-        self._pass_what_lies_aside()
-        if self._sum_up() or self.quarantine.purge_when_due():
-            self._wake.set()  # There may be more, but what was sealed meanwhile comes first.
+            self._disk_space.require()
+            self._roll_up()
+        self._advance_past_damaged()
+        if self._roll_up() or self.quarantine.purge_when_due():
+            self._wake.set()  # More may remain, but newly sealed segments come first.
 
-    def _sum_up(self) -> bool:
-        """Sums of what was loaded, if much waits for them. Whether any were made.
+    def _roll_up(self) -> bool:
+        """Compute rollups if enough rows were loaded since the last ones. Return whether it did.
 
-        Where there is no room for them, nothing else waits: reports read those events one by one.
+        If the disk has no space for them, nothing else is blocked: reports read those events one by one.
         """
-        if time.monotonic() < self._sums_due_at:
+        if time.monotonic() < self._rollup_due_at:
             return False
         try:
-            is_made = self._store.sum_up()
+            is_done = self._store.sum_up()
         except StoreRefused as error:
-            log.warning("sums_wait", extra={"detail": f"store: {error}. Sums are tried again in {SUMS_AGAIN_S:g} s"})
-            self._sums_due_at = time.monotonic() + SUMS_AGAIN_S
+            detail = f"store: {error}. Rollups are retried in {ROLLUP_RETRY_S:g} s"
+            log.warning("sums_wait", extra={"detail": detail})
+            self._rollup_due_at = time.monotonic() + ROLLUP_RETRY_S
             return False
-        if is_made:
+        if is_done:
             self._publisher.is_dirty = True
             self._publisher.checkpoint_when_due()
-        return is_made
+        return is_done
 
-    def _pass_what_lies_aside(self) -> None:
-        """All that can be loaded is. Nobody has to wait for a newest segment that is damaged."""
-        self._pass(max(map(number_of, self._folder.damaged.iterdir()), default=0))
+    def _advance_past_damaged(self) -> None:
+        """Advance past the newest damaged segment, so that no reader waits for it."""
+        self._advance_to(max(map(number_of, self._folder.damaged.iterdir()), default=0))
 
-    def _pass(self, number: int) -> None:
+    def _advance_to(self, number: int) -> None:
         if number > self.last_number:
             self.last_number = number
             self._on_loaded()
 
-    def _trouble_with(self, act: Callable[[], None]) -> str | None:
-        """What went wrong, in a sentence; None when nothing did. A store that broke is away then, or begun again."""
+    def _run_guarded(self, step: Callable[[], None]) -> str | None:
+        """Run a step. Return a message about its error, or None. A broken store is closed or rebuilt then."""
         try:
-            act()
+            step()
             return None
-        except Exception as error:  # noqa: BLE001  told below
+        except Exception as error:  # noqa: BLE001  returned as a message
             failure = error
         try:
-            # Not in the `except` above: what recovers a store may meet a full disk, too.
+            # Outside the `except` above, because the recovery may fail too, for example on a full disk.
             self._recover_from(failure)
-        except Exception as error:  # noqa: BLE001  told below
+        except Exception as error:  # noqa: BLE001  returned as a message
             failure = error
-        return self._try_again_soon(_sentence(failure))
+        return self._log_trouble(_trouble_message(failure))
 
     def _recover_from(self, failure: Exception) -> None:
         if not isinstance(failure, StoreBroken):
             return
         if is_disk_full(failure):
-            self._room.ask_for_more()
+            self._disk_space.raise_requirement()
         is_damaged = isinstance(failure, StoreDamaged)
         self.status.reopened_count += not is_damaged
-        # Ingest goes on: the journal keeps everything until the store is back.
-        self._publisher.forget()
+        # Ingest continues: the journal keeps all events until the store is open again.
+        self._publisher.reset()
         self._store.close()
         if is_damaged:
             self._rebuild(str(failure))
 
-    def tell(self, trouble: str) -> None:
-        """Say what keeps the store from being opened; it is tried again soon."""
-        self.status.load_trouble = self._try_again_soon(trouble)
+    def report_trouble(self, message: str) -> None:
+        """Report why the store can't be opened. The loader retries."""
+        self.status.load_trouble = self._log_trouble(message)
 
-    def _try_again_soon(self, trouble: str) -> str:
-        # Of the same trouble DuckDB names another block each time.
+    def _log_trouble(self, message: str) -> str:
+        # Ignore digits: DuckDB names another block each time.
         known = {_DIGITS.sub("", text) for text in (self.status.load_trouble, self.status.snapshot_trouble) if text}
-        if _DIGITS.sub("", trouble) not in known:
-            log.error("loader_trouble", extra={"detail": trouble})
-        self._publisher.put_off(RETRY_AFTER_S)
-        return trouble
+        if _DIGITS.sub("", message) not in known:
+            log.error("loader_trouble", extra={"detail": message})
+        self._publisher.postpone(RETRY_AFTER_S)
+        return message
 
     def _load(self, segments: list[Segment]) -> None:
         if not segments:
@@ -300,52 +294,52 @@ class Loader:
         try:
             ledger = self._store.load(*segments)
         except SqlUnfit as error:
-            self._load_without_the_unfit(segments, error)
+            self._bisect(segments, error)
             return
-        self._backlog.add_loaded(segments)
+        self._pending.add_loaded(segments)
         self.last_number = max(self.last_number, segments[-1].number)
         self._publisher.is_dirty = True
         self.status.load_duration_s += time.monotonic() - started_at
-        self.status.count(ledger)
+        self.status.add(ledger)
         self._on_loaded()
         self._publisher.checkpoint_when_due()
 
-    def _load_without_the_unfit(self, segments: list[Segment], error: SqlUnfit) -> None:
-        """Halve them until it stands alone."""
+    def _bisect(self, segments: list[Segment], error: SqlUnfit) -> None:
+        """Load each half, to find and reject the segment that SQL can't process."""
         if len(segments) == 1:
-            self._intake.keep_aside(segments[0].path, str(error))
+            self._checks.reject(segments[0].path, str(error))
         else:
             half = len(segments) // 2
             self._load(segments[:half])
             self._load(segments[half:])
 
-    def _look_what_is_loaded(self) -> None:
-        # Not of all time: a busy server makes a segment a second, for years.
-        oldest = self._backlog.oldest_number()
-        self._backlog.loaded = {} if oldest is None else self._store.loaded_segments(from_number=oldest)
+    def _read_loaded_segments(self) -> None:
+        # Read only the segments that are in the journal: a busy server loads one each second, for years.
+        oldest = self._pending.oldest_number()
+        self._pending.loaded = {} if oldest is None else self._store.loaded_segments(from_number=oldest)
         self.last_number = self._store.last_segment_number()
-        self._intake.begin(self.last_number)
+        self._checks.start_after(self.last_number)
 
     def _rebuild(self, why: str) -> None:
         """Rebuild the store and open it. The journal is loaded next."""
-        self._room.require()
+        self._disk_space.require()
         rebuilt = rebuild(
-            self._folder, self._store.limits, damaged_files=self._damaged, why=why, on_step=self._check_for_end
+            self._folder, self._store.limits, damaged_files=self._damaged, why=why, on_step=self._check_deadline
         )
-        self._open_as_it_is()
-        self._intake.check_rebuilt(after=rebuilt.complete_to)
+        self._open_existing()
+        self._checks.check_rebuilt(after=rebuilt.complete_to)
         salvaged = rebuilt.salvaged
         if salvaged.row_count or salvaged.lost_count:
-            self._damaged.tell_salvaged(salvaged.row_count, lost_count=salvaged.lost_count)
+            self._damaged.report_salvage(salvaged.row_count, lost_count=salvaged.lost_count)
 
-    def _check_for_end(self) -> None:
+    def _check_deadline(self) -> None:
         if time.monotonic() >= self._load_until:
-            raise StoreRefused("the server ends, and the rebuild begins again at the next start")
+            raise StoreRefused("the server is stopping, and the next start rebuilds the store")
 
-    def _open_as_it_is(self) -> None:
+    def _open_existing(self) -> None:
         self._store.open()
         try:
-            self._look_what_is_loaded()
+            self._read_loaded_segments()
         except (StoreBroken, StoreRefused):
             self._store.close()
             raise
@@ -355,18 +349,18 @@ class Loader:
         return self.quarantine.seconds_to_next() if seconds is None else seconds
 
     def _seconds_to_end(self) -> float:
-        return max(0.0, self._load_until - time.monotonic()) + LAST_SNAPSHOT_S_MAX + _END_S_MAX
+        return max(0.0, self._load_until - time.monotonic()) + LAST_SNAPSHOT_S_MAX + _THREAD_END_S_MAX
 
 
-def _sentence(failure: Exception) -> str:
+def _trouble_message(failure: Exception) -> str:
     match failure:
         case StoreDamaged():
             return f"store: {failure}. It is being rebuilt"
         case StoreBroken():
             return f"store: {failure}. It is being reopened"
         case StoreRefused() | OSError():
-            return f"store: {failure}. Loading goes on when that has changed"
+            return f"store: {failure}. Loading continues when this is resolved"
         case EmbedsinkError():
             return str(failure)
     log.error("bug", exc_info=failure)
-    return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is tried again"
+    return f"loader: {type(failure).__name__}. It is a bug; see the log. Loading is retried"

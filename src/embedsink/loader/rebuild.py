@@ -1,4 +1,4 @@
-"""A store made again: from a snapshot, and from what can be read of damaged files. The journal has the rest."""
+"""Rebuilding of the store from a snapshot and the readable rows of damaged files. The journal provides the rest."""
 
 import logging
 from collections.abc import Callable
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A store in its place. Numbers of segments up to `complete_to` are those of the snapshot that it began from."""
+    """The result of a rebuild. The snapshot that it started from covers segments up to `complete_to`."""
 
     complete_to: int
     salvaged: Salvaged
@@ -34,25 +34,25 @@ def rebuild(
     why: str,
     on_step: Callable[[], None] = lambda: None,
 ) -> Rebuilt:
-    """Make `store.duckdb` again, and `analytics.duckdb` if it is damaged. Keep damaged files in `damaged/`.
+    """Rebuild `store.duckdb`, and `analytics.duckdb` if it is damaged. Damaged files are kept in `damaged/`.
 
-    New files take the places of old ones when they are complete. A kill at any moment leaves what a rebuild needs.
+    New files replace old ones when they are complete. A kill at any moment leaves all that a rebuild needs.
 
     Args:
-        folder: the data folder; nobody has its store open.
-        limits: those of the store.
-        damaged_files: its folder of damaged files.
-        why: what is wrong with the old store.
-        on_step: called between bounded steps; what it raises ends the rebuild.
+        folder: the data folder; its store is not open.
+        limits: the store's limits.
+        damaged_files: the folder of damaged files.
+        why: the damage in the old store.
+        on_step: called between bounded steps. An exception from it ends the rebuild.
 
     Raises:
-        OSError, StoreRefused, StoreBroken: it could not be made now.
-        Misconfigured: no rebuild would help.
+        OSError, StoreRefused, StoreBroken: the rebuild is not possible now.
+        Misconfigured: a rebuild would not help.
     """
-    store, damaged_snapshots = _begin(folder, limits, on_step)
+    store, damaged_snapshots = _open_new_store(folder, limits, on_step)
     damaged = [folder.store] * folder.store.exists() + damaged_snapshots
     try:
-        # The operator may have asked for it because of wrong sums.
+        # Wrong rollups may be the operator's reason for the rebuild.
         store.derive_anew()
         complete_to = store.last_segment_number()
         numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})
@@ -61,9 +61,9 @@ def rebuild(
     finally:
         store.close()
     for path in reversed(damaged):
-        damaged_files.keep_copy(path, why if path == folder.store else "is damaged")
+        damaged_files.link_database(path, why if path == folder.store else "is damaged")
     if folder.snapshot in damaged:
-        # The salvaged rows must not be in one file alone, and a damaged snapshot must not become the previous one.
+        # Salvaged rows need a second copy, and a damaged snapshot must not become the previous one.
         replace_by_copy(folder.snapshot, folder.rebuilt, on_step=on_step)
     folder.rebuilt.rename(folder.store)
     if folder.previous in damaged:
@@ -72,20 +72,20 @@ def rebuild(
     return Rebuilt(complete_to, salvaged)
 
 
-def _begin(folder: DataFolder, limits: StoreLimits, on_step: Callable[[], None]) -> tuple[Store, list[Path]]:
-    """Open a new store, a copy of the newest good snapshot or an empty one. Return the damaged snapshots, too."""
+def _open_new_store(folder: DataFolder, limits: StoreLimits, on_step: Callable[[], None]) -> tuple[Store, list[Path]]:
+    """Open a copy of the newest intact snapshot, or an empty store. Return it and the damaged snapshots."""
     store = Store(folder.rebuilt, limits)
-    damaged = _open_copy(store, folder, on_step)
+    damaged = _open_snapshot_copy(store, folder, on_step)
     if damaged and not store.is_open and _repair(folder, on_step):
-        damaged = _open_copy(store, folder, on_step)
+        damaged = _open_snapshot_copy(store, folder, on_step)
     if not store.is_open:
         folder.rebuilt.unlink(missing_ok=True)
         store.open()
     return store, damaged
 
 
-def _open_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) -> list[Path]:
-    """Open a copy of the newest good snapshot, if there is one. Return the damaged snapshots."""
+def _open_snapshot_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) -> list[Path]:
+    """Open a copy of the newest intact snapshot if one exists. Return the damaged snapshots."""
     damaged: list[Path] = []
     for snapshot in (folder.snapshot, folder.previous):
         if snapshot.exists():
@@ -100,8 +100,8 @@ def _open_copy(store: Store, folder: DataFolder, on_step: Callable[[], None]) ->
 
 
 def _repair(folder: DataFolder, on_step: Callable[[], None]) -> int:
-    """Repair the blocks of store and snapshots from each other. Return how many were repaired."""
-    from embedsink.loader.repair import repair_blocks  # It imports numpy, which takes 12 MiB of every server.
+    """Repair the blocks of store and snapshots from each other. Return the number of repaired blocks."""
+    from embedsink.loader.repair import repair_blocks  # It imports numpy, which takes 12 MiB of memory.
 
     files = [path for path in (folder.snapshot, folder.previous, folder.store) if path.exists()]
     count = 0
@@ -110,7 +110,7 @@ def _repair(folder: DataFolder, on_step: Callable[[], None]) -> int:
         try:
             repaired = repair_blocks(path, others, on_step=on_step)
         except OSError as error:
-            # The disk can't read one of them. What can be read is salvaged.
+            # The disk can't read one of the files. Its readable rows are salvaged later.
             log.error("blocks_not_repaired", extra={"detail": f"{path.name}: {error}"})
             continue
         if repaired:

@@ -1,4 +1,4 @@
-"""Repairs damaged copies of one database file: most blocks of one are in the others, too."""
+"""Repair of a damaged database file from copies of it, which share most of its blocks."""
 
 import contextlib
 import os
@@ -6,19 +6,26 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from embedsink.loader.blocks import BLOCK_BYTES, CHECKSUM_BYTES, HEADER_BYTES, Block, find_doubtful_blocks, is_sound
+from embedsink.loader.blocks import (
+    BLOCK_BYTES,
+    CHECKSUM_BYTES,
+    HEADER_BYTES,
+    Block,
+    find_suspect_blocks,
+    has_valid_checksum,
+)
 
 
 def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], None] = lambda: None) -> int:
-    """Replace doubtful blocks of a file by the same blocks of its copies, durably.
+    """Replace suspect blocks of a file by the same blocks of its copies, durably.
 
     Args:
         path: the file; no program has it open for writing.
-        copies: files that were copied from it, or to it, now or earlier.
-        on_step: called between bounded steps; what it raises ends the repair.
+        copies: files that are, or were, copies of it or its source.
+        on_step: called between bounded steps. An exception from it ends the repair.
 
     Returns:
-        The number of blocks that were replaced.
+        The number of replaced blocks.
 
     Raises:
         OSError: a file can't be read or written.
@@ -28,9 +35,9 @@ def repair_blocks(path: Path, copies: Iterable[Path], *, on_step: Callable[[], N
         file = opened.enter_context(path.open("r+b"))
         others = [opened.enter_context(copy.open("rb")) for copy in copies]
         is_header_repaired = True
-        while is_header_repaired:  # It may name other blocks.
-            doubtful = find_doubtful_blocks(path, on_step=on_step)
-            repaired = [block for block in doubtful if _replace(block, file, others)]
+        while is_header_repaired:  # A repaired header may refer to other blocks.
+            suspects = find_suspect_blocks(path, on_step=on_step)
+            repaired = [block for block in suspects if _replace(block, file, others)]
             os.fsync(file.fileno())
             count += len(repaired)
             is_header_repaired = any(block.byte_count == HEADER_BYTES for block in repaired)
@@ -48,10 +55,10 @@ def _replace(block: Block, file: BinaryIO, others: Iterable[BinaryIO]) -> bool:
 
 
 def _is_original(content: bytes, damaged: bytes) -> bool:
-    """Return whether a block is sound, and what a damaged block was: its checksum or all the rest is the same."""
+    """Return whether a valid block is the original of a damaged one: the checksum or the rest is equal."""
     if len(content) != len(damaged) or len(content) not in (HEADER_BYTES, *BLOCK_BYTES):
         return False
     is_same = (
         content[:CHECKSUM_BYTES] == damaged[:CHECKSUM_BYTES] or content[CHECKSUM_BYTES:] == damaged[CHECKSUM_BYTES:]
     )
-    return is_same and is_sound(content)
+    return is_same and has_valid_checksum(content)

@@ -1,4 +1,4 @@
-"""Checks waiting segments before they are loaded: damaged and foreign ones go to `damaged/`, lost ones are named."""
+"""Checks of pending segments before loading: damaged and foreign ones move to `damaged/`, lost ones are reported."""
 
 import errno
 from collections.abc import Mapping
@@ -9,108 +9,107 @@ from embedsink.loader.damage import DamagedFiles
 from embedsink.loader.pending import PendingSegments
 from embedsink.store.database import Store
 
+_ALREADY_FOLDED = (
+    "its number belongs to segments that were loaded long ago, and the ledger no longer lists them by name"
+)
+
 
 class SegmentChecks:
-    """Checks every segment, and that their numbers have no gap. It belongs to the loader's thread.
+    """Checks of each segment and of gaps in their numbers. It belongs to the loader's thread.
 
     Args:
         journal: the folder of the segments.
-        store: asked for what has a number already.
-        backlog: what waits.
-        damaged: where the rest goes.
+        store: the store whose ledger lists loaded segments.
+        pending: the pending segments.
+        damaged: the folder for rejected segments.
     """
 
-    def __init__(self, journal: Path, store: Store, *, backlog: PendingSegments, damaged: DamagedFiles) -> None:
+    def __init__(self, journal: Path, store: Store, *, pending: PendingSegments, damaged: DamagedFiles) -> None:
         self._journal = journal
         self._store = store
-        self._backlog = backlog
+        self._pending = pending
         self._damaged = damaged
         self._checked_number = 0
 
-    def begin(self, last_number: int) -> None:
-        """Go on after the highest number in the store."""
+    def start_after(self, last_number: int) -> None:
+        """Continue after the highest number in the store."""
         self._checked_number = last_number
 
-    def sound(self, paths: list[Path]) -> list[Segment]:
-        """Return the segments to load, in the order of their numbers, and name those that are lost before them."""
-        own = self._with_own_numbers(paths)
-        for path in own:
-            self._check_gap(before=number_of(path))
+    def check_batch(self, paths: list[Path]) -> list[Segment]:
+        """Return the intact segments in the order of their numbers, and report gaps before them."""
+        unique = self._with_unique_numbers(paths)
+        for path in unique:
+            self._report_gap(before=number_of(path))
             self._checked_number = max(self._checked_number, number_of(path))
-        return [segment for path in own if (segment := self._inspected(path))]
+        return [segment for path in unique if (segment := self._inspect(path))]
 
     def check_up_to(self, number: int) -> None:
-        """Name the segments that are lost up to a sealed number, after all that was there is loaded."""
-        self._check_gap(before=number + 1)
+        """Report the segments that are lost up to a sealed number, after all present ones were loaded."""
+        self._report_gap(before=number + 1)
         self._checked_number = max(self._checked_number, number)
 
     def check_rebuilt(self, *, after: int) -> None:
-        """Name the segments that are lost between this number and the highest in a store that was rebuilt."""
+        """Report the segments that a rebuilt store lacks between this number and its highest one."""
         loaded = self._store.loaded_ranges(after=after)
-        self._damaged.look_for_a_gap(self._journal, after=after, before=self._checked_number + 1, loaded=loaded)
+        self._damaged.report_gaps(self._journal, after=after, before=self._checked_number + 1, loaded=loaded)
 
-    def delete(self, covered: Mapping[str, int]) -> None:
-        """Delete segments that snapshots cover, and keep those aside that have more bytes than were loaded of them."""
-        for longer in self._backlog.delete(covered):
-            self.keep_aside(longer, "has more bytes than the store loaded of it, from a copy that was shorter")
+    def delete_covered(self, covered: Mapping[str, int]) -> None:
+        """Delete the segments that snapshots cover, and reject those that have more bytes than were loaded."""
+        for path in self._pending.delete_covered(covered):
+            self.reject(path, "has more bytes than the store loaded from a shorter copy of it")
 
-    def keep_aside(self, path: Path, why: str) -> None:
-        """Move a segment that can't be loaded out of the journal."""
+    def reject(self, path: Path, why: str) -> None:
+        """Move a segment that can't be loaded to `damaged/`."""
         byte_count = path.stat().st_size
-        self._damaged.keep_segment(path, why)
-        self._backlog.remove(byte_count)
+        self._damaged.move_segment(path, why)
+        self._pending.count_removed(byte_count)
 
-    def _check_gap(self, *, before: int) -> None:
+    def _report_gap(self, *, before: int) -> None:
         if before > self._checked_number + 1:
-            self._damaged.look_for_a_gap(self._journal, after=self._checked_number, before=before)
+            self._damaged.report_gaps(self._journal, after=self._checked_number, before=before)
 
-    def _with_own_numbers(self, paths: list[Path]) -> list[Path]:
-        """Return the segments whose number no other segment has: the number identifies their rows.
+    def _with_unique_numbers(self, paths: list[Path]) -> list[Path]:
+        """Return the segments whose numbers are not taken: a number identifies the rows of its segment.
 
-        Another one comes from a copy that was laid over the journal's folder, and goes aside. So does one whose number
-        the ledger has only together with others.
+        A segment with a taken number comes from a copy over the journal's folder, and is rejected. So is a segment
+        whose number is in a folded row of the ledger.
         """
         late = [number_of(path) for path in paths if number_of(path) <= self._checked_number]
         stored = self._store.loaded_segments(from_number=min(late)) if late else {}
         folded_to = self._store.folded_to() if late else 0
         owners = {identity.split("-")[0]: identity for identity in stored}
-        own: list[Path] = []
+        unique: list[Path] = []
         for path in paths:
             identity = identity_of(path.name)
             number = identity.split("-")[0]
             if identity in stored:
-                self._backlog.loaded[identity] = stored[identity]
+                self._pending.loaded[identity] = stored[identity]
             elif number in owners:
-                self.keep_aside(path, _foreign(owners[number]))
+                self.reject(path, _number_taken(owners[number]))
             elif int(number) <= folded_to:
-                self.keep_aside(path, _FOLDED)
+                self.reject(path, _ALREADY_FOLDED)
             else:
                 owners[number] = identity
-                own.append(path)
-        return own
+                unique.append(path)
+        return unique
 
-    def _inspected(self, path: Path) -> Segment | None:
-        """Return a segment to load; None when it is damaged and was moved aside."""
+    def _inspect(self, path: Path) -> Segment | None:
+        """Return an intact segment; reject a damaged one and return None."""
         try:
             segment = inspect(path)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            self.keep_aside(path, f"can't be read ({error.strerror})")
+            self.reject(path, f"can't be read ({error.strerror})")
             return None
         if segment.damage is None:
             return segment
-        self.keep_aside(path, f"{segment.damage.why} after offset {segment.damage.end:,}")
+        self.reject(path, f"{segment.damage.cause} after offset {segment.damage.end:,}")
         return None
 
 
-_FOLDED = (
-    "its number is one of segments that were loaded long ago, and the ledger does not say whether this is one of them"
-)
-
-
-def _foreign(other: str) -> str:
+def _number_taken(other: str) -> str:
     return (
-        f"has the number of {other}, so it is of another data folder, or of this one before a restore. "
+        f"has the number of {other}, so it comes from another data folder, or from this one before a restore. "
         "Restore a backup into a new folder"
     )

@@ -14,21 +14,21 @@ from embedsink.durable_files import sync_folder
 from embedsink.loader import copy_file
 from embedsink.store.duckdb_errors import StoreDamaged
 
-# A step is 16 MiB, so this is less than a megabyte a second.
+# A step is 16 MiB, so a stalled copy writes less than a megabyte per second.
 STALLED_S = 20.0
 COMMAND = (sys.executable, "-I", "-m", copy_file.__name__)
 _POLL_S = 0.05
-_NEW = ".new"
+_NEW_SUFFIX = ".new"
 
 
-class Copy:
-    """A verified copy in the making. It is complete when `finish` returns; the target then has another name.
+class CopyProcess:
+    """A child process that makes a verified copy in a temporary file, `path`.
 
     Args:
-        source: the database file. It must not change while `needs_source`.
-        target: what the copy is for. The child writes to a file beside it.
-        verifies_target: whether the child verifies the target, too; see `target_damage`.
-        on_change: called in another thread when the source is not needed any more, and at the end.
+        source: the database file. It must not change while `needs_source` is true.
+        target: the file that the copy will replace.
+        verifies_target: whether the child verifies the target too; see `target_damage`.
+        on_change: called in another thread when the source is no longer needed, and when the child has ended.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class Copy:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.target_damage: str | None = None
-        self.path = target.with_name(target.name + _NEW)
-        # An earlier child that could not be killed goes on in a file without a name.
+        self.path = target.with_name(target.name + _NEW_SUFFIX)
+        # An earlier child that could not be killed goes on writing to an unlinked file.
         self.path.unlink(missing_ok=True)
         self._source = source
         self._on_change = on_change
         self._step_at = time.monotonic()
         self._is_copied = False
-        self._took_s = math.nan
+        self._disk_busy_s = math.nan
         self._error = ""
-        # numpy would begin threads that compute nothing here.
+        # Prevent numpy from starting threads that are not needed here.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         self._child = subprocess.Popen(
             [*COMMAND, *map(str, (source, self.path, target)[: 3 if verifies_target else 2])],
@@ -68,16 +68,16 @@ class Copy:
 
     @property
     def needs_source(self) -> bool:
-        """Whether the child still copies the source."""
+        """Whether the child is still copying the source."""
         return self.is_running and not self._is_copied
 
     @property
     def stalled_s(self) -> float:
-        """Seconds since the child's last step."""
+        """The seconds since the child's last step."""
         return time.monotonic() - self._step_at
 
     def wait(self, *, until: float = math.inf, only_for_source: bool = False) -> bool:
-        """Wait for the end, or as long as the child needs the source. Return False after a stall, or at `until`."""
+        """Wait until the child has ended, or no longer needs the source. Return False after a stall or at `until`."""
         while self.needs_source if only_for_source else self.is_running:
             if self.stalled_s >= STALLED_S or time.monotonic() >= until:
                 return False
@@ -85,27 +85,27 @@ class Copy:
         return True
 
     def finish(self) -> float:
-        """Check what became of it, after its end.
+        """Check the result of a child that has ended.
 
         Returns:
-            The seconds that the child was busy, without those in which it started.
+            The seconds for which the disk was busy with the copy.
 
         Raises:
             StoreDamaged: the source is damaged.
-            OSError: there was no room, the disk failed, or the child was killed.
+            OSError: the disk has no space, the disk has failed, or the child was killed.
         """
         self._watcher.join()
-        if self._child.returncode == 0 and not math.isnan(self._took_s):
-            return self._took_s
+        if self._child.returncode == 0 and not math.isnan(self._disk_busy_s):
+            return self._disk_busy_s
         self.path.unlink(missing_ok=True)
-        why = (self._error.strip().splitlines() or ["its process was killed"])[-1]
+        cause = (self._error.strip().splitlines() or ["its process was killed"])[-1]
         if self._child.returncode == copy_file.DAMAGED:
-            raise StoreDamaged(why)
-        raise OSError(f"copying {self._source.name}: {why}")
+            raise StoreDamaged(cause)
+        raise OSError(f"copying {self._source.name}: {cause}")
 
     def abandon(self) -> None:
-        """Kill the child, and don't wait: one that hangs in a system call ends when the disk answers."""
-        with contextlib.suppress(OSError):  # The disk that it waits for may refuse this, too.
+        """Kill the child without waiting for it: a child that hangs in a system call ends when the disk responds."""
+        with contextlib.suppress(OSError):  # A hung disk may fail the unlink too.
             self._child.kill()
             self.path.unlink(missing_ok=True)
 
@@ -120,29 +120,29 @@ class Copy:
                 elif word == copy_file.PREDECESSOR_DAMAGED:
                     self.target_damage = rest
                 elif word == copy_file.VERIFIED:
-                    self._took_s = float(rest)
+                    self._disk_busy_s = float(rest)
             self._error = child.stderr.read() if child.stderr else ""
         self._on_change()
 
 
 def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] = lambda: None) -> None:
-    """Replace a database file by a durable, verified copy of another. Programs that have the old file open keep it.
+    """Replace a database file by a durable, verified copy of another. Programs keep an old file that they have open.
 
     Args:
-        target: the file that is replaced.
-        source: the other one.
-        on_step: called several times a second; what it raises ends the copy.
+        target: the file to replace.
+        source: the file to copy.
+        on_step: called several times a second. An exception from it ends the copy.
 
     Raises:
-        StoreDamaged: the source is damaged. The target is untouched.
-        OSError: there was no room, the disk failed, or it made no progress. The target is untouched.
+        StoreDamaged: the source is damaged. The target is unchanged.
+        OSError: the disk has no space, has failed or is stalled. The target is unchanged.
     """
-    copy = Copy(source, target)
+    copy = CopyProcess(source, target)
     try:
         while not copy.wait(until=time.monotonic() + 1.0):
             on_step()
             if copy.stalled_s >= STALLED_S:
-                raise OSError(stalled(source))
+                raise OSError(stall_message(source))
     except BaseException:
         copy.abandon()
         raise
@@ -151,20 +151,20 @@ def replace_by_copy(target: Path, source: Path, *, on_step: Callable[[], None] =
     sync_folder(target.parent)
 
 
-def put_into_place(copy: Copy, target: Path, *, previous: Path) -> None:
-    """Rename a finished copy to `target`, whose file becomes `previous`, unless it is damaged.
+def publish_copy(copy: CopyProcess, target: Path, *, previous: Path) -> None:
+    """Rename a finished copy to `target`. The old target becomes `previous`, unless it is damaged.
 
-    `target` exists at every moment.
+    `target` exists at each moment.
     """
     if target.exists() and not copy.target_damage:
-        linked = previous.with_name(previous.name + _NEW)
-        linked.unlink(missing_ok=True)
-        linked.hardlink_to(target)
-        linked.rename(previous)
+        link = previous.with_name(previous.name + _NEW_SUFFIX)
+        link.unlink(missing_ok=True)
+        link.hardlink_to(target)
+        link.rename(previous)
     copy.path.rename(target)
     sync_folder(target.parent)
 
 
-def stalled(source: Path) -> str:
-    """Return a sentence about a copy that hangs."""
-    return f"copying {source.name}: has made no progress for {STALLED_S:g} s, and was given up. Look at the disk"
+def stall_message(source: Path) -> str:
+    """Return the error message for a stalled copy."""
+    return f"copying {source.name}: made no progress for {STALLED_S:g} s and was ended. Check the disk"

@@ -1,4 +1,4 @@
-"""What the loader did and found, for `/readyz` and `/metrics`."""
+"""The loader's status for `/readyz` and `/metrics`."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from embedsink.store.database import Ledger
 
 @dataclass(slots=True)
 class LoaderStatus:
-    """What the loader did and found, for `/readyz` and `/metrics`. Written by its thread alone."""
+    """Counters, times and messages. Only the loader's thread writes them."""
 
     segment_count: int = 0
     received_count: int = 0
@@ -26,11 +26,11 @@ class LoaderStatus:
 
     @property
     def trouble(self) -> str | None:
-        """What keeps it from loading or from publishing, in sentences; None when nothing does."""
+        """The messages about what prevents loading or publishing; None if nothing does."""
         return self.end_trouble or " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
 
-    def count(self, ledger: Ledger) -> None:
-        """Add what was loaded."""
+    def add(self, ledger: Ledger) -> None:
+        """Add the counts of a load."""
         self.segment_count += ledger.segment_count
         self.received_count += ledger.received_count
         self.accepted_count += ledger.accepted_count

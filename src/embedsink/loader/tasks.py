@@ -1,4 +1,4 @@
-"""What the loader's thread does beside loading, because it owns the connection that writes."""
+"""Tasks that the loader's thread runs besides loading, because it owns the connection that writes."""
 
 import logging
 import threading
@@ -21,87 +21,92 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RETENTION_EVERY_S = 3_600.0
+RETENTION_INTERVAL_S = 3_600.0
 CLOCK_JUMP_S = 60.0
 
 
 class LoaderTasks:
-    """Calls that wait for the loader's thread.
+    """A queue of calls for the loader's thread.
 
     Args:
-        wake: wakes that thread.
+        wake: the event that wakes the thread.
     """
 
     def __init__(self, wake: threading.Event) -> None:
         self._wake = wake
-        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._has_ended = False
+        self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._is_closed = False
 
-    def submit(self, act: Callable[[], T]) -> Future[T]:
-        """Call a function in the loader's thread. Return a future with its result."""
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Queue a call. Return a future with its result."""
         future: Future[T] = Future()
-        self._waiting.append((act, future))
+        self._queue.append((call, future))
         self._wake.set()
-        if self._has_ended:
-            self.end()
+        if self._is_closed:
+            self.close()
         return future
 
     def run(self) -> None:
-        """Call what waits. Only the loader's thread may do so."""
-        while self._waiting:
-            act, future = self._waiting.popleft()
+        """Run the queued calls. Only the loader's thread may do this."""
+        while self._queue:
+            call, future = self._queue.popleft()
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                future.set_result(act())
-            except Exception as error:  # noqa: BLE001  whoever waits gets it
+                future.set_result(call())
+            except Exception as error:  # noqa: BLE001  the future raises it
                 future.set_exception(error)
 
-    def end(self) -> None:
-        """Refuse what still waits; from now on, everything."""
-        self._has_ended = True
-        while self._waiting:
-            _, future = self._waiting.popleft()
+    def close(self) -> None:
+        """Refuse queued and later calls."""
+        self._is_closed = True
+        while self._queue:
+            _, future = self._queue.popleft()
             if future.set_running_or_notify_cancel():
-                future.set_exception(Unavailable(Reason.NOT_READY, "server: is stopping. Ask again.", retry_after_s=5))
+                future.set_exception(
+                    Unavailable(Reason.NOT_READY, "server: is stopping. Retry later.", retry_after_s=5)
+                )
 
 
 class QuarantinePurge:
-    """Deletes kept rejections in bounded steps. All of it belongs to the loader's thread.
+    """Deletion of quarantined envelopes in bounded steps. It belongs to the loader's thread.
 
     Args:
-        store: has the rejections.
-        publisher: makes the snapshots; it must not read the store's file during `purge`.
-        room: what has to be free before the store is written to.
-        days: how long rejections are kept; 0 is for ever.
+        store: the store.
+        publisher: the publisher of snapshots. It must not copy the store's file during `purge`.
+        disk_space: the free space that the store needs.
+        days: the retention in days; 0 for no limit.
     """
 
-    def __init__(self, store: Store, publisher: Publisher, room: StoreDiskSpace, *, days: int) -> None:
+    def __init__(self, store: Store, publisher: Publisher, disk_space: StoreDiskSpace, *, days: int) -> None:
         self._store = store
         self._publisher = publisher
-        self._room = room
+        self._disk_space = disk_space
         self._days = days
         self._schedule()
 
-    def purge(self, which: PurgeFilter) -> int:
-        """Delete one step of these rejections, durably. Return their number: `PURGED_AT_ONCE` if there may be more.
+    def purge(self, selected: PurgeFilter) -> int:
+        """Delete one step of the selected envelopes, durably.
+
+        Returns:
+            The number of deleted envelopes. More may remain if it is `PURGED_AT_ONCE`.
 
         Raises:
-            StoreRefused, StoreBroken: they may be deleted or not, as a restart shows.
+            StoreRefused, StoreBroken: the envelopes may or may not be deleted.
         """
-        count = self._delete(which)
-        self._store.checkpoint()  # Until then it is only in memory.
+        count = self._delete(selected)
+        self._store.checkpoint()  # Without it the deletion would only be in memory.
         return count
 
     def seconds_to_next(self) -> float | None:
-        """Return how long `purge_when_due` has nothing to do; None for ever."""
+        """Return the seconds until `purge_when_due` is due; None if it never is."""
         return max(0.0, self._due_at - time.monotonic()) if self._days else None
 
     def purge_when_due(self) -> bool:
-        """Delete one step of the rejections that are too old, if it is time to. Return whether there may be more.
+        """Delete one step of the envelopes that exceed their retention, if due. Return whether more may remain.
 
-        The first step comes an hour after the start, and each one after an hour in which the clock did not jump: a
-        clock that is wrong at the start is usually set right soon, and must not empty the quarantine.
+        A step is due one hour after the start, and then after each hour in which the clock did not jump. A clock that
+        is wrong at the start is usually corrected soon, and must not empty the quarantine.
         """
         if self.seconds_to_next() != 0:
             return False
@@ -112,7 +117,7 @@ class QuarantinePurge:
         try:
             count = self._delete(PurgeFilter(loaded_before=before))
         except StoreRefused as error:
-            log.warning("retention_waits", extra={"detail": f"store: {error}. The quarantine is purged in an hour"})
+            log.warning("retention_waits", extra={"detail": f"store: {error}. The purge is retried in an hour"})
             count = 0
         if count:
             log.warning("quarantine_purged", extra={"count": count, "detail": f"older than {self._days} days"})
@@ -121,14 +126,14 @@ class QuarantinePurge:
         return count == PURGED_AT_ONCE
 
     def _schedule(self) -> None:
-        self._due_at, self._due_time = (clock() + RETENTION_EVERY_S for clock in (time.monotonic, time.time))
+        self._due_at, self._due_time = (clock() + RETENTION_INTERVAL_S for clock in (time.monotonic, time.time))
 
-    def _delete(self, which: PurgeFilter) -> int:
-        self._room.require()
+    def _delete(self, selected: PurgeFilter) -> int:
+        self._disk_space.require()
         count = PURGED_AT_ONCE
         try:
-            count = self._store.purge(which)
+            count = self._store.purge(selected)
         finally:
-            if count:  # A commit that fails may have taken effect.
+            if count:  # A failed commit may have taken effect.
                 self._publisher.is_dirty = True
         return count

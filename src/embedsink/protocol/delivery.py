@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from embedsink.errors import Refused, without_keys
+from embedsink.errors import Refused, redact_keys
 from embedsink.protocol.messages import Catalog
 from embedsink.protocol.strict_json import encode, has_bad_text
 from embedsink.reasons import Reason
@@ -146,7 +146,7 @@ def echoed_id(envelope: Any) -> str | None:
     value = envelope.get("id") if isinstance(envelope, dict) else None
     if not isinstance(value, str) or len(value) > _ECHOED_ID_CHARACTERS_MAX or has_bad_text(value):
         return None
-    return without_keys(value)
+    return redact_keys(value)
 
 
 def _ready_deployment(envelope: dict[str, Any]) -> int | None:

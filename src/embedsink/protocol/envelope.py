@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic_core import ValidationError
 
-from embedsink.errors import quote
+from embedsink.errors import preview
 from embedsink.protocol.delivery import ParsedDelivery, Problem, Rejection, Rules, echoed_id
 from embedsink.protocol.error_messages import describe_error, field_path
 from embedsink.protocol.messages import SURFACES, Catalog
@@ -27,7 +27,7 @@ def validate(index: int, envelope: Any, parsed: ParsedDelivery, rules: Rules) ->
 def _find_problem(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Rules) -> Problem | None:
     """Return the first problem of an envelope, from its outer to its inner fields; None when it is valid."""
     if not isinstance(envelope, dict):
-        detail = f"envelope: {quote(envelope)} is not an object. Send the value of `event.data`."
+        detail = f"envelope: {preview(envelope)} is not an object. Send the value of `event.data`."
         return Problem(Reason.NOT_AN_OBJECT, detail)
     if encoded_bytes > rules.envelope_bytes_max:
         limit = f"{rules.envelope_bytes_max:,} (EMBEDSINK_ENVELOPE_BYTES_MAX)"
@@ -37,15 +37,15 @@ def _find_problem(envelope: Any, encoded_bytes: int, catalog: Catalog, rules: Ru
         return Problem(Reason.BAD_TEXT, f"envelope: {BAD_TEXT}")
     source = envelope.get("source")
     if source != catalog.source:
-        detail = f'source: {quote(source)} is not "{catalog.source}" (EMBEDSINK_SERVICE_NAME).'
+        detail = f'source: {preview(source)} is not "{catalog.source}" (EMBEDSINK_SERVICE_NAME).'
         return Problem(Reason.WRONG_SOURCE, detail)
     direction = envelope.get("direction")
     if direction not in ("event", "action"):
-        return Problem(Reason.WRONG_DIRECTION, f"direction: {quote(direction)} is not one of event, action.")
+        return Problem(Reason.WRONG_DIRECTION, f"direction: {preview(direction)} is not one of event, action.")
     name = envelope.get("type")
     message_type = catalog.types.get(name) if isinstance(name, str) else None
     if message_type is None or message_type.direction != direction:
-        return Problem(Reason.UNKNOWN_TYPE, f"type: {quote(name)} is not an {direction} of the catalog.")
+        return Problem(Reason.UNKNOWN_TYPE, f"type: {preview(name)} is not an {direction} of the catalog.")
     return _find_surface_problem(envelope, str(name), catalog) or _find_field_problem(envelope, str(name), catalog)
 
 
@@ -53,10 +53,10 @@ def _find_surface_problem(envelope: dict[str, Any], name: str, catalog: Catalog)
     """Return a problem for a known surface that the type does not allow."""
     surface, allowed = envelope.get("surface"), catalog.types[name].surfaces
     if not allowed and surface is not None:
-        detail = f"surface: {quote(surface)} is on an action. Actions have no surface. Leave it out."
+        detail = f"surface: {preview(surface)} is on an action. Actions have no surface. Leave it out."
         return Problem(Reason.WRONG_SURFACE, detail)
     if allowed and isinstance(surface, str) and surface in SURFACES and surface not in allowed:
-        detail = f"surface: {quote(surface)} is not a surface of {name}. Allowed: {', '.join(sorted(allowed))}."
+        detail = f"surface: {preview(surface)} is not a surface of {name}. Allowed: {', '.join(sorted(allowed))}."
         return Problem(Reason.WRONG_SURFACE, detail)
     return None
 

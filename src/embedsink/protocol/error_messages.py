@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from embedsink.errors import quote, without_keys
+from embedsink.errors import preview, redact_keys
 
 # The JSON type that pydantic expected, by the type of its error.
 TYPES = {
@@ -30,13 +30,13 @@ def field_path(location: tuple[int | str, ...]) -> str:
 
 
 def _step(part: int | str) -> str:
-    name = without_keys(str(part))
-    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{quote(part)}]"
+    name = redact_keys(str(part))
+    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{preview(part)}]"
 
 
 def describe_error(error: Mapping[str, Any]) -> str:
     """Return one of pydantic's `errors()` as sentences: what is wrong, and what is allowed."""
-    kind, value = error["type"], quote(error.get("input"))
+    kind, value = error["type"], preview(error.get("input"))
     if kind == "missing":
         return "is missing. The protocol requires it."
     if kind == "extra_forbidden":

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 
 # This escape of a quotation mark breaks the detection of duplicate keys by counting quotation marks.
@@ -149,7 +149,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         counts = Counter(key for key, _ in pairs)
         duplicate = next(key for key, count in counts.items() if count > 1)
         raise Refused(
-            Reason.DUPLICATE_KEY, f"body: the key {quote(duplicate)} occurs twice in one object. Send it once."
+            Reason.DUPLICATE_KEY, f"body: the key {preview(duplicate)} occurs twice in one object. Send it once."
         )
     return members
 
@@ -160,7 +160,7 @@ def _too_deep(depth_max: int) -> Refused:
 
 
 def _not_finite(literal: str) -> NoReturn:
-    raise Refused(Reason.NOT_FINITE, f"body: {quote(literal)} is not a finite number. Send null instead.")
+    raise Refused(Reason.NOT_FINITE, f"body: {preview(literal)} is not a finite number. Send null instead.")
 
 
 def _number(literal: str) -> float:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from embedsink.errors import Refused, instead, quote
+from embedsink.errors import Refused, preview, suggestion
 from embedsink.reasons import Reason
 from embedsink.store.query import Column
 from embedsink.store.reader import OLDER_SNAPSHOT, Reader
@@ -118,7 +118,7 @@ def known_name(name: str) -> str:
 
 def unknown_report(name: str, known: Iterable[str]) -> str:
     """Return the sentence about a report that does not exist, with the name that was probably meant."""
-    return f"report {quote(name)} does not exist. {instead(_RENAMED.get(name, name), known)}"
+    return f"report {preview(name)} does not exist. {suggestion(_RENAMED.get(name, name), known)}"
 
 
 def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
@@ -133,9 +133,11 @@ def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] 
     wanted = tuple(name.strip() for name in asked.split(","))
     for place, name in enumerate(wanted):
         if name not in known:
-            raise Refused(Reason.BAD_PARAMETER, f"columns: column {quote(name)} does not exist. {instead(name, known)}")
+            raise Refused(
+                Reason.BAD_PARAMETER, f"columns: column {preview(name)} does not exist. {suggestion(name, known)}"
+            )
         if name in wanted[:place]:
-            raise Refused(Reason.BAD_PARAMETER, f"columns: column {quote(name)} stands twice. Give it once.")
+            raise Refused(Reason.BAD_PARAMETER, f"columns: column {preview(name)} stands twice. Give it once.")
     return wanted
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2s
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENTS, is_windowed, known_columns, visible_columns
 from embedsink.reports.opaque_numbers import OpaqueNumbers
@@ -61,7 +61,7 @@ class Cursor:
             Refused: `bad_parameter` for a text that it never wrote, or wrote for another question.
         """
         advice = "Take it from `X-Next-Cursor`, and ask the same question; or leave it out to begin anew."
-        refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {quote(text)} does not belong to this question. {advice}")
+        refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {preview(text)} does not belong to this question. {advice}")
         try:
             content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             version, after, since, until, digest = _BYTES.unpack(content)
@@ -148,7 +148,7 @@ def parse_number(name: str, text: str | None, *, most: int, least: int = 1) -> i
         return None
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else -1
     if str(number) != text or not least <= number <= most:
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is not an integer from {least} to {most:,}.")
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is not an integer from {least} to {most:,}.")
     return number
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 from embedsink.auth.parsing import parse_deployment, parse_duration
-from embedsink.errors import QUOTE_CHARACTERS_MAX, Misconfigured, Refused, quote
+from embedsink.errors import PREVIEW_CHARACTERS_MAX, Misconfigured, Refused, preview
 from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
 from embedsink.store.timezones import timezone_names, utc_of
@@ -88,11 +88,11 @@ def parse_scope(
         raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {min(wanted - allowed)} is outside the key's scope.")
     tenant = asked.get("tenant")
     if has_bad_text(tenant):
-        raise Refused(Reason.BAD_PARAMETER, f"tenant: {quote(tenant)} holds a NUL or a lone surrogate. Remove it.")
+        raise Refused(Reason.BAD_PARAMETER, f"tenant: {preview(tenant)} holds a NUL or a lone surrogate. Remove it.")
     timezone = _timezone(asked.get("timezone"))
     since, until = (_instant(name, asked.get(name), timezone, now) for name in ("since", "until"))
     if since and until and since > until:
-        period = f"since: {quote(asked.get('since'))} is later than until, {quote(asked.get('until'))}"
+        period = f"since: {preview(asked.get('since'))} is later than until, {preview(asked.get('until'))}"
         raise Refused(Reason.BAD_PARAMETER, f"{period}. Swap them.")
     return Scope(
         since=since,
@@ -118,12 +118,12 @@ def _timezone(name: str | None) -> str | None:
     if name is None or name in timezones():
         return name
     # No name of a zone is as long as what is quoted of a wrong one, and comparing takes time.
-    alike = get_close_matches(name[:QUOTE_CHARACTERS_MAX], sorted(timezones()), n=1, cutoff=_ALIKE_MIN)
+    alike = get_close_matches(name[:PREVIEW_CHARACTERS_MAX], sorted(timezones()), n=1, cutoff=_ALIKE_MIN)
     if name == _NO_ZONE:
         instead = "It says that nobody chose one. Write it like Europe/Berlin."
-        raise Refused(Reason.BAD_PARAMETER, f"timezone: {quote(name)} is no place's time zone. {instead}")
+        raise Refused(Reason.BAD_PARAMETER, f"timezone: {preview(name)} is no place's time zone. {instead}")
     instead = f'Did you mean "{alike[0]}"?' if alike else "Write it like Europe/Berlin."
-    raise Refused(Reason.BAD_PARAMETER, f"timezone: {quote(name)} is no time zone of the IANA database. {instead}")
+    raise Refused(Reason.BAD_PARAMETER, f"timezone: {preview(name)} is no time zone of the IANA database. {instead}")
 
 
 def _deployment(text: str | int) -> int:
@@ -135,7 +135,7 @@ def _deployment(text: str | int) -> int:
 
 def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> str | None:
     if value is not None and value not in allowed:
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of {', '.join(allowed)}.")
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of {', '.join(allowed)}.")
     return value
 
 
@@ -159,7 +159,7 @@ def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[]
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return aware.astimezone(UTC).replace(tzinfo=None)
     except OverflowError:
-        outside = f"{name}: {quote(text)} lies outside of the years 1 to 9999 in UTC. Take a time within."
+        outside = f"{name}: {preview(text)} lies outside of the years 1 to 9999 in UTC. Take a time within."
         raise Refused(Reason.BAD_PARAMETER, outside) from None
 
 
@@ -181,4 +181,4 @@ def _no_instant(name: str, text: str) -> Refused:
     forms = f"{TIME_FORMS}, or like 7d, that long ago (s, m, h, d or w)"
     # What an address makes of the plus that its writer did not escape.
     lost = " In an address write + as %2B." if " " in text and _TIME.fullmatch(text.replace(" ", "+")) else ""
-    return Refused(Reason.BAD_PARAMETER, f"{name}: {quote(text)} is no time. Write it like {forms}.{lost}")
+    return Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is no time. Write it like {forms}.{lost}")

@@ -190,7 +190,7 @@ def _together(parts: Iterable[_Part]) -> Iterator[_Part]:
 async def _write(engine: Engine, part: _Part, sums: Sums) -> None:
     if part.lines:
         counts = {"accepted": part.sums.accepted, "quarantined": part.sums.rejected}
-        await _retry(lambda on_durable: engine.submit(part.lines, on_durable, **counts))
+        await _retry(lambda on_durable: engine.append_counted(part.lines, on_durable, **counts))
     sums.add(part.sums)
 
 

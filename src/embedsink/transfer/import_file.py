@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from embedsink.engine import now_ms
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.protocol.delivery import Rules
 from embedsink.protocol.strict_json import decode, encode
 
@@ -132,7 +132,7 @@ def _read_line(number: int, line: bytes, rules: Rules) -> Delivery:
         around, value = {name: part for name, part in value.items() if name != "events"}, value["events"]
         received_at = _take_clock(around)
         if "receivedAt" in around:
-            seen = quote(around["receivedAt"])
+            seen = preview(around["receivedAt"])
             wrong = f"receivedAt: {seen} is no moment up to now in epoch milliseconds. Correct the file."
         around.pop("key", None)  # It was the first sender's; ours is in the header.
     elif not isinstance(value, list):

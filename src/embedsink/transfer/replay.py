@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
-from embedsink.errors import Refused, Unavailable, instead, quote
+from embedsink.errors import Refused, Unavailable, preview, suggestion
 from embedsink.ingest.records import NewId, delivery_lines, replay_line
 from embedsink.journal.writer import wait_for
 from embedsink.protocol.delivery import ParsedDelivery
@@ -58,16 +58,18 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
         Unavailable: the journal can't write now, loading stands still, or another replay is running; what was replayed
             stays replayed.
     """
-    if engine.replaying.locked():
+    if engine.replay_lock.locked():
         raise Unavailable(Reason.OVERLOADED, "quarantine: is being replayed. Wait for that.", retry_after_s=10)
     replayed = rejected = 0
-    async with engine.replaying:
+    async with engine.replay_lock:
         await _catch_up(engine)
         after: int | None = None
         # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
         while block := await asyncio.to_thread(_next_block, engine, after, quarantine_id):
             if block.replayed:
-                await wait_for(partial(engine.submit, block.lines, accepted=block.envelope_count, quarantined=0))
+                await wait_for(
+                    partial(engine.append_counted, block.lines, accepted=block.envelope_count, quarantined=0)
+                )
             replayed += block.replayed
             rejected += block.rejected
             after = block.last_arrival
@@ -83,7 +85,7 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
     """
     reasons = [str(known) for known in Reason]
     if reason is not None and reason not in reasons:
-        raise Refused(Reason.BAD_PARAMETER, f"reason: {quote(reason)} does not exist. {instead(reason, reasons)}")
+        raise Refused(Reason.BAD_PARAMETER, f"reason: {preview(reason)} does not exist. {suggestion(reason, reasons)}")
     return PurgeFilter(before=parse_instant("before", before), reason=reason, key_id=key_id)
 
 
@@ -113,9 +115,9 @@ def _purge_some(engine: Engine, which: PurgeFilter) -> int:
 
 async def _catch_up(engine: Engine) -> None:
     acknowledged, position, moved_at = engine.journal.last_number, 0, time.monotonic()
-    while engine.live.position < acknowledged:
-        if engine.live.position != position:
-            position, moved_at = engine.live.position, time.monotonic()
+    while engine.load_notifier.position < acknowledged:
+        if engine.load_notifier.position != position:
+            position, moved_at = engine.load_notifier.position, time.monotonic()
         if time.monotonic() - moved_at > STANDSTILL_S_MAX:
             why = engine.loader.status.trouble or "Loading stands still"
             waits = f"quarantine: is not all loaded yet. {why}. Replay it when that has changed."

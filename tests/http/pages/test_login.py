@@ -248,7 +248,7 @@ def test_the_bundle_is_made_for_nobody_without_a_login(tmp_path: Path, monkeypat
 
 def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
-    folder.make()
+    folder.create()
     _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
     with open_server(tmp_path, demo=Demo((), token)) as server:
         page = server.get(PAGE, base_url="http://127.0.0.1:8322")

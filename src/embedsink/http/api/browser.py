@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.browser.modules import BrowserFile, browser_files, plain_name, versioned_files
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import IMMUTABLE, SHARED_AND_ASKED_ABOUT, TaggedFile
 from embedsink.reasons import Reason
 
@@ -24,7 +24,7 @@ async def show_file(request: Request) -> Response:
         return await _answer(request, file, SHARED_AND_ASKED_ABOUT)
     known = ", ".join(f"/{name}" for name in browser_files())
     raise Refused(
-        Reason.NOT_FOUND, f"{quote(name)} does not exist here. There are {known}, and these by their versions."
+        Reason.NOT_FOUND, f"{preview(name)} does not exist here. There are {known}, and these by their versions."
     )
 
 

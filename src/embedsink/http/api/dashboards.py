@@ -28,7 +28,7 @@ from embedsink.dashboards.period import Period, period_of
 from embedsink.dashboards.query import answer_section
 from embedsink.dashboards.time_axis import span_of
 from embedsink.engine import Engine
-from embedsink.errors import Misconfigured, Refused, Unavailable, quote
+from embedsink.errors import Misconfigured, Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, question_of
 from embedsink.http.execute import ask_store, while_awaited
@@ -141,7 +141,7 @@ class Dashboards:
         section = dashboard.section(id)
         if section is None:
             there_are = ", ".join(section.id for section in dashboard.sections)
-            raise Refused(Reason.NOT_FOUND, f"section {quote(id)} does not exist in {name}. There are {there_are}.")
+            raise Refused(Reason.NOT_FOUND, f"section {preview(id)} does not exist in {name}. There are {there_are}.")
         period = await run_in_threadpool(asked_period, request, key)
         # The period goes on with the clock, and so do pending questions.
         freshness = EtagCheck.of(request, key, is_timed=True)
@@ -160,10 +160,10 @@ class Dashboards:
             # Of the moment at which it is begun, as its tag is: the period goes on while one waits.
             begun = await run_in_threadpool(asked_period, request, key)
             ask = partial(self._answer, engine=engine, section=section, period=begun, name=name)
-            return await ask_store(engine, engine.report_slots.place(key.key_id), begun.scope.variables(), ask)
+            return await ask_store(engine, engine.limiters.reports.slot(key.key_id), begun.scope.variables(), ask)
 
         question = question_of(request, key)
-        answer = self._answers.answer(question, current_tag, make, pace=engine.pace, key_id=key.key_id)
+        answer = self._answers.answer(question, current_tag, make, pace=engine.limiters.dashboards, key_id=key.key_id)
         tag, body = await while_awaited(request, answer)
         return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
 
@@ -234,11 +234,11 @@ class _Answers:
             return tag, await self._of(tag, make, key_id)
 
         async def make_at_its_turn() -> tuple[str, bytes]:
-            self._shared.begin((key_id, question))
+            self._shared.forget((key_id, question))
             tag = current_tag()
             return tag, await self._of(tag, make, key_id)
 
-        return await self._shared.answer((key_id, question), lambda: pace.answer(make_at_its_turn, key_id=key_id))
+        return await self._shared.run((key_id, question), lambda: pace.run(make_at_its_turn, key_id=key_id))
 
     async def _of(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]], key_id: str) -> bytes:
         """The answer of a tag, made where there is none."""
@@ -250,7 +250,7 @@ class _Answers:
             self._keep(tag, made := await make())
             return made
 
-        return await self._shared.answer((key_id, tag), make_and_keep)
+        return await self._shared.run((key_id, tag), make_and_keep)
 
     def _keep(self, tag: str, made: bytes) -> None:
         self._kept[tag] = made
@@ -270,8 +270,8 @@ def _snapshot_age_s(engine: Engine) -> float | None:
 
 _MEASURES: dict[Measure, Callable[[Engine], Any]] = {
     "loading_delay_s": _loading_delay_s,
-    "journal_segment_count": lambda engine: engine.journal.space.segment_count,
-    "journal_bytes": lambda engine: engine.journal.space.byte_count,
+    "journal_segment_count": lambda engine: engine.journal.capacity.segment_count,
+    "journal_bytes": lambda engine: engine.journal.capacity.byte_count,
     "snapshot_age_s": _snapshot_age_s,
     "damaged_count": lambda engine: len(engine.loader.status.damaged),
 }

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine, now_ms
-from embedsink.errors import Misconfigured, Refused, quote, without_keys
+from embedsink.errors import Misconfigured, Refused, preview, redact_keys
 from embedsink.http.api.events import media_type_of
 from embedsink.http.authentication import require_key
 from embedsink.http.client_address import address_of
@@ -124,7 +124,7 @@ async def _show(request: Request) -> Response:
     engine: Engine = request.state.engine
     found = None if has_bad_text(job_id) else await engine.syncs.find(deployment, job_id, key_id=key.key_id)
     if found is None:
-        missing = f"syncJobId: {quote(job_id)} has no result in deployment {deployment}. Correct the address."
+        missing = f"syncJobId: {preview(job_id)} has no result in deployment {deployment}. Correct the address."
         raise Refused(Reason.NOT_FOUND, missing)
     return _answer(found.result, engine)
 
@@ -138,7 +138,7 @@ async def _record(request: Request) -> Response:
     body, encoding = await _body_of(request, sender)
     try:
         # In one thread: a body may name tens of thousands of files, and senders of events must not wait for it.
-        async with engine.sync_parsing.place(key.key_id):
+        async with engine.limiters.sync_parsing.slot(key.key_id):
             sync = await run_in_threadpool(
                 lambda: _parse(bodies.decode(body, encoding=encoding), deployment, job_id, engine.settings)
             )
@@ -164,7 +164,7 @@ def _named(request: Request, key: Key) -> tuple[int, str]:
     if key.deployments is not None and deployment not in key.deployments:
         raise Refused(Reason.OUT_OF_SCOPE, f"deploymentId: {deployment} is outside the key's scope. Use its own key.")
     # What is kept holds no usable key, so a job is not found by one either.
-    return deployment, without_keys(request.path_params["syncJobId"])
+    return deployment, redact_keys(request.path_params["syncJobId"])
 
 
 async def _body_of(request: Request, sender: Sender) -> tuple[bytes, str]:
@@ -193,7 +193,7 @@ def _parse(body: bytes, deployment: int, job_id: str, settings: Settings) -> Syn
         return wrong
     sync = _sync_of(value, deployment, settings.service_name)
     if sync.completed_at > sync.received_at * 1_000 + AHEAD_US_MAX:
-        later = f"{quote(value['completedAt'])} is more than five minutes later than the server's clock"
+        later = f"{preview(value['completedAt'])} is more than five minutes later than the server's clock"
         return [("completedAt", f"{later}. Send the result when the sync has finished.")]
     extra_bytes = len(encode(sync.extra))
     if extra_bytes > EXTRA_BYTES_MAX:
@@ -217,13 +217,13 @@ def _bad_texts(value: Any) -> Errors:
 def _wrong_fields(value: Any, job_id: str, service_name: str) -> Errors:
     """Each field that breaks the spec, with a sentence; none when the body is a result of this job."""
     if not isinstance(value, dict):
-        return [("body", f"{quote(value)} is not an object. Send the result as it came from the platform.")]
+        return [("body", f"{preview(value)} is not an object. Send the result as it came from the platform.")]
     try:
         _adapter(service_name).validate_python(value)
     except ValidationError as error:
         return [(field_path(one["loc"]), describe_error(one)) for one in error.errors(include_url=False)]
-    if without_keys(value["syncJobId"]) != job_id:
-        seen = f"{quote(value['syncJobId'])} is not {quote(job_id)}, the job of the address. Send each to its own."
+    if redact_keys(value["syncJobId"]) != job_id:
+        seen = f"{preview(value['syncJobId'])} is not {preview(job_id)}, the job of the address. Send each to its own."
         return [("syncJobId", seen)]
     return []
 
@@ -241,7 +241,7 @@ def _sync_of(value: dict[str, Any], deployment: int, service_name: str) -> Sync:
     extra = _extra_of(value, service_name) or None
     digest = digest_of({"result": result, "extra": extra})
     # Whatever field a key strayed into, a reader must not get it, now or from the store.
-    result = orjson.loads(without_keys(encode(result).decode()))
+    result = orjson.loads(redact_keys(encode(result).decode()))
     return Sync(
         deployment=deployment,
         job_id=result["syncJobId"],

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine
-from embedsink.errors import Misconfigured, Refused, quote
+from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store, while_awaited
 from embedsink.http.query_params import check_parameters, limit_of
@@ -38,7 +38,7 @@ async def list_deployments(request: Request) -> Response:
         "after": _place_of(query.get("cursor")),
         "row_limit": limit + 1,  # The one beyond says whether there is another page.
     }
-    rows = await while_awaited(request, ask_store(engine, engine.report_slots.place(key.key_id), variables, _read))
+    rows = await while_awaited(request, ask_store(engine, engine.limiters.reports.slot(key.key_id), variables, _read))
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
     body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
@@ -53,5 +53,5 @@ def _place_of(cursor: str | None) -> int | None:
     try:
         return None if cursor is None else parse_deployment(cursor)
     except Misconfigured:
-        unknown = f"cursor: {quote(cursor)} is none. Send the `nextCursor` of the page before."
+        unknown = f"cursor: {preview(cursor)} is none. Send the `nextCursor` of the page before."
         raise Refused(Reason.BAD_PARAMETER, unknown) from None

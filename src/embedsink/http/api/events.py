@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine, now_ms
-from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
+from embedsink.errors import EmbedsinkError, Refused, Unavailable, preview
 from embedsink.http.anonymous_limits import AnonymousLimits, cost_of
 from embedsink.http.authentication import check_kind, check_origin, key_for, token_of
 from embedsink.http.client_address import address_of
@@ -224,9 +224,11 @@ class Events:
             reply(_refuse(head.scope, problem) if problem else _answer(head, accepted_count, rejected_count, listed))
 
         if rejected_count:
-            head.engine.submit_rejections(outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None)
+            head.engine.append_with_rejections(
+                outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None
+            )
         else:
-            head.engine.submit(
+            head.engine.append_counted(
                 outcome.accepted_lines,
                 on_durable,
                 accepted=accepted_count,
@@ -325,7 +327,7 @@ def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> s
     if media_type not in allowed or charset not in ("", "utf-8", "utf8"):
         listed = ", ".join(allowed)
         which = f"one of {listed}" if len(allowed) > 1 else listed
-        raise Refused(Reason.MEDIA_TYPE, f"content-type: {quote(content_type)} is not {which}, in UTF-8.")
+        raise Refused(Reason.MEDIA_TYPE, f"content-type: {preview(content_type)} is not {which}, in UTF-8.")
     return media_type
 
 

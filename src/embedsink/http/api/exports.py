@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Refused, Unavailable, quote
+from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, is_known
 from embedsink.http.execute import while_awaited
@@ -39,7 +39,7 @@ async def show_events(request: Request) -> Response:
     suffix = request.path_params["suffix"]
     if suffix not in EVENT_FORMATS:
         there_are = "There are .csv, .ndjson and .parquet."
-        raise Refused(Reason.NOT_FOUND, f"{quote(f'events.{suffix}')} does not exist. {there_are}")
+        raise Refused(Reason.NOT_FOUND, f"{preview(f'events.{suffix}')} does not exist. {there_are}")
     return await answer_rows(request, key, Question("events", EVENTS, Format(suffix)))
 
 
@@ -94,7 +94,7 @@ def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
     return FileDownload(
         descriptor,
         partial(engine.keys.is_live, key),
-        place=engine.snapshot_slots.place(key.key_id),
+        place=engine.limiters.snapshots.slot(key.key_id),
         is_part=is_part,
         filename=engine.folder.snapshot.name,
         media_type=SNAPSHOT_MEDIA_TYPE,

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Refused, Unavailable, quote
+from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store
 from embedsink.http.query_params import ARRIVALS, arrivals_of, check_parameters, is_on, limit_of
@@ -87,7 +87,7 @@ async def show_live(request: Request) -> Response:
     if not engine.store.is_open:
         raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
     with ExitStack() as stack:
-        woken = stack.enter_context(engine.live.listener(key.key_id))
+        woken = stack.enter_context(engine.load_notifier.listener(key.key_id))
         if request.method == "HEAD":
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = _Stream(engine, key, asked, had, woken)
@@ -101,9 +101,9 @@ class _Stream:
     def __init__(self, engine: Engine, key: Key, asked: Asked, had: int | None, woken: asyncio.Event) -> None:
         self._engine = engine
         self._key_id = key.key_id
-        self._live = engine.live
+        self._live = engine.load_notifier
         self._asked = asked
-        self._position = engine.live.position if had is None else had
+        self._position = engine.load_notifier.position if had is None else had
         self._told_position = self._position if had is not None else _position_of(engine, asked, self._position)
         self._recent_count = asked.recent if had is None else 0  # Whoever comes again has them.
         self._woken = woken
@@ -115,7 +115,7 @@ class _Stream:
         yield self._begin()
         if self._recent_count:
             yield self._encode("recent", {"rows": await self._recent()})
-        while time.monotonic() < until and not self._live.ended.is_set():
+        while time.monotonic() < until and not self._live.closed.is_set():
             if message := await self._next_load():
                 yield message
             elif time.monotonic() >= self._told_at + HEARTBEAT_S:
@@ -130,7 +130,7 @@ class _Stream:
             return None
         try:
             ask = partial(_ask, self._engine, self._asked, span, key_id=self._key_id)
-            loaded = await self._live.answers.answer((self._asked, span), ask)
+            loaded = await self._live.queries.run((self._asked, span), ask)
         except Unavailable:
             return None  # Nothing is missed: the position stays, and the next look finds what is there by then.
         self._position, after = span.last, self._name()
@@ -139,8 +139,8 @@ class _Stream:
 
     async def _wait(self, until: float) -> None:
         """Until there may be something to say, and until all look again: who looks at one moment shares an answer."""
-        await _within(PAUSE_S - time.monotonic() % PAUSE_S, self._live.ended)
-        if self._live.position <= self._position and not self._live.ended.is_set():
+        await _within(PAUSE_S - time.monotonic() % PAUSE_S, self._live.closed)
+        if self._live.position <= self._position and not self._live.closed.is_set():
             await _within(min(until, self._told_at + HEARTBEAT_S) - time.monotonic(), self._woken)
 
     async def _recent(self) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ class _Stream:
         """The position as the reader is told it: a key with a scope gets a name that says nothing of other loads."""
         if self._asked.deployments is None:
             return self._told_position
-        return f"{self._engine.opaque.hide(self._told_position):016x}"
+        return f"{self._engine.opaque_numbers.hide(self._told_position):016x}"
 
     def _begin(self) -> bytes:
         told = {"revision": revision_of(self._engine, self._asked.deployments), "segment": self._name()}
@@ -190,7 +190,7 @@ def _position_of(engine: Engine, asked: Asked, newest: int) -> int:
     """The newest segment up to `newest` that the reader may know of: behind it was nothing of its deployments."""
     if asked.deployments is None:
         return newest
-    return min(newest, max(engine.live.first_position, engine.store.revisions.last_number(asked.deployments)))
+    return min(newest, max(engine.load_notifier.first_position, engine.store.revisions.last_number(asked.deployments)))
 
 
 async def _ask(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> dict[str, Any] | None:
@@ -198,8 +198,8 @@ async def _ask(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> dict
     revision = revision_of(engine, asked.deployments)
     read = partial(_read, wants_rows=asked.wants_rows)
     # Whoever comes again after long asks for much.
-    slots = engine.brief_slots if span.last - span.after <= LOOK_BACK_SEGMENTS else engine.report_slots
-    counts, rows = await ask_store(engine, slots.place(key_id), asked.variables | span.variables(), read)
+    slots = engine.limiters.live if span.last - span.after <= LOOK_BACK_SEGMENTS else engine.limiters.reports
+    counts, rows = await ask_store(engine, slots.slot(key_id), asked.variables | span.variables(), read)
     if asked.is_narrowed and not counts.outcomes.total():
         return None
     told = {
@@ -217,7 +217,7 @@ async def _ask_rows(engine: Engine, asked: Asked, span: Span, *, key_id: str) ->
     variables = asked.variables | span.variables()
     if asked.deployments is not None:
         variables["since"] = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=RECENT_DAYS)
-    return await ask_store(engine, engine.report_slots.place(key_id), variables, read)
+    return await ask_store(engine, engine.limiters.reports.slot(key_id), variables, read)
 
 
 def _read(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:
@@ -232,14 +232,17 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
 
 def _position_had(request: Request, engine: Engine, key: Key) -> int | None:
     """The last message that a reader had, if it had one: it is told what comes behind."""
-    had, newest = request.headers.get("last-event-id") or request.query_params.get("after"), engine.live.position
+    had, newest = (
+        request.headers.get("last-event-id") or request.query_params.get("after"),
+        engine.load_notifier.position,
+    )
     if had is None:
         return None
     if key.deployments is not None:
         return _position_named(had, engine)
     if not (had.isascii() and had.isdigit() and len(had) <= len(str(_POSITION_MAX))):
         raise Refused(
-            Reason.BAD_PARAMETER, f"after: {quote(had)} is not the id of a message. Leave it out to begin with now."
+            Reason.BAD_PARAMETER, f"after: {preview(had)} is not the id of a message. Leave it out to begin with now."
         )
     return max(0, min(int(had), newest), newest - LOOK_BACK_SEGMENTS)
 
@@ -248,7 +251,11 @@ def _position_named(name: str, engine: Engine) -> int:
     """The position of a name; of one from before the start of this process, where the process began."""
     if not _NAME.fullmatch(name):
         raise Refused(
-            Reason.BAD_PARAMETER, f"after: {quote(name)} is not the id of a message. Leave it out to begin with now."
+            Reason.BAD_PARAMETER, f"after: {preview(name)} is not the id of a message. Leave it out to begin with now."
         )
-    position = engine.opaque.reveal(int(name, 16))
-    return position if engine.live.first_position <= position <= engine.live.position else engine.live.first_position
+    position = engine.opaque_numbers.reveal(int(name, 16))
+    return (
+        position
+        if engine.load_notifier.first_position <= position <= engine.load_notifier.position
+        else engine.load_notifier.first_position
+    )

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_store, while_awaited
 from embedsink.http.query_params import check_parameters, limit_of
@@ -58,7 +58,7 @@ async def list_quarantine(request: Request) -> Response:
     engine: Engine = request.state.engine
     read = partial(_read, limit=limit, quarantine_id=quarantine_id)
     body = await while_awaited(
-        request, ask_store(engine, engine.report_slots.place(key.key_id), scope.variables(), read)
+        request, ask_store(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
     return Response(body, media_type="application/json", headers=NEVER_KEPT)
 
@@ -87,4 +87,4 @@ def _id_of(text: str | None) -> UUID | None:
     try:
         return UUID(text) if text is not None else None
     except ValueError:
-        raise Refused(Reason.BAD_PARAMETER, f"id: {quote(text)} is no UUID. Copy one from the list.") from None
+        raise Refused(Reason.BAD_PARAMETER, f"id: {preview(text)} is no UUID. Copy one from the list.") from None

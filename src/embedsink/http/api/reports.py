@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from embedsink.auth.keys import KeyKind
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.execute import ask_briefly
 from embedsink.http.query_params import check_parameters
@@ -43,7 +43,7 @@ async def show_report(request: Request) -> Response:
     name, suffix = known_name(name), suffix or Format.JSON
     if suffix not in REPORT_FORMATS:
         there_are = f"{', '.join(f'.{format}' for format in REPORT_FORMATS[:-1])} and .{REPORT_FORMATS[-1]}"
-        raise Refused(Reason.NOT_FOUND, f"report {quote(f'{name}.{suffix}')} does not exist. There are {there_are}.")
+        raise Refused(Reason.NOT_FOUND, f"report {preview(f'{name}.{suffix}')} does not exist. There are {there_are}.")
     return await answer_rows(request, key, Question(name, name, Format(suffix), is_timed(name)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from embedsink.errors import Refused, quote
+from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
 from embedsink.http.etag import tag_of
 from embedsink.reasons import Reason
@@ -26,7 +26,7 @@ async def show_file(request: Request) -> Response:
     name = request.path_params["name"]
     found = page_files().get(name)
     if found is None:
-        raise Refused(Reason.NOT_FOUND, f"{quote(name)} does not exist. There are {', '.join(page_files())}.")
+        raise Refused(Reason.NOT_FOUND, f"{preview(name)} does not exist. There are {', '.join(page_files())}.")
     return await found.answer(request, {"Cache-Control": SHARED_AND_ASKED_ABOUT})
 
 

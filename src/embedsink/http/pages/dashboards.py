@@ -18,7 +18,7 @@ from embedsink.dashboards.period import PERIODS
 from embedsink.dashboards.theme import DARK, LIGHT, vega_config
 from embedsink.dashboards.vega_spec import completed
 from embedsink.engine import Engine
-from embedsink.errors import Refused, nearest, without_keys
+from embedsink.errors import Refused, nearest, redact_keys
 from embedsink.http.api.dashboards import Dashboards
 from embedsink.http.authentication import check_kind, key_for, login_of
 from embedsink.http.pages.templating import page_headers, render
@@ -152,7 +152,7 @@ def _login_before(request: Request) -> str:
     """The address of the login, which leads back: without a key, and without a query that would make it too long."""
     path, query = request.url.path, request.url.query
     there = f"{path}?{query}" if query and len(query) <= NEXT_QUERY_CHARACTERS_MAX else path
-    return f"/login?next={quote_plus(without_keys(there))}"
+    return f"/login?next={quote_plus(redact_keys(there))}"
 
 
 def _added_by_others(names: Sequence[str], known: Sequence[str]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from embedsink.errors import Refused, Unavailable, quote
+from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.rate_limiter import Sender
 from embedsink.ingest.pipeline import inflate, too_large
 from embedsink.reasons import Reason
@@ -45,7 +45,7 @@ class BodyReader:
             Refused: `body_too_large` or `encoding`.
         """
         if encoding not in ("", "identity", "gzip"):
-            raise Refused(Reason.ENCODING, f"content-encoding: {quote(encoding)} is not one of gzip, identity.")
+            raise Refused(Reason.ENCODING, f"content-encoding: {preview(encoding)} is not one of gzip, identity.")
         self.check_size(length)
 
     def check_size(self, size: int) -> None:
