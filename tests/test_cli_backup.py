@@ -1,4 +1,4 @@
-"""`embedsink backup` and `restore` as operators type them."""
+"""The commands `embedsink backup` and `embedsink restore`."""
 
 import re
 from pathlib import Path
@@ -20,12 +20,14 @@ def data(tmp_path: Path) -> Path:
     return folder.path
 
 
-def test_a_backup_says_what_it_has_and_a_restore_up_to_when(data: Path, tmp_path: Path) -> None:
+def test_backup_and_restore_print_the_time_up_to_which_they_have_events(data: Path, tmp_path: Path) -> None:
     done = embedsink("backup", tmp_path / "target", "--data", data)
     assert done.returncode == 0
     assert re.fullmatch(rf"{tmp_path}/target/generations/\d{{8}}T\d{{6}}\.\d{{3}}Z\.json\n", done.stdout)
-    told = r"Backed up every event acknowledged up to (\S+Z): [\d,]+ bytes in \d files, [\d,]+ of them newly stored"
-    assert (backed_up := re.search(told, done.stderr))
+    message = (
+        r"Backed up every event acknowledged up to (\S+Z): [\d,]+ bytes in \d files, of which [\d,]+ bytes are new"
+    )
+    assert (backed_up := re.search(message, done.stderr))
 
     listed = embedsink("backup", tmp_path / "target", "--list")
     assert listed.returncode == 0
@@ -50,20 +52,18 @@ def test_old_generations_are_deleted_and_a_damaged_manifest_is_listed(data: Path
     assert listed.count("damaged") == 1
 
 
-def test_what_goes_wrong_is_one_sentence(data: Path, tmp_path: Path) -> None:
+def test_a_failed_backup_prints_one_line(data: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     assert_failed(embedsink("backup", target, "--list"), "is no backup, since it has no generations/.")
     assert_failed(embedsink("restore", target, "--data", tmp_path / "new"), "is no backup")
     assert_failed(embedsink("backup", data / "backup", "--data", data), "is in the data folder itself")
     (tmp_path / "file").touch()
-    assert_failed(
-        embedsink("backup", tmp_path / "file", "--data", data), "File exists. Repair that, then run this again."
-    )
+    assert_failed(embedsink("backup", tmp_path / "file", "--data", data), "File exists. Correct this, and retry.")
     create_backup(DataFolder(data), target)
     assert_failed(embedsink("restore", target, "--data", data), "is not empty. Name a new folder with --data.")
 
 
-def test_a_warning_is_said_and_the_backup_is_made(data: Path, tmp_path: Path) -> None:
+def test_a_backup_with_a_warning_succeeds(data: Path, tmp_path: Path) -> None:
     segment(DataFolder(data).journal, [{"type": "view"}], number=9)
     done = embedsink("backup", tmp_path / "target", "--data", data)
     assert (done.returncode, done.stdout.count(".json")) == (0, 1)

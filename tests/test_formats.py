@@ -17,8 +17,9 @@ from nanoarrow.ipc import InputStream
 
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import EVENTS, report_names, type_of, visible_columns
+from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
-from embedsink.reports.formats import Style, write_rows
+from embedsink.reports.formats import write_rows
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING, ROWS_OF_BATCH, Reader
@@ -64,9 +65,9 @@ def reader(store: Store) -> Iterator[Reader]:
         yield reader
 
 
-def written(reader: Reader, selection: SelectQuery, format: Format, style: Style | None = None) -> bytes:
+def written(reader: Reader, selection: SelectQuery, format: Format, csv: CsvOptions | None = None) -> bytes:
     with TemporaryFile() as file:
-        write_rows(reader, selection, file, format, style=style or Style())
+        write_rows(reader, selection, file, format, csv=csv or CsvOptions())
         file.seek(0)
         return file.read()
 
@@ -101,7 +102,7 @@ def test_each_format_has_the_same_rows(name: str, reader: Reader, tmp_path: Path
     assert [list(row) for row in listed] == [names] * len(listed)
     lines = [json.loads(line) for line in written(reader, selection, Format.NDJSON).splitlines()]
     assert lines == [{name: value for name, value in row.items() if value is not None} for row in listed]
-    text = written(reader, selection, Format.CSV, Style(guard=False)).decode()
+    text = written(reader, selection, Format.CSV, CsvOptions(guard=False)).decode()
     header, *cells = csv.reader(io.StringIO(text, newline=""))
     assert header == names
     assert len(cells) == len(listed)
@@ -192,7 +193,7 @@ def test_losses_by_reason_are_an_object_and_no_text_of_one(reader: Reader) -> No
 
 def test_a_byte_order_mark_comes_first_and_once(reader: Reader) -> None:
     selection = selection_of(reader, "views")
-    plain, marked = (written(reader, selection, Format.CSV, Style(bom=bom)) for bom in (False, True))
+    plain, marked = (written(reader, selection, Format.CSV, CsvOptions(bom=bom)) for bom in (False, True))
     assert marked == b"\xef\xbb\xbf" + plain
 
 
@@ -201,4 +202,4 @@ def test_the_guard_is_for_text_alone(reader: Reader) -> None:
     guarded = written(reader, selection, Format.CSV).decode()
     assert "'=1+1" in guarded
     assert "'-1 is no date" in guarded
-    assert "\r\n=1+1" in written(reader, selection, Format.CSV, Style(guard=False)).decode()
+    assert "\r\n=1+1" in written(reader, selection, Format.CSV, CsvOptions(guard=False)).decode()

@@ -17,9 +17,10 @@ from embedsink.errors import Refused
 from embedsink.journal.segment import inspect
 from embedsink.reports import pagination
 from embedsink.reports.catalog import EVENTS, is_windowed, report_names, visible_columns
+from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
-from embedsink.reports.formats import Style, json_chunks, write_rows
-from embedsink.reports.pagination import LIMIT_MAX, Cursor, RowsAsked
+from embedsink.reports.formats import json_chunks, write_rows
+from embedsink.reports.pagination import LIMIT_MAX, Cursor, PageRequest
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING, Reader
 from tests.given import segment
@@ -48,7 +49,7 @@ def load(store: Store, folder: Path, number: int) -> None:
     store.load(inspect(segment(folder, events, number=number)))
 
 
-def page(reader: Reader, view: str, asked: RowsAsked) -> tuple[list[dict[str, Any]], Cursor | None]:
+def page(reader: Reader, view: str, asked: PageRequest) -> tuple[list[dict[str, Any]], Cursor | None]:
     selection, following = asked.select(reader, view)
     return json.loads(b"".join(json_chunks(reader, selection))), following
 
@@ -70,7 +71,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, 
         cursor: str | None = None
         for place in itertools.count():
             with store.reader(EVERYTHING) as reader:
-                rows, following = page(reader, view, RowsAsked(limit="2", cursor=cursor, question=view))
+                rows, following = page(reader, view, PageRequest(limit="2", cursor=cursor, query=view))
             seen += [row["arrival"] for row in rows]
             if following is None:
                 break
@@ -78,7 +79,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, 
             if place < 5:
                 load(store, tmp_path, next(numbers))
         with store.reader(EVERYTHING) as reader:
-            rows, _ = page(reader, view, RowsAsked())
+            rows, _ = page(reader, view, PageRequest())
         assert seen == sorted(row["arrival"] for row in rows), view
         assert len(seen) == len(set(seen)) > 3
 
@@ -89,18 +90,18 @@ def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_read(
 ) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader, reader.consistent():
-        selection, following = RowsAsked(limit=limit).select(reader, EVENTS)
+        selection, following = PageRequest(limit=limit).select(reader, EVENTS)
         load(store, tmp_path, 2)
         rows = json.loads(b"".join(json_chunks(reader, selection)))
     assert len(rows) == min(int(limit or 6), 6)
     assert (following is not None) == (limit == "3")
     with store.reader(EVERYTHING) as reader:
-        assert len(page(reader, EVENTS, RowsAsked())[0]) == 12
+        assert len(page(reader, EVENTS, PageRequest())[0]) == 12
 
 
-@pytest.mark.parametrize("asked", [RowsAsked(limit="2"), RowsAsked(limit="2", columns="status,query")], ids=str)
+@pytest.mark.parametrize("asked", [PageRequest(limit="2"), PageRequest(limit="2", columns="status,query")], ids=str)
 def test_a_page_whose_rows_depend_on_others_is_found_once(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: RowsAsked
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: PageRequest
 ) -> None:
     for number in (1, 2, 3):
         load(store, tmp_path, number)
@@ -116,7 +117,7 @@ def test_a_page_whose_rows_depend_on_others_is_found_once(
         sent.clear()
         with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:
             selection, following = asked.select(reader, "ai_query")
-            write_rows(reader, selection, file, write, style=Style())
+            write_rows(reader, selection, file, write, csv=CsvOptions())
         assert sum("ai_query" in sql for sql in sent) == 1
     assert following is not None
     with store.reader(EVERYTHING) as reader:
@@ -135,7 +136,7 @@ def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> N
     with store.reader(EVERYTHING) as reader:
         count = len(EVERY_TYPE)
         for limit, has_next in ((count - 1, True), (count, False), (count + 1, False)):
-            rows, following = page(reader, EVENTS, RowsAsked(limit=str(limit)))
+            rows, following = page(reader, EVENTS, PageRequest(limit=str(limit)))
             assert (len(rows), following is not None) == (min(limit, count), has_next)
 
 
@@ -146,7 +147,7 @@ def test_events_without_a_limit_are_in_the_order_of_arrival(store: Store, tmp_pa
     scopes: list[dict[str, object]] = [{}, {"since": datetime(2026, 11, 2)}, {"deployments": [1]}]
     for scope in scopes:
         with store.reader({**EVERYTHING, **scope}) as reader:
-            selection, _ = RowsAsked(columns).select(reader, EVENTS)
+            selection, _ = PageRequest(columns).select(reader, EVENTS)
             arrivals = [row["arrival"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
             frame, _ = reader.frame(selection)
         assert arrivals == sorted(arrivals) == list(frame["arrival"])
@@ -156,7 +157,7 @@ def test_events_without_a_limit_are_in_the_order_of_arrival(store: Store, tmp_pa
 def test_a_page_needs_no_arrival_among_its_columns(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader:
-        rows, following = page(reader, EVENTS, RowsAsked(columns="type", limit="2"))
+        rows, following = page(reader, EVENTS, PageRequest(columns="type", limit="2"))
     assert rows == [{"type": "ready"}, {"type": "view"}]
     assert following is not None
 
@@ -165,62 +166,62 @@ def test_other_reports_have_first_rows_but_no_pages(store: Store, tmp_path: Path
     for number in (1, 2):
         load(store, tmp_path, number)
     with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
-        rows, following = page(reader, "views", RowsAsked(limit="1"))
+        rows, following = page(reader, "views", PageRequest(limit="1"))
         assert (len(rows), following) == (1, None)
-        with pytest.raises(Refused, match=r"^cursor: these rows have no order of arrival\."):
-            page(reader, "views", RowsAsked(cursor="AQ", question="views"))
+        with pytest.raises(Refused, match=r"^cursor: this report has no pages\."):
+            page(reader, "views", PageRequest(cursor="AQ", query="views"))
 
 
 def test_the_period_of_the_first_page_holds_on_every_page(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     since = datetime(2026, 11, 2, 10, 0)
     with store.reader({**EVERYTHING, "since": since}) as reader:
-        _, following = page(reader, EVENTS, RowsAsked(limit="1", question="q"))
+        _, following = page(reader, EVENTS, PageRequest(limit="1", query="q"))
     assert following is not None
     assert following.since == since
     with store.reader({**EVERYTHING, "since": datetime(2026, 11, 2, 10, 1)}) as reader:
-        rows, _ = page(reader, EVENTS, RowsAsked(cursor=following.encode("q"), question="q"))
+        rows, _ = page(reader, EVENTS, PageRequest(cursor=following.encode("q"), query="q"))
     assert len(rows) == len(EVERY_TYPE) - 1
 
 
 instants = st.none() | st.datetimes()
 
 
-@given(after=st.integers(-(2**63), 2**63 - 1), since=instants, until=instants, question=st.text())
+@given(after=st.integers(-(2**63), 2**63 - 1), since=instants, until=instants, query=st.text())
 def test_a_cursor_comes_back_as_it_was_and_fits_into_an_address(
-    after: int, since: datetime | None, until: datetime | None, question: str
+    after: int, since: datetime | None, until: datetime | None, query: str
 ) -> None:
     cursor = Cursor(after, since, until)
-    text = cursor.encode(question)
-    assert Cursor.decode(text, question) == cursor
+    text = cursor.encode(query)
+    assert Cursor.decode(text, query) == cursor
     assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
     with pytest.raises(Refused):
-        Cursor.decode(text, question + " ")
+        Cursor.decode(text, query + " ")
 
 
 @given(text=st.text())
 def test_any_other_text_is_no_cursor(text: str) -> None:
-    with pytest.raises(Refused, match=r"^cursor: .* does not belong to this question"):
-        Cursor.decode(text, "question")
+    with pytest.raises(Refused, match=r"^cursor: .* is not valid for this query"):
+        Cursor.decode(text, "query")
 
 
 @given(place=st.integers(0, 43), letter=st.sampled_from("ABCDwxyz0189-_"))
 def test_a_slip_of_the_keyboard_is_seen(place: int, letter: str) -> None:
-    text = Cursor(2**32 + 7, None, None).encode("question")
+    text = Cursor(2**32 + 7, None, None).encode("query")
     changed = text[:place] + letter + text[place + 1 :]
     if changed != text:
         with pytest.raises(Refused):
-            Cursor.decode(changed, "question")
+            Cursor.decode(changed, "query")
 
 
 @given(after=st.integers(-(2**63), 2**63 - 1), since=st.integers(-(2**63), 2**63 - 1))
 def test_a_cursor_that_was_made_up_is_refused_or_is_one(after: int, since: int) -> None:
     numbers = (1, after, since, since)
     made_up = base64.urlsafe_b64encode(
-        pagination._BYTES.pack(*numbers, pagination._digest(numbers, "question", None))
+        pagination._BYTES.pack(*numbers, pagination._digest(numbers, "query", None))
     ).decode()
     try:
-        cursor = Cursor.decode(made_up, "question")
+        cursor = Cursor.decode(made_up, "query")
     except Refused:
         return
     assert cursor.after == after
@@ -238,7 +239,7 @@ def test_arrival_is_the_last_column_of_a_report_that_has_pages(store: Store) -> 
 def test_a_limit_is_an_integer_within_its_bounds(store: Store, limit: str) -> None:
     told = f"is not an integer from 1 to {LIMIT_MAX:,}."
     with store.reader(EVERYTHING) as reader, pytest.raises(Refused, match=f"^limit: .* {told}"):
-        RowsAsked(limit=limit).select(reader, "views")
+        PageRequest(limit=limit).select(reader, "views")
 
 
 @pytest.mark.parametrize(
@@ -257,5 +258,5 @@ def test_a_limit_is_an_integer_within_its_bounds(store: Store, limit: str) -> No
 )
 def test_columns_are_known_and_stand_once(store: Store, columns: str, told: str) -> None:
     with store.reader(EVERYTHING) as reader, pytest.raises(Refused) as refused:
-        RowsAsked(columns=columns).select(reader, "views")
+        PageRequest(columns=columns).select(reader, "views")
     assert told in str(refused.value)

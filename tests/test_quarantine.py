@@ -163,7 +163,7 @@ def test_while_loading_stands_still_a_replay_is_refused_with_the_trouble(
         raise StoreRefused("there is no room")
 
     monkeypatch.setattr(Store, "load", refuse)
-    monkeypatch.setattr(embedsink.transfer.replay, "STANDSTILL_S_MAX", 0.5)
+    monkeypatch.setattr(embedsink.transfer.replay, "LOADING_STALL_S_MAX", 0.5)
     reject(quick, view(), key=quick.key())
     answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
     assert (answer.status_code, problem(answer)) == (503, "not_ready")

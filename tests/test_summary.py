@@ -12,7 +12,7 @@ import pytest
 
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import report_names
-from embedsink.reports.formats import Style, csv_chunks
+from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.reports.scope import parse_scope
 from embedsink.reports.zip_export import write_summary
 from embedsink.store.database import Store
@@ -36,9 +36,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def summary(reader: Reader, style: Style | None = None) -> zipfile.ZipFile:
+def summary(reader: Reader, csv: CsvOptions | None = None) -> zipfile.ZipFile:
     file = io.BytesIO()
-    write_summary(reader, SCOPE, file, style=style or Style())
+    write_summary(reader, SCOPE, file, csv=csv or CsvOptions())
     return zipfile.ZipFile(file)
 
 
@@ -73,7 +73,7 @@ def test_its_manifest_says_which_period_and_what_each_report_answers(store: Stor
 def test_it_guards_and_marks_like_a_csv(store: Store) -> None:
     with store.reader(SCOPE.variables()) as reader:
         assert b"'=1+1" in summary(reader).read("drilldowns.csv")
-        plain = summary(reader, Style(guard=False, bom=True)).read("drilldowns.csv")
+        plain = summary(reader, CsvOptions(guard=False, bom=True)).read("drilldowns.csv")
     assert plain.startswith(b"\xef\xbb\xbf")
     assert b",=1+1," in plain
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.reports.scope import TIME_FORMS, Scope, parse_scope, timezones
+from embedsink.reports.scope import TIME_EXAMPLES, Scope, parse_scope, timezones
 from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.rollups import sum_up
 from embedsink.store.sql_files import read_sql
@@ -68,7 +68,7 @@ def test_a_time_without_a_zone_is_by_the_clocks_of_the_timezone(text: str, timez
 
 @pytest.mark.parametrize(("text", "timezone"), [("9999-12-31T23:59", "America/New_York"), ("0001-01-01", "Asia/Tokyo")])
 def test_a_time_that_is_outside_of_all_years_elsewhere_is_refused(text: str, timezone: str) -> None:
-    with pytest.raises(Refused, match=f'^since: "{text}" lies outside of the years 1 to 9999'):
+    with pytest.raises(Refused, match=f'^since: "{text}" is outside the years 1 to 9999'):
         since(text, timezone)
 
 
@@ -101,16 +101,16 @@ def test_a_time_that_is_outside_of_all_years_elsewhere_is_refused(text: str, tim
 )
 def test_a_time_in_another_form_is_told_with_those_that_are_taken(text: str) -> None:
     for zone in (None, "Europe/Berlin"):
-        with pytest.raises(Refused, match=r"^since: .* is no time\. Write it like ") as refused:
+        with pytest.raises(Refused, match=r"^since: .* is not a time\. Examples: ") as refused:
             since(text, zone)
-        assert TIME_FORMS in str(refused.value)
-    for form in TIME_FORMS.split(", "):
-        assert since(form, "Europe/Berlin")
+        assert TIME_EXAMPLES in str(refused.value)
+    for example in TIME_EXAMPLES.split(", "):
+        assert since(example, "Europe/Berlin")
 
 
 def test_a_plus_that_an_address_lost_is_told() -> None:
     with pytest.raises(
-        Refused, match=r'^since: "2026-11-01T09:30 02:00" is no time\. .* In an address write \+ as %2B\.$'
+        Refused, match=r'^since: "2026-11-01T09:30 02:00" is not a time\. .* In a URL, write \+ as %2B\.$'
     ):
         since("2026-11-01T09:30 02:00", None)
 
@@ -137,11 +137,11 @@ def test_a_span_is_as_long_ago_everywhere() -> None:
         ("Europe/Berlim", 'Did you mean "Europe/Berlin"?'),
         ("europe/berlin", 'Did you mean "Europe/Berlin"?'),
         ("Berlin", 'Did you mean "Europe/Berlin"?'),
-        ("+01:00", "Write it like Europe/Berlin."),
+        ("+01:00", "Example: Europe/Berlin."),
         ("localtime", "time zone of the IANA database."),
-        ("posixrules", "time zone of the IANA database. Write it like Europe/Berlin."),
+        ("posixrules", "time zone of the IANA database. Example: Europe/Berlin."),
         ("posix/Europe/Berlin", "time zone of the IANA database."),
-        ("Factory", "is no place's time zone. It says that nobody chose one. Write it like Europe/Berlin."),
+        ("Factory", "time zone of the IANA database. Example: Europe/Berlin."),
         ("../../etc/passwd", "time zone of the IANA database."),
         ("Europe/Berlin'; drop view views; --", "time zone of the IANA database."),
         ("", "time zone of the IANA database."),
