@@ -1,4 +1,4 @@
-"""Pages: every row once, whatever arrives between them, and no cursor but our own."""
+"""Pagination: every row once while events are loaded, and no forged cursor."""
 
 import base64
 import itertools
@@ -26,7 +26,7 @@ from embedsink.store.reader import EVERYTHING, Reader
 from tests.given import segment
 from tests.stores import open_store
 
-# One of each that makes a row somewhere, for one session and several viewers.
+# One event of each type that adds a row to a report, for one session.
 EVERY_TYPE: list[dict[str, object]] = [
     {"type": "ready", "embedTenant": "acme", "deploymentId": 1},
     {"type": "view"},
@@ -49,17 +49,17 @@ def load(store: Store, folder: Path, number: int) -> None:
     store.load(inspect(segment(folder, events, number=number)))
 
 
-def page(reader: Reader, view: str, asked: PageRequest) -> tuple[list[dict[str, Any]], Cursor | None]:
-    selection, following = asked.select(reader, view)
+def page(reader: Reader, view: str, request: PageRequest) -> tuple[list[dict[str, Any]], Cursor | None]:
+    selection, following = request.select(reader, view)
     return json.loads(b"".join(json_chunks(reader, selection))), following
 
 
 def paged_views(reader: Reader) -> list[str]:
-    """Those whose rows arrive one by one: enumerated, so that a new one is looked at without being named here."""
+    """Return the views that have pages, so that a new one is tested too."""
     return [view for view in (*report_names(), EVENTS) if "arrival" in visible_columns(reader, view)]
 
 
-def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, tmp_path: Path) -> None:
+def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: Store, tmp_path: Path) -> None:
     for number in (1, 2, 3):
         load(store, tmp_path, number)
     with store.reader(EVERYTHING) as reader:
@@ -67,27 +67,25 @@ def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, 
     assert {"ai_query", EVENTS} <= set(views)
     numbers = itertools.count(4)
     for view in views:
-        seen: list[int] = []
+        arrivals: list[int] = []
         cursor: str | None = None
-        for place in itertools.count():
+        for number_of_page in itertools.count():
             with store.reader(EVERYTHING) as reader:
                 rows, following = page(reader, view, PageRequest(limit="2", cursor=cursor, query=view))
-            seen += [row["arrival"] for row in rows]
+            arrivals += [row["arrival"] for row in rows]
             if following is None:
                 break
             cursor = following.encode(view)
-            if place < 5:
+            if number_of_page < 5:
                 load(store, tmp_path, next(numbers))
         with store.reader(EVERYTHING) as reader:
             rows, _ = page(reader, view, PageRequest())
-        assert seen == sorted(row["arrival"] for row in rows), view
-        assert len(seen) == len(set(seen)) > 3
+        assert arrivals == sorted(row["arrival"] for row in rows), view
+        assert len(arrivals) == len(set(arrivals)) > 3
 
 
 @pytest.mark.parametrize("limit", ["3", "6", "10", None])
-def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_read(
-    store: Store, tmp_path: Path, limit: str | None
-) -> None:
+def test_a_page_excludes_rows_that_are_loaded_while_it_is_read(store: Store, tmp_path: Path, limit: str | None) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader, reader.consistent():
         selection, following = PageRequest(limit=limit).select(reader, EVENTS)
@@ -99,9 +97,9 @@ def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_read(
         assert len(page(reader, EVENTS, PageRequest())[0]) == 12
 
 
-@pytest.mark.parametrize("asked", [PageRequest(limit="2"), PageRequest(limit="2", columns="status,query")], ids=str)
-def test_a_page_whose_rows_depend_on_others_is_found_once(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: PageRequest
+@pytest.mark.parametrize("request", [PageRequest(limit="2"), PageRequest(limit="2", columns="status,query")], ids=str)
+def test_a_page_of_a_windowed_view_is_computed_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: PageRequest
 ) -> None:
     for number in (1, 2, 3):
         load(store, tmp_path, number)
@@ -116,22 +114,22 @@ def test_a_page_whose_rows_depend_on_others_is_found_once(
     for write in (Format.JSON, Format.PARQUET):
         sent.clear()
         with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:
-            selection, following = asked.select(reader, "ai_query")
+            selection, following = request.select(reader, "ai_query")
             write_rows(reader, selection, file, write, csv=CsvOptions())
         assert sum("ai_query" in sql for sql in sent) == 1
     assert following is not None
     with store.reader(EVERYTHING) as reader:
-        rest, last = page(reader, "ai_query", replace(asked, cursor=following.encode("")))
-        everything, _ = page(reader, "ai_query", replace(asked, limit=None))
+        rest, last = page(reader, "ai_query", replace(request, cursor=following.encode("")))
+        everything, _ = page(reader, "ai_query", replace(request, limit=None))
     assert (len(rest), len(everything), last) == (1, 3, None)
 
 
-def test_it_is_told_by_their_sql_whether_rows_depend_on_others(store: Store) -> None:
+def test_windowed_views_are_detected_in_their_sql(store: Store) -> None:
     with store.reader(EVERYTHING) as reader:
         assert {view for view in paged_views(reader) if is_windowed(view)} == {"ai_query", "sessions"}
 
 
-def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> None:
+def test_a_page_with_the_last_row_has_no_next_page(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader:
         count = len(EVERY_TYPE)
@@ -141,8 +139,8 @@ def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("columns", [None, "arrival,type"])
-def test_events_without_a_limit_are_in_the_order_of_arrival(store: Store, tmp_path: Path, columns: str | None) -> None:
-    for number in (2, 3, 1):  # Segment 1 was damaged, mended and loaded last.
+def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Path, columns: str | None) -> None:
+    for number in (2, 3, 1):  # Segment 1 was damaged, repaired and loaded last.
         load(store, tmp_path, number)
     scopes: list[dict[str, object]] = [{}, {"since": datetime(2026, 11, 2)}, {"deployments": [1]}]
     for scope in scopes:
@@ -154,7 +152,7 @@ def test_events_without_a_limit_are_in_the_order_of_arrival(store: Store, tmp_pa
         assert len(arrivals) == 3 * len(EVERY_TYPE)
 
 
-def test_a_page_needs_no_arrival_among_its_columns(store: Store, tmp_path: Path) -> None:
+def test_a_page_may_omit_the_column_arrival(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     with store.reader(EVERYTHING) as reader:
         rows, following = page(reader, EVENTS, PageRequest(columns="type", limit="2"))
@@ -162,7 +160,7 @@ def test_a_page_needs_no_arrival_among_its_columns(store: Store, tmp_path: Path)
     assert following is not None
 
 
-def test_other_reports_have_first_rows_but_no_pages(store: Store, tmp_path: Path) -> None:
+def test_a_report_without_arrival_has_a_limit_but_no_pages(store: Store, tmp_path: Path) -> None:
     for number in (1, 2):
         load(store, tmp_path, number)
     with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
@@ -172,7 +170,7 @@ def test_other_reports_have_first_rows_but_no_pages(store: Store, tmp_path: Path
             page(reader, "views", PageRequest(cursor="AQ", query="views"))
 
 
-def test_the_period_of_the_first_page_holds_on_every_page(store: Store, tmp_path: Path) -> None:
+def test_all_pages_have_the_period_of_the_first(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 1)
     since = datetime(2026, 11, 2, 10, 0)
     with store.reader({**EVERYTHING, "since": since}) as reader:
@@ -188,7 +186,7 @@ instants = st.none() | st.datetimes()
 
 
 @given(after=st.integers(-(2**63), 2**63 - 1), since=instants, until=instants, query=st.text())
-def test_a_cursor_comes_back_as_it_was_and_fits_into_an_address(
+def test_a_cursor_survives_encoding_and_needs_no_escaping(
     after: int, since: datetime | None, until: datetime | None, query: str
 ) -> None:
     cursor = Cursor(after, since, until)
@@ -200,34 +198,34 @@ def test_a_cursor_comes_back_as_it_was_and_fits_into_an_address(
 
 
 @given(text=st.text())
-def test_any_other_text_is_no_cursor(text: str) -> None:
+def test_other_text_is_not_a_cursor(text: str) -> None:
     with pytest.raises(Refused, match=r"^cursor: .* is not valid for this query"):
         Cursor.decode(text, "query")
 
 
-@given(place=st.integers(0, 43), letter=st.sampled_from("ABCDwxyz0189-_"))
-def test_a_slip_of_the_keyboard_is_seen(place: int, letter: str) -> None:
+@given(index=st.integers(0, 43), letter=st.sampled_from("ABCDwxyz0189-_"))
+def test_a_mistyped_cursor_is_refused(index: int, letter: str) -> None:
     text = Cursor(2**32 + 7, None, None).encode("query")
-    changed = text[:place] + letter + text[place + 1 :]
+    changed = text[:index] + letter + text[index + 1 :]
     if changed != text:
         with pytest.raises(Refused):
             Cursor.decode(changed, "query")
 
 
 @given(after=st.integers(-(2**63), 2**63 - 1), since=st.integers(-(2**63), 2**63 - 1))
-def test_a_cursor_that_was_made_up_is_refused_or_is_one(after: int, since: int) -> None:
+def test_a_forged_cursor_is_refused_or_valid(after: int, since: int) -> None:
     numbers = (1, after, since, since)
-    made_up = base64.urlsafe_b64encode(
+    forged = base64.urlsafe_b64encode(
         pagination._BYTES.pack(*numbers, pagination._digest(numbers, "query", None))
     ).decode()
     try:
-        cursor = Cursor.decode(made_up, "query")
+        cursor = Cursor.decode(forged, "query")
     except Refused:
         return
     assert cursor.after == after
 
 
-def test_arrival_is_the_last_column_of_a_report_that_has_pages(store: Store) -> None:
+def test_arrival_is_the_last_column_of_a_report_with_pages(store: Store) -> None:
     with store.reader(EVERYTHING) as reader:
         for view in paged_views(reader):
             if view != EVENTS:
@@ -236,9 +234,9 @@ def test_arrival_is_the_last_column_of_a_report_that_has_pages(store: Store) -> 
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "100001", "1e3", "ten", "", " 5", "05", "９", "9" * 5000])
-def test_a_limit_is_an_integer_within_its_bounds(store: Store, limit: str) -> None:
-    told = f"is not an integer from 1 to {LIMIT_MAX:,}."
-    with store.reader(EVERYTHING) as reader, pytest.raises(Refused, match=f"^limit: .* {told}"):
+def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None:
+    message = f"is not an integer from 1 to {LIMIT_MAX:,}."
+    with store.reader(EVERYTHING) as reader, pytest.raises(Refused, match=f"^limit: .* {message}"):
         PageRequest(limit=limit).select(reader, "views")
 
 
@@ -256,7 +254,7 @@ def test_a_limit_is_an_integer_within_its_bounds(store: Store, limit: str) -> No
         ("*", 'columns: column "*" does not exist.'),
     ],
 )
-def test_columns_are_known_and_stand_once(store: Store, columns: str, told: str) -> None:
+def test_unknown_or_repeated_columns_are_refused(store: Store, columns: str, told: str) -> None:
     with store.reader(EVERYTHING) as reader, pytest.raises(Refused) as refused:
         PageRequest(columns=columns).select(reader, "views")
     assert told in str(refused.value)

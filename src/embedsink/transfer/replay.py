@@ -26,7 +26,6 @@ from embedsink.store.reader import EVERYTHING, Reader
 LIST_VIEW = "quarantine_in_scope"
 REPLAYABLE_VIEW = "quarantine_replayable"
 UNTRIED_VIEW = "quarantine_untried"
-LIST_LIMIT_MAX = 1_000
 # How long loading may make no progress before a replay or a purge gives up.
 LOADING_STALL_S_MAX = 30.0
 _POLL_S = 0.05
@@ -47,18 +46,16 @@ class Replay:
     untried: int = 0
 
 
-def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> list[dict[str, Any]]:
-    """Return the newest stored rejections in the reader's scope, at most `limit` (up to 1,000).
-
-    `raw` is shortened to its beginning where it is long, except for a rejection that `quarantine_id` selects.
-    """
-    return reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST_VIEW)
-
-
 def rows_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> bytes:
-    """Return the same rows as JSON, an array of objects with times in ISO 8601 with Z."""
-    found = rows(reader, limit=limit, quarantine_id=quarantine_id)
-    return orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
+    """Return the newest stored rejections in the reader's scope as JSON, an array of objects with times in UTC.
+
+    Args:
+        reader: with the scope.
+        limit: up to 1,000.
+        quarantine_id: selects one rejection, and returns its complete `raw`. In a list, a long `raw` is shortened.
+    """
+    rows = reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST_VIEW)
+    return orjson.dumps(rows, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 
 async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
