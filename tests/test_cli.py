@@ -240,7 +240,7 @@ def test_key_commands_import_nothing_slow(tmp_path: Path) -> None:
         ["report", "views", "--url", "http://127.0.0.1:1"],
         ["import", __file__, "--url", "http://127.0.0.1:1"],
         ["quarantine", "list", "--url", "http://127.0.0.1:1", "--key", "es_read_short"],
-        ["quarantine", "replay", "--url", "http://engine.example.com"],
+        ["quarantine", "replay", "--url", "http://events.example.com"],
         ["keys", "create", "--kind", "ingest", "--deployment", "99999999999999999999"],
         ["keys", "create", "--kind", "ingest", "--label", "two\nlines"],
         ["backup"],
@@ -279,8 +279,8 @@ def test_a_process_exits_with_the_code_of_its_command(data: Path) -> None:
     assert_failed(embedsink("keys", "create"), "--kind", code=2)
 
 
-def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Path) -> None:
-    done = embedsink(
+def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Path, called: Call) -> None:
+    done = called(
         *("keys", "create", "--kind", "ingest", "--deployment", 3, "--deployment", 4),
         *("--origin", "https://App.example.com/", "--expires", "90d", "--label", "the app", "--data", tmp_path / "new"),
     )
@@ -296,21 +296,21 @@ def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Pat
     )
     assert key.expires_at == pytest.approx(key.created_at + 90 * 86_400)
 
-    listed = embedsink("keys", "list", EMBEDSINK_DATA=str(tmp_path / "new"))
+    listed = called("keys", "list", EMBEDSINK_DATA=str(tmp_path / "new"))
     assert token not in listed.stdout
     assert [word in listed.stdout for word in (key.key_id, "live", "3, 4", "the app")] == [True] * 4
 
-    revoked = embedsink("keys", "revoke", key.key_id, "--data", tmp_path / "new")
+    revoked = called("keys", "revoke", key.key_id, "--data", tmp_path / "new")
     assert (revoked.returncode, revoked.stdout, revoked.stderr) == (0, "", f"{key.key_id}: revoked.\n")
-    assert "revoked" in embedsink("keys", "list", "--data", tmp_path / "new").stdout
+    assert "revoked" in called("keys", "list", "--data", tmp_path / "new").stdout
 
 
-def test_an_unknown_key_is_a_failure(data: Path) -> None:
-    assert_failed(embedsink("keys", "revoke", "k_000000000000", "--data", data), 'key "k_000000000000" does not exist')
+def test_an_unknown_key_is_a_failure(data: Path, called: Call) -> None:
+    assert_failed(called("keys", "revoke", "k_000000000000", "--data", data), 'key "k_000000000000" does not exist')
 
 
-def test_a_leaked_key_can_be_revoked_from_stdin(tmp_path: Path) -> None:
-    token = embedsink("keys", "create", "--kind", "read", "--data", tmp_path).stdout
+def test_a_leaked_key_can_be_revoked_from_stdin(tmp_path: Path, called: Call) -> None:
+    token = called("keys", "create", "--kind", "read", "--data", tmp_path).stdout
     done = subprocess.run(
         [sys.executable, "-m", "embedsink", "keys", "revoke", "-", "--data", tmp_path],
         input=token,
@@ -482,28 +482,26 @@ def test_identifiers_have_no_thousands_separators(tmp_path: Path, called: Call) 
     assert shown == ["54321", "12,345", str(2**32 + 1)]
 
 
-def test_a_wrong_report_or_a_missing_snapshot_prints_one_line(data: Path, tmp_path: Path) -> None:
-    wrong = embedsink("report", "view", "--data", data)
+def test_a_wrong_report_or_a_missing_snapshot_prints_one_line(data: Path, tmp_path: Path, called: Call) -> None:
+    wrong = called("report", "view", "--data", data)
     assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?', code=2)
-    assert_failed(embedsink("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
-    assert_failed(
-        embedsink("report", "views", "--data", tmp_path / "no"), f"data folder {tmp_path}/no: does not exist."
-    )
+    assert_failed(called("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
+    assert_failed(called("report", "views", "--data", tmp_path / "no"), f"data folder {tmp_path}/no: does not exist.")
 
 
-def test_rejections_are_printed_without_control_characters(data: Path) -> None:
-    listed = embedsink("quarantine", "list", "--data", data).stdout
-    shown = embedsink("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
+def test_rejections_are_printed_without_control_characters(data: Path, called: Call) -> None:
+    listed = called("quarantine", "list", "--data", data).stdout
+    shown = called("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
     assert "\x1b" not in listed + shown.stdout
     assert json.loads(json.loads(shown.stdout)["raw"])["payload"]["title"] == "\x1b[31mred"
 
 
-def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path) -> None:
+def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path, called: Call) -> None:
     drilldown = VIEW | {"type": "svc:event:drilldown", "payload": {"member": "a\x1b[31m\x9bred ü"}}
     (tmp_path / "in.ndjson").write_text(json.dumps(drilldown))
-    embedsink("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     words = ("report", "drilldowns", "--format", "csv", "--data", tmp_path / "data")
-    assert "a\x1b[31m\x9bred ü" in embedsink(*words).stdout
+    assert "a\x1b[31m\x9bred ü" in called(*words).stdout
     shown = on_a_terminal(*words)
     assert "a\\u001b[31m\\u009bred ü" in shown
     assert "\x1b" not in shown
@@ -511,12 +509,12 @@ def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path) -
     assert "\\r" not in shown
 
 
-def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path) -> None:
+def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path, called: Call) -> None:
     data, deliveries = tmp_path / "data", [{"context": {"session": f"s_{n:032}"}, "events": [VIEW]} for n in (1, 2)]
     (tmp_path / "in.ndjson").write_text("\n".join(map(json.dumps, deliveries)))
-    embedsink("import", tmp_path / "in.ndjson", "--data", data)
+    called("import", tmp_path / "in.ndjson", "--data", data)
     header, line, *rows, hint = plain(on_a_terminal("report", "sessions", "--data", data, COLUMNS="100")).splitlines()
-    names = list(json.loads(embedsink("report", "sessions", "--format", "json", "--data", data).stdout)[0])
+    names = list(json.loads(called("report", "sessions", "--format", "json", "--data", data).stdout)[0])
     shown = header.split()
     assert shown == names[: len(shown)]
     assert 3 <= len(shown) < len(names)
@@ -526,27 +524,28 @@ def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path) 
     assert hint == f"Hidden for lack of space: {left_out}. Choose with --columns, or use --format json."
 
 
-def test_a_single_row_that_is_too_wide_for_the_terminal_is_printed_as_a_list(data: Path) -> None:
+def test_a_single_row_that_is_too_wide_for_the_terminal_is_printed_as_a_list(data: Path, called: Call) -> None:
     printed = plain(on_a_terminal("report", "totals", "--data", data, COLUMNS="100")).splitlines()
-    [row] = json.loads(embedsink("report", "totals", "--format", "json", "--data", data).stdout)
-    assert [line.split() for line in printed] == [
+    [row] = json.loads(called("report", "totals", "--format", "json", "--data", data).stdout)
+    assert printed[0].split() == ["column", "value"]
+    assert [line.split() for line in printed[2:]] == [
         [name, f"{value:,}"] if value is not None else [name] for name, value in row.items()
     ]
 
 
-def test_a_long_text_with_line_breaks_is_printed_on_one_line_and_cut(tmp_path: Path) -> None:
+def test_a_long_text_with_line_breaks_is_printed_on_one_line_and_cut(tmp_path: Path, called: Call) -> None:
     drilldown = VIEW | {"type": "svc:event:drilldown"}
     members = [f"{number}\r\nSet-Cookie: x=1\n" + "界" * 20_000 for number in (1, 2)]
     lines = [json.dumps(drilldown | {"payload": {"member": member}}) for member in members]
     (tmp_path / "in.ndjson").write_text("\n".join(lines))
-    embedsink("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     for columns in ("member", "member,drilldown_count", "deployment,drilldown_count,member"):
         words = ("report", "drilldowns", "--columns", columns, "--data", tmp_path / "data")
         printed = on_a_terminal(*words, COLUMNS="80")
         assert len(printed) < 2_000
         assert r"1\r\nSet-Cookie:" in printed
         assert printed.endswith("Long texts are cut. --format json shows them completely.\r\n")
-    piped = embedsink("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
+    piped = called("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
     assert len(piped.splitlines()) == 4
     assert piped.count("界") == 40_000
 
@@ -611,49 +610,49 @@ def test_a_list_of_rejections_has_their_number_time_and_next_steps(data: Path, c
     assert "Raise --limit to list more." in limited.stderr
 
 
-def test_an_empty_quarantine_is_reported_with_its_time(tmp_path: Path) -> None:
+def test_an_empty_quarantine_is_reported_with_its_time(tmp_path: Path, called: Call) -> None:
     (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
-    embedsink("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     at = 1_763_596_800
     os.utime(tmp_path / "data" / "analytics.duckdb", (at, at))
-    done = embedsink("quarantine", "list", "--data", tmp_path / "data")
+    done = called("quarantine", "list", "--data", tmp_path / "data")
     assert (done.returncode, done.stdout) == (0, "")
     assert "The quarantine is empty as of 2025-11-20 00:00:00 UTC, the last snapshot." in done.stderr
 
 
-def test_rejections_are_listed_shown_and_replayed(data: Path) -> None:
-    [header, _, row] = embedsink("quarantine", "list", "--data", data).stdout.splitlines()
+def test_rejections_are_listed_shown_and_replayed(data: Path, called: Call) -> None:
+    [header, _, row] = called("quarantine", "list", "--data", data).stdout.splitlines()
     assert header.split()[0] == "quarantine_id"
     assert 'surface: "moon" is not one of' in row
-    shown = json.loads(embedsink("quarantine", "show", row.split()[0], "--data", data).stdout)
+    shown = json.loads(called("quarantine", "show", row.split()[0], "--data", data).stdout)
     assert (shown["reason"], json.loads(shown["raw"])["surface"]) == ("bad_field", "moon")
-    assert_failed(embedsink("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
-    replayed = embedsink("quarantine", "replay", "--data", data)
+    assert_failed(called("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
+    replayed = called("quarantine", "replay", "--data", data)
     assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
 
 
-def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path) -> None:
+def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path, called: Call) -> None:
     with running_server(tmp_path / "data") as server:
         key, admin = server.key(), server.key("admin")
         server.post([VIEW, 1, {}], key=key)
         there = ("--url", server.url, "--key", admin)
-        done = embedsink("quarantine", "purge", "--reason", "wrong_source", *there)
+        done = called("quarantine", "purge", "--reason", "wrong_source", *there)
         assert (done.returncode, done.stderr) == (0, "purged 1.\n")
         assert_failed(
-            embedsink("quarantine", "purge", "--reason", "wrong", *there), 'reason: "wrong" does not exist.', code=2
+            called("quarantine", "purge", "--reason", "wrong", *there), 'reason: "wrong" does not exist.', code=2
         )
     for count in (1, 0):
-        done = embedsink("quarantine", "purge", "--data", tmp_path / "data")
+        done = called("quarantine", "purge", "--data", tmp_path / "data")
         assert (done.returncode, done.stderr) == (0, f"purged {count}.\n")
-    rows = json.loads(embedsink("report", "rejections", "--format", "json", "--data", tmp_path / "data").stdout)
+    rows = json.loads(called("report", "rejections", "--format", "json", "--data", tmp_path / "data").stdout)
     assert sorted((row["reason"], row["quarantined_count"]) for row in rows) == [
         ("not_an_object", 1),
         ("wrong_source", 1),
     ]
-    assert embedsink("doctor", "--data", tmp_path / "data").returncode == 0
+    assert called("doctor", "--data", tmp_path / "data").returncode == 0
 
 
-def test_an_import_succeeds_at_low_priority(tmp_path: Path) -> None:
+def test_an_import_succeeds_at_low_priority(tmp_path: Path, called: Call) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps(VIEW))
     # Root may raise a priority, unless it drops the capability.
@@ -665,7 +664,7 @@ def test_an_import_succeeds_at_low_priority(tmp_path: Path) -> None:
         [*without_capability, "nice", "-n", "15", *command], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, "accepted 1" in done.stderr) == (0, True), done.stderr
-    [row] = json.loads(embedsink("report", "views", "--format", "json", "--data", tmp_path / "data").stdout)
+    [row] = json.loads(called("report", "views", "--format", "json", "--data", tmp_path / "data").stdout)
     assert row["view_count"] == 1
 
 
@@ -690,15 +689,13 @@ def test_a_folder_that_can_not_be_locked_is_a_failure(tmp_path: Path, called: Ca
     assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Choose another")
 
 
-def test_an_export_imports_into_another_folder(data: Path, tmp_path: Path) -> None:
+def test_an_export_imports_into_another_folder(data: Path, tmp_path: Path, called: Call) -> None:
     for suffix in ("ndjson", "csv", "parquet"):
-        done = embedsink("export", "-o", tmp_path / f"events.{suffix}", "--data", data)
+        done = called("export", "-o", tmp_path / f"events.{suffix}", "--data", data)
         assert (done.returncode, done.stdout) == (0, "")
-    done = embedsink("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
+    done = called("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
     assert (done.returncode, done.stderr) == (0, "Loading …\naccepted 11, rejected 0.\n")
-    views = [
-        embedsink("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")
-    ]
+    views = [called("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")]
     assert views[0] == views[1]
 
 
@@ -718,47 +715,47 @@ def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, called: Call) ->
     assert "line 2: the gzip file is damaged or cut off here" in damaged.stderr
 
 
-def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, called: Call) -> None:
     missing, folder = tmp_path / "no" / "events.ndjson", tmp_path / "folder.csv"
     folder.mkdir()
-    assert_failed(embedsink("export", "-o", missing, "--data", data), "No such file or directory. Choose another path.")
-    assert_failed(embedsink("export", "--output", folder, "--data", data), "Is a directory. Choose another path.")
+    assert_failed(called("export", "-o", missing, "--data", data), "No such file or directory. Choose another path.")
+    assert_failed(called("export", "--output", folder, "--data", data), "Is a directory. Choose another path.")
     assert list(tmp_path.rglob("*")) == [folder]
 
 
-def test_a_rebuilt_folder_passes_the_checks(data: Path, tmp_path: Path) -> None:
-    before = embedsink("report", "views", "--format", "csv", "--data", data).stdout
-    done = embedsink("rebuild", "--data", data)
+def test_a_rebuilt_folder_passes_the_checks(data: Path, tmp_path: Path, called: Call) -> None:
+    before = called("report", "views", "--format", "csv", "--data", data).stdout
+    done = called("rebuild", "--data", data)
     assert (done.returncode, done.stdout) == (0, "")
     assert "store.duckdb: moved to" in done.stderr
     assert (data / "damaged" / "store.duckdb").exists()
-    assert embedsink("report", "views", "--format", "csv", "--data", data).stdout == before
-    healthy = embedsink("doctor", "--data", data)
+    assert called("report", "views", "--format", "csv", "--data", data).stdout == before
+    healthy = called("doctor", "--data", data)
     assert healthy.returncode == 0
     assert "ledger_adds_up" in healthy.stdout
     assert "wrong" not in healthy.stdout
 
 
-def test_rebuild_needs_a_snapshot(data: Path) -> None:
+def test_rebuild_needs_a_snapshot(data: Path, called: Call) -> None:
     (data / "analytics.duckdb").unlink()
-    assert_failed(embedsink("rebuild", "--data", data), "analytics.duckdb: does not exist.")
+    assert_failed(called("rebuild", "--data", data), "analytics.duckdb: does not exist.")
     assert (data / "store.duckdb").exists()
-    sick = embedsink("doctor", "--data", data)
+    sick = called("doctor", "--data", data)
     assert (sick.returncode, "wrong" in sick.stdout) == (1, True)
-    assert embedsink("snapshot", "--data", data).returncode == 0
-    assert embedsink("doctor", "--data", data).returncode == 0
+    assert called("snapshot", "--data", data).returncode == 0
+    assert called("doctor", "--data", data).returncode == 0
 
 
-def test_doctor_reports_sizes_a_damaged_snapshot_and_losses(data: Path) -> None:
+def test_doctor_reports_sizes_a_damaged_snapshot_and_losses(data: Path, called: Call) -> None:
     previous, note = data / "analytics.previous.duckdb", data / "damaged" / "lost-1.txt"
     sound = (data / "analytics.duckdb").read_bytes()
     previous.write_bytes(sound)
-    assert "every checksum holds" in embedsink("doctor", "--data", data).stdout
+    assert "every checksum holds" in called("doctor", "--data", data).stdout
     previous.write_bytes(bytes(byte ^ (index % 999 == 0) for index, byte in enumerate(sound)))
     note.parent.mkdir(exist_ok=True)
     note.write_text("store: 7 events are lost.")
     try:
-        done = embedsink("doctor", "--data", data)
+        done = called("doctor", "--data", data)
     finally:
         previous.unlink()
         note.unlink()
@@ -768,18 +765,18 @@ def test_doctor_reports_sizes_a_damaged_snapshot_and_losses(data: Path) -> None:
         assert words in printed, words
 
 
-def test_doctor_reports_a_damaged_segment(data: Path) -> None:
+def test_doctor_reports_a_damaged_segment(data: Path, called: Call) -> None:
     segment = data / "journal" / "000000099999-00000000.ndjson"
     segment.write_bytes(b'{"kind":"event"}\n{"group":{"bytes":17,"crc32":"00000000"}}\n')
     try:
-        done = embedsink("doctor", "--data", data)
+        done = called("doctor", "--data", data)
     finally:
         segment.unlink()
     assert done.returncode == 1
     assert f"{segment.name}: its checksum does not hold after offset 0" in done.stdout
 
 
-def test_doctor_reports_an_invalid_dashboard(data: Path) -> None:
+def test_doctor_reports_an_invalid_dashboard(data: Path, called: Call) -> None:
     own = data / "dashboards"
     own.mkdir()
     try:
@@ -787,8 +784,8 @@ def test_doctor_reports_an_invalid_dashboard(data: Path) -> None:
         chart = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "views"}
         section = {"id": "s", "title": "S", "charts": [chart]}
         (own / "two.json").write_text(json.dumps({"title": "T", "description": "D", "sections": [section]}))
-        done = embedsink("doctor", "--data", data)
-        drawn = embedsink("render", "overview", "--data", data, "-o", data / "out.svg")
+        done = called("doctor", "--data", data)
+        drawn = called("render", "overview", "--data", data, "-o", data / "out.svg")
     finally:
         shutil.rmtree(own)
     assert done.returncode == 1
@@ -801,8 +798,8 @@ def test_doctor_reports_an_invalid_dashboard(data: Path) -> None:
 @pytest.mark.parametrize(
     "command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"], ["backup", "x"]], ids=" ".join
 )
-def test_a_command_does_not_create_a_missing_folder(command: list[str], tmp_path: Path) -> None:
-    assert_failed(embedsink(*command, "--data", tmp_path / "typo"), "typo: does not exist.")
+def test_a_command_does_not_create_a_missing_folder(command: list[str], tmp_path: Path, called: Call) -> None:
+    assert_failed(called(*command, "--data", tmp_path / "typo"), "typo: does not exist.")
     assert not (tmp_path / "typo").exists()
 
 
@@ -842,56 +839,56 @@ def test_a_folder_that_a_server_has_open_is_refused(server: RunningServer, tmp_p
 
 
 @pytest.mark.server
-def test_import_report_and_replay_work_through_a_server(server: RunningServer, tmp_path: Path) -> None:
+def test_import_report_and_replay_work_through_a_server(server: RunningServer, tmp_path: Path, called: Call) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps([VIEW] * 5) + "\n{oops\n")
-    done = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
+    done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
     assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
     assert "accepted 5, rejected 1." in done.stderr
     at, read = ("--url", server.url), server.key("read")
     wait_until(
-        lambda: "5" in embedsink("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(),
+        lambda: "5" in called("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(),
         what="the views are visible",
     )
-    assert len(embedsink("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
+    assert len(called("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
     for name in ("views.arrow", "views.parquet", "views.json"):
-        assert embedsink("report", "views", *at, "-o", tmp_path / name, EMBEDSINK_KEY=read).returncode == 0
+        assert called("report", "views", *at, "-o", tmp_path / name, EMBEDSINK_KEY=read).returncode == 0
         assert (tmp_path / name).stat().st_size > 100
-    assert embedsink("report", "--all", *at, "-o", tmp_path / "all", "--bom", EMBEDSINK_KEY=read).returncode == 0
+    assert called("report", "--all", *at, "-o", tmp_path / "all", "--bom", EMBEDSINK_KEY=read).returncode == 0
     assert (tmp_path / "all" / "views.csv").read_bytes().startswith(b"\xef\xbb\xbfperiod_start")
-    described = embedsink("report", "views", "--describe", *at, EMBEDSINK_KEY=read).stdout
-    assert described == embedsink("report", "views", "--describe", "--data", server.data).stdout
-    wrong = embedsink("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
+    described = called("report", "views", "--describe", *at, EMBEDSINK_KEY=read).stdout
+    assert described == called("report", "views", "--describe", "--data", server.data).stdout
+    wrong = called("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
     assert_failed(wrong, 'Did you mean "Europe/Berlin"?', code=2)
-    listed = embedsink("quarantine", "list", *at, EMBEDSINK_KEY=read)
+    listed = called("quarantine", "list", *at, EMBEDSINK_KEY=read)
     assert "not_json" in listed.stdout
     assert "1 rejection as of now, newest first. New rejections appear about a second after" in listed.stderr
     assert f"`embedsink quarantine show ID --url {server.url}`" in listed.stderr
-    replay = embedsink("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
+    replay = called("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
     assert (replay.returncode, replay.stderr) == (0, "replayed 0, still rejected 1.\n")
 
 
 @pytest.mark.server
-def test_a_key_without_permission_prints_one_line(server: RunningServer) -> None:
+def test_a_key_without_permission_prints_one_line(server: RunningServer, called: Call) -> None:
     ingest = server.key("ingest")
-    wrong = embedsink("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
+    wrong = called("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
     assert_failed(wrong, "ingest keys may not do this")
     assert ingest not in wrong.stderr
-    assert_failed(embedsink("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
+    assert_failed(called("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
 
 
 @pytest.mark.server
-def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path) -> None:
+def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path, called: Call) -> None:
     file = tmp_path / "in.ndjson"
     file.write_text(json.dumps({"context": {"deployment": 2}, "events": [VIEW]}) + "\n")
-    done = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "accepted 0, rejected 0; 1 could not be sent." in done.stderr
+    assert "accepted 0, rejected 0; 1 could not be imported." in done.stderr
     assert "line 1: out_of_scope: deployment: 2 is outside the key's scope." in done.stderr
     file.write_text(file.read_text() * 12)
-    many = embedsink("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
-    assert "accepted 0, rejected 0; 12 could not be sent." in many.stderr
-    assert many.stderr.splitlines()[-1] == "Envelopes that could not be sent are stored in the file only."
+    many = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    assert "accepted 0, rejected 0; 12 could not be imported." in many.stderr
+    assert many.stderr.splitlines()[-1] == "Envelopes that could not be imported are stored in the file only."
     assert "quarantine" not in many.stderr
 
 
@@ -931,11 +928,11 @@ def result_file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_sync_result_can_be_recorded_twice(server: RunningServer, result_file: Path) -> None:
+def test_a_sync_result_can_be_recorded_twice(server: RunningServer, result_file: Path, called: Call) -> None:
     key = server.key("sync", deployments=[12])
     words = ("sync-result", result_file, "--deployment", 12, "--url", server.url)
     for _ in range(2):
-        done = embedsink(*words, EMBEDSINK_KEY=key)
+        done = called(*words, EMBEDSINK_KEY=key)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "job 1: recorded for deployment 12.\n")
     path = "/api/v1/deployments/12/dbt-sync/job%201/result"
     assert server.get(path, key=server.key("read")).json() == SYNC
@@ -976,8 +973,8 @@ def test_a_refused_sync_result_is_reported_with_the_reason(
     ("words", "message"),
     [
         (["--deployment", "x"], '--deployment: "x" is not an integer'),
-        (["--url", "http://engine.example.com"], "unencrypted"),
-        (["--key", "nonsense"], "key: is not an embedsink key"),
+        (["--url", "http://events.example.com"], "unencrypted"),
+        (["--key", "nonsense"], "--key: is not an embedsink key"),
         (["--job", ""], "--job: is empty"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

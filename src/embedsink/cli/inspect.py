@@ -11,8 +11,8 @@ from embedsink.cli.tables import print_table
 from embedsink.errors import Misconfigured, instead, quote
 
 EXAMPLES = examples(
-    "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://engine.example.com",
-    "embedsink inspect --session s_9f2c --expect ready=1 --expect view=1 --url https://engine.example.com",
+    "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://events.example.com",
+    "embedsink inspect --session s_9f2c --expect ready=1 --expect view=1 --url https://events.example.com",
 )
 RESPONSE_MEMBERS = ("isComplete", "acceptedCount", "quarantinedCount", "lostCount", "events", "actions", "rejected")
 REJECTION_COLUMNS = ("reason", "path", "type", "detail")

@@ -85,7 +85,7 @@ def create(
 
 @app.command("list", epilog=examples("embedsink keys list --data data"))
 def list_keys(data: Data = DATA) -> None:
-    """List all keys, including those that expired or were revoked in the last 400 days."""
+    """List all keys. Expired and revoked ones are listed for 400 days."""
     keys, now = KeyStore(DataFolder(data).keys).keys(), time.time()
     if not keys:
         print_message(f"{data}: no keys. Create one: `embedsink keys create --kind ingest --data {data}`.")

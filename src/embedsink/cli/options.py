@@ -151,8 +151,10 @@ def connect(url: str, key: str | None) -> "HttpClient":
     """Return a client of the server of --url. A malformed URL or key is wrong use."""
     from embedsink.client.http_client import HttpClient
 
-    with wrong_use():
+    try:
         return HttpClient(url, key)
+    except Misconfigured as error:
+        raise WrongUse(f"--{error}") from None
 
 
 @contextmanager

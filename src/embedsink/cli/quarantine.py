@@ -79,7 +79,7 @@ def show(
 @app.command(
     epilog=examples(
         "embedsink quarantine replay --data data",
-        "EMBEDSINK_KEY=es_admin_… embedsink quarantine replay --url https://engine.example.com",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine replay --url https://events.example.com",
     )
 )
 def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
@@ -105,7 +105,7 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     epilog=examples(
         "embedsink quarantine purge --data data",
         "embedsink quarantine purge --before 7d --reason not_json",
-        "EMBEDSINK_KEY=es_admin_… embedsink quarantine purge --url https://engine.example.com --key-id k_0123456789ab",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine purge --url https://events.example.com --key-id k_0123456789ab",
     )
 )
 def purge(

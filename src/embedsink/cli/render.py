@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
-    "embedsink render reliability --period 24h --dark -o today.png --url https://engine.example.com",
+    "embedsink render reliability --period 24h --dark -o today.png --url https://events.example.com",
 )
 SECTION_MEMBERS = ("span", "interval", "compared", "charts")
 # The parameters that the image names in its heading.

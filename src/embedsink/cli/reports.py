@@ -34,7 +34,7 @@ EXAMPLES = examples(
     "embedsink report downloads --deployment 12 --format csv > downloads.csv",
     "embedsink report ai_query --since 7d --columns submitted_at,query,status -o ai_query.parquet",
     "embedsink report --all --since 2026-10-01 --until 2026-11-01 -o summary.zip",
-    "EMBEDSINK_KEY=es_read_… embedsink report views --url https://engine.example.com",
+    "EMBEDSINK_KEY=es_read_… embedsink report views --url https://events.example.com",
 )
 # The parameters that select events.
 FILTERS = ("since", "until", "surface", "deployment", "tenant")

@@ -29,7 +29,7 @@ def serve(
     behind_proxy: Annotated[
         bool,
         typer.Option(
-            "--behind-proxy", help="A proxy in front of this server terminates HTTPS and sets the forwarding headers."
+            "--behind-proxy", help="A proxy in front of this server terminates HTTPS and sets X-Forwarded-Proto."
         ),
     ] = False,
 ) -> None:

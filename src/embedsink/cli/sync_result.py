@@ -14,8 +14,8 @@ from embedsink.cli.output import fail, print_message, strip_control
 from embedsink.errors import quote
 
 EXAMPLES = examples(
-    "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://engine.example.com",
-    "curl -s …/result | embedsink sync-result - --deployment 12 --url https://engine.example.com",
+    "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://events.example.com",
+    "curl -s …/result | embedsink sync-result - --deployment 12 --url https://events.example.com",
 )
 # Long enough for a restart of the server.
 RETRY_TIMEOUT_S = 60.0

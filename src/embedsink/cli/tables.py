@@ -6,11 +6,10 @@ import typer
 
 from embedsink.cli.output import print_message, strip_control
 
-# Wide enough for a time with microseconds, and to recognise a text.
-TEXT_WIDTH_MIN = 28
+# Wide enough for a time with microseconds and the gap, and to recognise a text.
+TEXT_WIDTH_MIN = 31
 # The width of a table that goes to a file or a pipe: no cell is cut or wrapped.
 UNLIMITED_WIDTH = 100_000
-CUT = "Long texts are cut. --format json shows them completely."
 _COLUMN_GAP = 3
 # Integers that identify something. They are shown without thousands separators.
 _IDENTIFIERS = ("arrival", "deployment")
@@ -34,29 +33,22 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], *, widt
         width: of the terminal, in characters.
     """
     cells, numeric = _cells(columns, rows), _numeric(columns, rows)
-    full = [max(map(_width, column)) for column in zip(columns, *cells, strict=True)]
-    if len(rows) == 1 and sum(full) + _COLUMN_GAP * len(full) > width:
-        _print_record(columns, cells[0], width)
-    else:
-        _print_lines(columns, cells, numeric, full=full, width=width)
-
-
-def _print_lines(
-    columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], *, full: Sequence[int], width: int
-) -> None:
+    full = _full_widths(columns, cells)
+    if len(rows) == 1 and sum(full) > width:
+        cells, columns, numeric = list(zip(columns, cells[0], strict=True)), ("column", "value"), [False, False]
+        full = _full_widths(columns, cells)
     least = [
-        most if is_number else min(most, max(len(column), TEXT_WIDTH_MIN))
+        most if is_number else min(most, max(len(column) + _COLUMN_GAP, TEXT_WIDTH_MIN))
         for column, most, is_number in zip(columns, full, numeric, strict=True)
     ]
     count = len(columns)
-    while count > 1 and sum(least[:count]) + _COLUMN_GAP * count > width:
+    while count > 1 and sum(least[:count]) > width:
         count -= 1
-    is_cut = sum(full[:count]) + _COLUMN_GAP * count > width
     _print(columns[:count], [row[:count] for row in cells], numeric, width=width, is_single_line=True)
     if hidden := columns[count:]:
         print_message(f"Hidden for lack of space: {', '.join(hidden)}. Choose with --columns, or use --format json.")
-    if is_cut:
-        print_message(CUT)
+    if sum(full[:count]) > width:
+        print_message("Long texts are cut. --format json shows them completely.")
 
 
 def terminal_width() -> int | None:
@@ -97,19 +89,7 @@ def _print(
     typer.echo("\n".join(line.rstrip() for line in output.get().splitlines() if line.strip()))
 
 
-def _print_record(columns: Sequence[str], cells: Sequence[str], width: int) -> None:
-    from rich.cells import set_cell_size
-
-    name_width = max(map(len, columns))
-    value_width = max(TEXT_WIDTH_MIN, width - name_width - 2)
-    for column, cell in zip(columns, cells, strict=True):
-        value = cell if _width(cell) <= value_width else f"{set_cell_size(cell[:value_width], value_width - 1)}…"
-        typer.echo(f"{column:<{name_width}}  {value}".rstrip())
-    if any(_width(cell) > value_width for cell in cells):
-        print_message(CUT)
-
-
-def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[list[str]]:
+def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Sequence[str]]:
     return [[format_value(value, column) for value, column in zip(row, columns, strict=True)] for row in rows]
 
 
@@ -117,9 +97,11 @@ def format_value(value: object, column: str) -> str:
     """Return a value as one line of text."""
     if _is_missing(value):
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
-    if isinstance(value, int) and not isinstance(value, bool) and column not in _IDENTIFIERS:
+    if isinstance(value, int) and column not in _IDENTIFIERS:
         return f"{value:,}"
     return strip_control(value).replace("\n", "\\n")
 
@@ -137,8 +119,9 @@ def _is_missing(value: object) -> bool:
     return value is None or value != value  # NaN differs from itself.
 
 
-def _width(text: str) -> int:
+def _full_widths(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> list[int]:
+    """Return the width of each column with its gap."""
     from rich.cells import cell_len
 
     # A longer text is cut anyway, and measuring is slow.
-    return cell_len(text[:1_000])
+    return [max(cell_len(text[:1_000]) for text in texts) + _COLUMN_GAP for texts in zip(columns, *cells, strict=True)]

@@ -34,7 +34,7 @@ EXPORT_EXAMPLES = examples(
 IMPORT_EXAMPLES = examples(
     "embedsink import events.ndjson --data data",
     "embedsink import events.ndjson.gz",
-    "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://engine.example.com",
+    "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://events.example.com",
 )
 SUFFIXES = (".ndjson", ".csv", ".parquet")
 
@@ -90,10 +90,11 @@ def import_file(
 ) -> None:
     """Import a file into a data folder that no server has open, or through a server with --url.
 
-    The file is an output of `export`, or has anything that a page could send. The rows of GET /api/v1/events.ndjson are
-    not envelopes, and are rejected. Invalid envelopes are quarantined with their reason. Importing a file again counts
-    no event twice. Into a data folder, the receivedAt of a delivery is retained, and each rejection is quarantined
-    once. Exit code 1 if anything in the file was rejected or could not be sent.
+    The file is an output of `export`, or has the envelopes and deliveries that a page would send. The rows of GET
+    /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
+
+    Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
+    quarantines each rejection once. Exit code 1 if anything in the file was rejected or could not be imported.
     """
     from embedsink.transfer.bulk_import import ImportCounts
 
@@ -142,7 +143,7 @@ def _import_there(file: Path, url: str, key: str | None, counts: "ImportCounts")
 
 def _print_counts(counts: "ImportCounts", source: str) -> None:
     duplicate = f"; {counts.duplicate:,} of these had been imported before" if counts.duplicate else ""
-    unsent = f"; {counts.unsent:,} could not be sent" if counts.unsent else ""
+    unsent = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
     print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate}{unsent}.")
     for message in counts.messages:
         print_message(f"  {strip_control(message)}")
@@ -151,7 +152,7 @@ def _print_counts(counts: "ImportCounts", source: str) -> None:
     if counts.rejected:
         print_message(f"List the rejections: `embedsink quarantine list {source}`.")
     if counts.unsent:
-        print_message("Envelopes that could not be sent are stored in the file only.")
+        print_message("Envelopes that could not be imported are stored in the file only.")
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class HttpClient:
     """A client of one server with one key.
 
     Args:
-        url: such as `https://engine.example.com`. Plain HTTP is allowed for this machine only, and then bypasses any
+        url: such as `https://events.example.com`. Plain HTTP is allowed for this machine only, and then bypasses any
             proxy.
         key: a read or an admin key for reports, an ingest key for events, a sync key for dbt syncs.
 
@@ -72,7 +72,7 @@ class HttpClient:
     def __init__(self, url: str, key: str | None) -> None:
         self.url = _validate_url(url)
         if not key:
-            raise Misconfigured("key: is missing. Set EMBEDSINK_KEY, or pass --key or key=.")
+            raise Misconfigured("key: is missing. Set EMBEDSINK_KEY, or pass a key.")
         if not looks_like_key(key):
             raise Misconfigured("key: is not an embedsink key, or is incomplete. Copy it again.")
         self._authorization = f"Bearer {key}"
@@ -222,7 +222,7 @@ def _has(value: object, members: tuple[str, ...]) -> bool:
 def _validate_url(url: str) -> str:
     parts = _split_url(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise Misconfigured(f"url: {quote(url)} is not the URL of a server. Example: https://engine.example.com.")
+        raise Misconfigured(f"url: {quote(url)} is not the URL of a server. Example: https://events.example.com.")
     if parts.username is not None or parts.password is not None:
         raise Misconfigured("url: contains a user or a password. Pass the key instead.")
     if parts.scheme == "http" and not is_loopback(parts.hostname):

@@ -51,7 +51,7 @@ class ImportCounts:
         self._add_messages(messages)
 
     def add_unsent(self, count: int, *messages: str) -> None:
-        """Count envelopes that could not be sent."""
+        """Count envelopes that could not be imported."""
         self.unsent += count
         self._add_messages(messages)
 

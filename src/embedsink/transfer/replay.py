@@ -107,7 +107,8 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
     """
     reasons = [str(known) for known in Reason]
     if reason is not None and reason not in reasons:
-        raise Refused(Reason.BAD_PARAMETER, f"reason: {quote(reason)} does not exist. {instead(reason, reasons)}")
+        advice = instead(reason, reasons, "The report `rejections` lists the reasons in use.")
+        raise Refused(Reason.BAD_PARAMETER, f"reason: {quote(reason)} does not exist. {advice}")
     return PurgeFilter(before=parse_instant("before", before), reason=reason, key_id=key_id)
 
 
