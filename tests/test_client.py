@@ -52,8 +52,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             answer = server.post({"context": {"deployment": deployment, "session": "s"}, "events": EVENTS}, key=ingest)
             assert answer.json() == {"accepted": len(EVENTS), "rejected": []}
         opened = embedsink.open(data)
-        wait_until(lambda: (data / "analytics.duckdb").exists(), what="there is a snapshot")
-        wait_until(lambda: len(opened.sql("select * from event")) == 2 * len(EVENTS), what="it holds every event")
+        wait_until(lambda: (data / "analytics.duckdb").exists(), what="a snapshot exists")
+        wait_until(lambda: len(opened.sql("select * from event")) == 2 * len(EVENTS), what="it has every event")
         yield server
 
 

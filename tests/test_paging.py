@@ -241,7 +241,7 @@ def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ("vew", 'columns: column "vew" does not exist. Did you mean "view_count"?'),
         ("sesion", 'columns: column "sesion" does not exist. Did you mean "session_count"?'),
@@ -254,7 +254,7 @@ def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None
         ("*", 'columns: column "*" does not exist.'),
     ],
 )
-def test_unknown_or_repeated_columns_are_refused(store: Store, columns: str, told: str) -> None:
+def test_unknown_or_repeated_columns_are_refused(store: Store, columns: str, message: str) -> None:
     with store.reader(EVERYTHING) as reader, pytest.raises(Refused) as refused:
         PageRequest(columns=columns).select(reader, "views")
-    assert told in str(refused.value)
+    assert message in str(refused.value)

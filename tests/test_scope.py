@@ -134,7 +134,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             job = f"{canary(deployment)}-job"
             remote.put(*sync_of(deployment, job), body=json.dumps(sync_result(deployment, job)).encode())
         opened = embedsink.open(data)
-        wait_until(lambda: (data / "analytics.duckdb").exists(), what="there is a snapshot")
+        wait_until(lambda: (data / "analytics.duckdb").exists(), what="a snapshot exists")
         wait_until(
             lambda: len(opened.sql("from event")) + len(opened.sql("from action")) == sent,
             what="all events are in the snapshot",

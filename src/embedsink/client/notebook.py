@@ -9,23 +9,21 @@ Both sources give the same dtypes: `Int64` and `boolean`, which allow missing va
 and `category` for columns with few values, such as surface, format and status.
 """
 
-import contextlib
 import inspect
-import operator
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import date
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, NoReturn, TypedDict, Unpack
+from typing import Any, NoReturn, Unpack
 
-import numpy
 import pandas
 
+from embedsink.client.dtypes import with_dtypes
 from embedsink.client.http_client import HttpClient
+from embedsink.client.params import ReportParams, as_texts, python_values
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.reasons import Reason
@@ -37,72 +35,6 @@ from embedsink.store.reader import EVERYTHING, Reader, frame_of_parquet, open_sn
 
 _REPORT_FIELDS = ("name", "title", "question", "grain", "columns")
 _COLUMN_FIELDS = ("name", "type", "unit", "description")
-_TIME_PARAMS = ("since", "until")
-_TIME: Any = "datetime64[us, UTC]"
-_TYPES: dict[str, Any] = {
-    "BIGINT": "Int64",
-    "INTEGER": "Int64",
-    "SMALLINT": "Int64",
-    "TINYINT": "Int64",
-    "UINTEGER": "Int64",
-    "DOUBLE": "float64",
-    "FLOAT": "float64",
-    "BOOLEAN": "boolean",
-    "VARCHAR": "string",
-    "UUID": "string",
-    "JSON": "string",
-    "TIMESTAMP": _TIME,
-    "TIMESTAMP WITH TIME ZONE": _TIME,
-    "DATE": "datetime64[us]",
-}
-# The largest integer up to which every integer is exact as a float.
-_EXACT_MAX = 2**53
-# Columns with few values, in any report.
-_CATEGORIES = (
-    "surface",
-    "payload_surface",
-    "type",
-    "format",
-    "target",
-    "status",
-    "mode",
-    "stage",
-    "reason",
-)
-
-
-class ScopeParams(TypedDict, total=False):
-    """The parameters that select events and the length of a period. Each is optional, and None selects everything.
-
-    Args:
-        since: the first moment: a date, a datetime, or text such as `2026-11-01` or `7d` (seven days ago).
-        until: the end, exclusive, in the same forms.
-        surface: `dashboard`, `app` or `chat`.
-        deployment: one deployment or several.
-        tenant: one tenant.
-        interval: the length of a period: `hour`, `day` (the default), `week` or `month`.
-        timezone: an IANA time zone, in which days begin and times without an offset are read. The default is UTC.
-    """
-
-    since: str | date | None
-    until: str | date | None
-    surface: str | None
-    deployment: int | Iterable[int] | None
-    tenant: str | None
-    interval: str | None
-    timezone: str | None
-
-
-class ReportParams(ScopeParams, total=False):
-    """The parameters of a report: those of the scope, and which rows and columns to return.
-
-    Args:
-        columns: a list of names. The default is all columns.
-        limit: the most rows to return. The default is all rows.
-    """
-
-    columns: str | Iterable[str] | None
-    limit: int | None
 
 
 class Client(ABC):
@@ -111,11 +43,24 @@ class Client(ABC):
     def report(self, name: str, **params: Unpack[ReportParams]) -> pandas.DataFrame:
         """Return the rows of a report.
 
-            sink.report("views", since="2026-11-01", interval="week", deployment=[12, 13])
+        All arguments but `name` are optional. Without them, the frame has all rows.
 
         Args:
-            name: the name of the report. `reports()` lists all.
-            params: see `ReportParams`.
+            name: the name of a report, such as `views`. `reports()` lists all.
+            since: the first moment: a date, a datetime, or text such as `2026-11-01`, `2026-11-01T09:30Z` or `7d`
+                (seven days ago).
+            until: the end, exclusive, in the same forms.
+            surface: `dashboard`, `app` or `chat`.
+            deployment: a deployment, or a list of them.
+            tenant: a tenant.
+            interval: the length of a period: `hour`, `day`, `week` or `month`. The default is `day`.
+            timezone: the IANA time zone of days and of times without an offset. The default is UTC.
+            columns: a list of column names.
+            limit: the most rows to return, up to 100,000.
+
+        Examples:
+            sink.report("views", since="2026-11-01", interval="week", timezone="Europe/Berlin")
+            sink.report("ai_query", since="7d", deployment=[12, 13], columns=["submitted_at", "query", "status"])
 
         Raises:
             Refused: the report, a column or a parameter is wrong, or the key does not allow it.
@@ -127,10 +72,13 @@ class Client(ABC):
         return self._read_report(_report_name(name), params)
 
     def events(self, **params: Unpack[ReportParams]) -> pandas.DataFrame:
-        """Return the raw events, one a row. With a `limit`, return those that were stored first.
+        """Return the raw events, one a row, in the order in which they were stored.
 
-        Args:
-            params: see `ReportParams`.
+        The arguments are those of `report`, without the name.
+
+        Examples:
+            sink.events(since="7d", surface="chat")
+            sink.events(since="2026-11-01", until="2026-12-01", columns=["occurred_at", "type", "viewer"])
 
         Raises:
             Refused: a column or a parameter is wrong, or the key does not allow it.
@@ -179,12 +127,7 @@ class LocalClient(Client):
     def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> pandas.DataFrame:
         """Run SQL on the snapshot, over all tables and views, without a scope.
 
-            sink.sql("select * from views where surface = ?", ["chat"])
-            sink.sql("select * from views where surface = $surface", {"surface": "chat"})
-            people = pandas.DataFrame({"viewer": ["u_42"], "team": ["Sales"]})
-            sink.sql("select team, count(*) from event join people using (viewer) group by team")
-
-        A name in SQL that is neither a table nor a view may be the variable of a frame, local or global.
+        SQL can read frames of the caller: a name that is neither a table nor a view may be a local or global variable.
 
         The snapshot is read-only. But SQL runs with your permissions: `copy … to` writes files and `read_csv` reads
         them. Don't run SQL from untrusted sources, and pass values as parameters.
@@ -192,6 +135,13 @@ class LocalClient(Client):
         Args:
             text: SQL. The result is that of the last statement.
             parameters: a list for `?` and `$1`, or a dictionary for `$name`.
+
+        Examples:
+            sink.sql("select * from views where surface = ?", ["chat"])
+            sink.sql("select * from views where surface = $surface", {"surface": "chat"})
+
+            people = pandas.DataFrame({"viewer": ["u_42"], "team": ["Sales"]})
+            sink.sql("select team, count(*) from event join people using (viewer) group by team")
 
         Raises:
             Refused: DuckDB rejects the SQL. The message is DuckDB's, with candidates and the position.
@@ -201,9 +151,9 @@ class LocalClient(Client):
         """
         if not isinstance(text, str):
             raise TypeError(f"sql: {quote(text)} is not a string. Pass SQL as text.")
-        values, frame = _python_values(parameters), inspect.currentframe()
+        values, frame = python_values(parameters), inspect.currentframe()
         with open_snapshot(self._snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
-            return _with_dtypes(*reader.run(text, values, caller=frame.f_back if frame else None))
+            return with_dtypes(*reader.run(text, values, caller=frame.f_back if frame else None))
 
     def _read_report(self, name: str, params: ReportParams) -> pandas.DataFrame:
         return self._read_rows(known_name(name), params)
@@ -212,11 +162,11 @@ class LocalClient(Client):
         return self._read_rows(EVENTS, params)
 
     def _read_rows(self, view: str, params: ReportParams) -> pandas.DataFrame:
-        texts, deployments = _as_texts(params)
+        texts, deployments = as_texts(params)
         scope = parse_scope(texts, deployments=deployments)
         with self._open(scope) as reader, reader.consistent():
             selection, _ = PageRequest(texts.get("columns"), texts.get("limit")).select(reader, view)
-            return _with_dtypes(*reader.frame(selection))
+            return with_dtypes(*reader.frame(selection))
 
     def _list_reports(self) -> list[dict[str, Any]]:
         with self._open(Scope()) as reader:
@@ -258,11 +208,11 @@ class RemoteClient(Client):
         return self._read_rows(params, "events.parquet")
 
     def _read_rows(self, params: ReportParams, *path: str) -> pandas.DataFrame:
-        texts, deployments = _as_texts(params)
+        texts, deployments = as_texts(params)
         with NamedTemporaryFile(suffix=".parquet") as file:
             file.writelines(self._remote.chunks(*path, query={**texts, "deployment": deployments}))
             file.flush()
-            return _with_dtypes(*frame_of_parquet(Path(file.name)))
+            return with_dtypes(*frame_of_parquet(Path(file.name)))
 
     def _list_reports(self) -> list[dict[str, Any]]:
         return self._remote.get_rows("reports", members=_REPORT_FIELDS)
@@ -276,6 +226,9 @@ def open(data: str | Path = "data") -> LocalClient:
 
     Args:
         data: the path of the folder.
+
+    Examples:
+        sink = embedsink.open("data")
 
     Raises:
         Misconfigured: the folder does not exist, or is a file.
@@ -297,94 +250,16 @@ def connect(url: str, *, key: str | None = None) -> RemoteClient:
         url: such as `https://events.example.com`. Plain HTTP is allowed for this machine only.
         key: a read key. The default is the environment variable EMBEDSINK_KEY.
 
+    Examples:
+        sink = embedsink.connect("https://events.example.com", key="es_read_…")
+
     Raises:
         Misconfigured: the URL or the key is malformed.
     """
     return RemoteClient(HttpClient(url, key or os.environ.get("EMBEDSINK_KEY")))
 
 
-def _python_values(parameters: object) -> object:
-    """Convert NumPy scalars to Python's, which DuckDB requires."""
-    match parameters:
-        case Mapping():
-            return {name: _python_value(value) for name, value in parameters.items()}
-        case Sequence() if not isinstance(parameters, str | bytes):
-            return [_python_value(value) for value in parameters]
-        case None:
-            return None
-    raise TypeError(f"parameters: {quote(parameters)} is neither a list nor a dictionary. Pass [value].")
-
-
-def _python_value(value: object) -> object:
-    return value.item() if isinstance(value, numpy.generic) else value
-
-
 def _report_name(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f'report: {quote(name)} is not a name. Example: "views".')
     return name
-
-
-def _as_texts(params: ReportParams) -> tuple[dict[str, str | None], list[int]]:
-    """Return the parameters as the HTTP API has them: texts, and the deployments as a list."""
-    known = ScopeParams.__annotations__ | ReportParams.__annotations__
-    if unknown := params.keys() - known:
-        raise TypeError(f"{min(unknown)}: is not a parameter. Parameters: {', '.join(known)}.")
-    texts = {name: _as_text(name, value) for name, value in params.items() if name != "deployment"}
-    return texts, _deployments(params.get("deployment"))
-
-
-def _as_text(name: str, value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and name != "limit"):
-        return value
-    if name in _TIME_PARAMS and isinstance(value, date):
-        return value.isoformat()
-    if name == "columns" and isinstance(value, Iterable):
-        return ",".join(map(str, value))
-    if name == "limit" and not isinstance(value, str | bool) and hasattr(value, "__index__"):
-        return str(operator.index(value))
-    allowed = {
-        "since": "a date, a datetime or text such as 2026-11-01 or 7d",
-        "until": "a date, a datetime or text such as 2026-11-01 or 7d",
-        "columns": "a list of names",
-        "limit": "an integer",
-    }.get(name, "text")
-    raise TypeError(f"{name}: {quote(value)} is not {allowed}. Omit it to select everything.")
-
-
-def _deployments(value: Any) -> list[int]:
-    if value is None:
-        return []
-    deployments = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else [value]
-    if not deployments:
-        raise TypeError("deployment: the list is empty. Omit it to select all deployments.")
-    return [_deployment(deployment) for deployment in deployments]
-
-
-def _deployment(value: Any) -> int:
-    with contextlib.suppress(TypeError):
-        if not isinstance(value, bool):
-            return operator.index(value)  # Accepts NumPy integers too.
-    raise TypeError(f"deployment: {quote(value)} is not an integer. Examples: deployment=12, deployment=[12, 13].")
-
-
-def _with_dtypes(frame: pandas.DataFrame, types: list[str]) -> pandas.DataFrame:
-    """Convert each column to the dtype of its SQL type, so that both sources agree, also without rows."""
-    # By position, since names may repeat.
-    columns = {
-        index: _with_dtype(str(frame.columns[index]), frame.iloc[:, index], type_) for index, type_ in enumerate(types)
-    }
-    return pandas.DataFrame(columns, index=frame.index).set_axis(frame.columns, axis=1)
-
-
-def _with_dtype(name: str, column: "pandas.Series[Any]", type_: str) -> "pandas.Series[Any]":
-    converted: pandas.Series[Any] = column
-    if type_ == "TIMESTAMP":
-        converted = column.dt.tz_localize("UTC").astype(_TIME)
-    elif type_ == "HUGEINT" and (column.isna() | (column.abs() <= _EXACT_MAX)).all():
-        converted = column.astype("Int64")  # DuckDB sums integers to 128 bits, which pandas lacks.
-    elif type_ == "VARCHAR" and name in _CATEGORIES:
-        converted = column.astype("string").astype("category")
-    elif type_ in _TYPES:
-        converted = column.astype(_TYPES[type_])
-    return converted
