@@ -97,9 +97,11 @@ def test_a_page_excludes_rows_that_are_loaded_while_it_is_read(store: Store, tmp
         assert len(page(reader, EVENTS, PageRequest())[0]) == 12
 
 
-@pytest.mark.parametrize("request", [PageRequest(limit="2"), PageRequest(limit="2", columns="status,query")], ids=str)
+@pytest.mark.parametrize(
+    "page_request", [PageRequest(limit="2"), PageRequest(limit="2", columns="status,query")], ids=str
+)
 def test_a_page_of_a_windowed_view_is_computed_once(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: PageRequest
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_request: PageRequest
 ) -> None:
     for number in (1, 2, 3):
         load(store, tmp_path, number)
@@ -114,13 +116,13 @@ def test_a_page_of_a_windowed_view_is_computed_once(
     for write in (Format.JSON, Format.PARQUET):
         sent.clear()
         with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:
-            selection, following = request.select(reader, "ai_query")
+            selection, following = page_request.select(reader, "ai_query")
             write_rows(reader, selection, file, write, csv=CsvOptions())
         assert sum("ai_query" in sql for sql in sent) == 1
     assert following is not None
     with store.reader(EVERYTHING) as reader:
-        rest, last = page(reader, "ai_query", replace(request, cursor=following.encode("")))
-        everything, _ = page(reader, "ai_query", replace(request, limit=None))
+        rest, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
+        everything, _ = page(reader, "ai_query", replace(page_request, limit=None))
     assert (len(rest), len(everything), last) == (1, 3, None)
 
 
