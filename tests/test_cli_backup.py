@@ -1,4 +1,4 @@
-"""`embedsink backup` and `restore` as operators type them."""
+"""The commands `embedsink backup` and `embedsink restore`."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,9 @@ from embedsink.data_folder import DataFolder
 from tests.backups import flip, load
 from tests.given import segment
 from tests.stores import make_folder
-from tests.test_cli import assert_failed, embedsink
+from tests.test_cli import Call, assert_failed, called
+
+__all__ = ["called"]
 
 
 @pytest.fixture
@@ -20,51 +22,53 @@ def data(tmp_path: Path) -> Path:
     return folder.path
 
 
-def test_a_backup_says_what_it_has_and_a_restore_up_to_when(data: Path, tmp_path: Path) -> None:
-    done = embedsink("backup", tmp_path / "target", "--data", data)
+def test_backup_and_restore_print_the_time_up_to_which_they_have_events(
+    data: Path, tmp_path: Path, called: Call
+) -> None:
+    done = called("backup", tmp_path / "target", "--data", data)
     assert done.returncode == 0
     assert re.fullmatch(rf"{tmp_path}/target/generations/\d{{8}}T\d{{6}}\.\d{{3}}Z\.json\n", done.stdout)
-    told = r"Backed up every event acknowledged up to (\S+Z): [\d,]+ bytes in \d files, [\d,]+ of them newly stored"
-    assert (backed_up := re.search(told, done.stderr))
+    message = (
+        r"Backed up every event acknowledged up to (\S+Z): [\d,]+ bytes in \d files, of which [\d,]+ bytes are new"
+    )
+    assert (backed_up := re.search(message, done.stderr))
 
-    listed = embedsink("backup", tmp_path / "target", "--list")
+    listed = called("backup", tmp_path / "target", "--list")
     assert listed.returncode == 0
     assert backed_up[1] in listed.stdout
 
-    done = embedsink("restore", tmp_path / "target", "--data", tmp_path / "new")
+    done = called("restore", tmp_path / "target", "--data", tmp_path / "new")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (0, "", 1)
     assert f"restored every event acknowledged up to {backed_up[1]}" in done.stderr
     assert f"`embedsink serve --data {tmp_path / 'new'}`" in done.stderr
     assert (tmp_path / "new/analytics.duckdb").read_bytes() == (data / "analytics.duckdb").read_bytes()
 
 
-def test_old_generations_are_deleted_and_a_damaged_manifest_is_listed(data: Path, tmp_path: Path) -> None:
+def test_old_generations_are_deleted_and_a_damaged_manifest_is_listed(data: Path, tmp_path: Path, called: Call) -> None:
     for _ in range(2):
         create_backup(DataFolder(data), tmp_path / "target")
-    done = embedsink("backup", tmp_path / "target", "--data", data, "--keep", "2")
+    done = called("backup", tmp_path / "target", "--data", data, "--keep", "2")
     assert done.returncode == 0
     assert "Older generations deleted: 1." in done.stderr
     flip(Path(done.stdout.strip()))
-    listed = embedsink("backup", tmp_path / "target", "--list").stdout
+    listed = called("backup", tmp_path / "target", "--list").stdout
     assert listed.count(".json") == 2
     assert listed.count("damaged") == 1
 
 
-def test_what_goes_wrong_is_one_sentence(data: Path, tmp_path: Path) -> None:
+def test_a_failed_backup_prints_one_line(data: Path, tmp_path: Path, called: Call) -> None:
     target = tmp_path / "target"
-    assert_failed(embedsink("backup", target, "--list"), "is not a backup, since it has no generations/.")
-    assert_failed(embedsink("restore", target, "--data", tmp_path / "new"), "is not a backup")
-    assert_failed(embedsink("backup", data / "backup", "--data", data), "is inside the data folder")
+    assert_failed(called("backup", target, "--list"), "is no backup, since it has no generations/.")
+    assert_failed(called("restore", target, "--data", tmp_path / "new"), "is no backup")
+    assert_failed(called("backup", data / "backup", "--data", data), "is in the data folder itself")
     (tmp_path / "file").touch()
-    assert_failed(
-        embedsink("backup", tmp_path / "file", "--data", data), "File exists. Repair that, then run this again."
-    )
+    assert_failed(called("backup", tmp_path / "file", "--data", data), "File exists. Correct this, and retry.")
     create_backup(DataFolder(data), target)
-    assert_failed(embedsink("restore", target, "--data", data), "is not empty. Name a new folder with --data.")
+    assert_failed(called("restore", target, "--data", data), "is not empty. Name a new folder with --data.")
 
 
-def test_a_warning_is_said_and_the_backup_is_made(data: Path, tmp_path: Path) -> None:
+def test_a_backup_with_a_warning_succeeds(data: Path, tmp_path: Path, called: Call) -> None:
     segment(DataFolder(data).journal, [{"type": "view"}], number=9)
-    done = embedsink("backup", tmp_path / "target", "--data", data)
+    done = called("backup", tmp_path / "target", "--data", data)
     assert (done.returncode, done.stdout.count(".json")) == (0, 1)
     assert "Warning: journal: the segments 3 to 8 are missing" in done.stderr

@@ -1,4 +1,4 @@
-"""`embedsink inspect`: what a pipeline reads of it, and its exit code."""
+"""The command `embedsink inspect`: its output and exit codes."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def inspect(server: RunningServer, key: str, *words: str) -> Done:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_what_is_as_expected_is_exit_code_0(server: RunningServer, reader: str) -> None:
+def test_expected_counts_are_exit_code_0(server: RunningServer, reader: str) -> None:
     expected = ("--expect", "ready=1", "--expect", "view=1", "--expect", "download=0")
     done = inspect(server, reader, "--session", "good", *expected)
     assert (done.returncode, done.stderr) == (0, "")
@@ -47,24 +47,20 @@ def test_what_is_as_expected_is_exit_code_0(server: RunningServer, reader: str) 
     ]
 
 
-def test_another_number_is_exit_code_1_and_named(server: RunningServer, reader: str) -> None:
+def test_an_unexpected_count_is_exit_code_1(server: RunningServer, reader: str) -> None:
     done = inspect(server, reader, "--session", "good", "--expect", "view=2", "--expect", "drilldown=1")
     assert done.returncode == 1
-    assert done.stderr.splitlines() == ["view: 1 arrived, 2 expected.", "drilldown: 0 arrived, 1 expected."]
+    assert done.stderr.splitlines() == ["view: 1 received, 2 expected.", "drilldown: 0 received, 1 expected."]
 
 
-def test_a_session_of_which_nothing_arrived_is_exit_code_1_unless_that_was_expected(
-    server: RunningServer, reader: str
-) -> None:
+def test_an_unknown_session_is_exit_code_1_unless_expected(server: RunningServer, reader: str) -> None:
     done = inspect(server, reader, "--session", "godo")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Nothing arrived. Is the session the page's")
+    assert done.stderr.startswith("Nothing was received. Check the session id")
     assert inspect(server, reader, "--session", "godo", "--expect", "view=0").returncode == 0
 
 
-def test_a_rejection_is_exit_code_1_and_shown_without_commands_for_the_terminal(
-    server: RunningServer, reader: str
-) -> None:
+def test_a_rejection_is_exit_code_1_and_listed_without_control_characters(server: RunningServer, reader: str) -> None:
     done = inspect(server, reader, "--session", "bad")
     assert done.returncode == 1
     assert "bad_field" in done.stdout
@@ -73,11 +69,11 @@ def test_a_rejection_is_exit_code_1_and_shown_without_commands_for_the_terminal(
     assert done.stderr.startswith("1 rejected.")
 
 
-def test_as_json_it_is_the_answer_itself(server: RunningServer, reader: str) -> None:
+def test_json_is_the_response_of_the_server(server: RunningServer, reader: str) -> None:
     done = inspect(server, reader, "--since", "1h", "--json")
-    told = json.loads(done.stdout)
-    assert (told["acceptedCount"], told["quarantinedCount"]) == (6, 1)
-    assert told == server.get("/api/v1/inspect?since=1h", key=reader).json()
+    response = json.loads(done.stdout)
+    assert (response["acceptedCount"], response["quarantinedCount"]) == (6, 1)
+    assert response == server.get("/api/v1/inspect?since=1h", key=reader).json()
 
 
 @pytest.mark.parametrize(
@@ -85,8 +81,8 @@ def test_as_json_it_is_the_answer_itself(server: RunningServer, reader: str) -> 
     [
         ((), "--session: is missing"),
         (("--session", ""), "--session: is empty, perhaps an unset variable."),
-        (("--session", "s", "--expect", "view"), "is no type with a count"),
-        (("--session", "s", "--expect", "=1"), "is no type with a count"),
+        (("--session", "s", "--expect", "view"), "is not a type with a count"),
+        (("--session", "s", "--expect", "=1"), "is not a type with a count"),
         (("--session", "s", "--expect", "veiw=1"), '--expect: type "veiw" does not exist. Did you mean "view"?'),
         (("--session", "s", "--expect", "refresh=1"), "There are ai-query, dashboard-loaded, download,"),
         (("--session", "s", "--wait", "31"), "--wait"),

@@ -1,4 +1,4 @@
-"""`embedsink render`: of a folder and of a server, the same file, in the scope of the key."""
+"""The command `embedsink render`: the same file from a folder and from a server, in the scope of the key."""
 
 import json
 import os
@@ -19,7 +19,7 @@ Done = subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with three views in deployment 1 and one in 2, which its snapshot has."""
+    """Run a server whose snapshot has three views in deployment 1 and one in deployment 2."""
     folder = tmp_path_factory.mktemp("render") / "data"
     with running_server(folder, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as running:
         key, reader = running.key(), running.key("read")
@@ -48,11 +48,11 @@ def views_in(file: Path) -> str:
     return texts[texts.index("Views") + 1]
 
 
-# Events are of 2025: the sender's clock says so.
+# The timestamps of the events are in 2025.
 PERIOD = ("--since", "2025-11-01", "--until", "2025-12-01")
 
 
-def test_a_folder_and_a_server_draw_the_same_numbers(server: RunningServer, tmp_path: Path) -> None:
+def test_a_folder_and_a_server_render_the_same_numbers(server: RunningServer, tmp_path: Path) -> None:
     done = render("tenants", *PERIOD, "--data", server.data, "-o", tmp_path / "folder.svg")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     key = server.key("read")
@@ -60,7 +60,7 @@ def test_a_folder_and_a_server_draw_the_same_numbers(server: RunningServer, tmp_
     assert views_in(tmp_path / "folder.svg") == views_in(tmp_path / "server.svg") == "4"
 
 
-def test_a_key_draws_its_own_deployments(server: RunningServer, tmp_path: Path) -> None:
+def test_a_scoped_key_renders_only_its_deployments(server: RunningServer, tmp_path: Path) -> None:
     key, file = server.key("read", deployments=[2]), tmp_path / "mine.svg"
     assert render("tenants", *PERIOD, "--url", server.url, "--key", key, "-o", file).returncode == 0
     assert views_in(file) == "1"
@@ -71,15 +71,17 @@ def test_a_key_draws_its_own_deployments(server: RunningServer, tmp_path: Path) 
     assert not (tmp_path / "theirs.svg").exists()
 
 
-def test_what_a_server_knows_of_itself_is_drawn_of_a_server(server: RunningServer, tmp_path: Path) -> None:
+def test_values_of_the_server_itself_are_rendered_from_a_server(server: RunningServer, tmp_path: Path) -> None:
     key = server.key("read")
     assert render("pipeline", "--url", server.url, "--key", key, "-o", tmp_path / "server.svg").returncode == 0
     assert render("pipeline", "--data", server.data, "-o", tmp_path / "folder.svg").returncode == 0
-    ours, others = (set(texts_of((tmp_path / f"{name}.svg").read_text())) for name in ("server", "folder"))
-    assert any("snapshot" in text.lower() for text in ours - others)
+    server_texts, folder_texts = (
+        set(texts_of((tmp_path / f"{name}.svg").read_text())) for name in ("server", "folder")
+    )
+    assert any("snapshot" in text.lower() for text in server_texts - folder_texts)
 
 
-def test_a_server_draws_its_own_dashboards_where_nobody_has_their_files(tmp_path: Path) -> None:
+def test_a_server_renders_its_own_dashboards(tmp_path: Path) -> None:
     own = tmp_path / "data" / "dashboards"
     own.mkdir(parents=True)
     chart = {"id": "a", "kind": "number", "title": "Viewed", "report": "views", "how": "sum", "column": "view_count"}
@@ -88,13 +90,13 @@ def test_a_server_draws_its_own_dashboards_where_nobody_has_their_files(tmp_path
     (own / "support.json").write_text(json.dumps(board))
     (own / "overview.json").write_text(json.dumps(board))
     with running_server(tmp_path / "data") as running:
-        asked = ("--url", running.url, "--key", running.key("read"), "--data", tmp_path / "elsewhere")
-        for name in ("support", "overview"):  # another than ours has this name
-            done = render(name, *asked, "-o", tmp_path / f"{name}.svg")
+        options = ("--url", running.url, "--key", running.key("read"), "--data", tmp_path / "elsewhere")
+        for name in ("support", "overview"):  # The second has the name of a built-in dashboard.
+            done = render(name, *options, "-o", tmp_path / f"{name}.svg")
             assert (done.returncode, done.stderr) == (0, "")
             texts = texts_of((tmp_path / f"{name}.svg").read_text(encoding="utf-8"))
             assert {"Support desk", "At a glance", "Viewed"} <= set(texts)
-        unknown = render("suport", *asked, "-o", tmp_path / "unknown.svg")
+        unknown = render("suport", *options, "-o", tmp_path / "unknown.svg")
     assert unknown.returncode != 0
     assert 'Did you mean "support"?' in unknown.stderr
 

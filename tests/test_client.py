@@ -1,4 +1,4 @@
-"""The Python face: the same frames from a folder and from a server."""
+"""The Python API: the same frames from a data folder and from a server."""
 
 import json
 import re
@@ -52,14 +52,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
             answer = server.post({"context": {"deployment": deployment, "session": "s"}, "events": EVENTS}, key=ingest)
             assert answer.json() == {"accepted": len(EVENTS), "rejected": []}
         opened = embedsink.open(data)
-        wait_until(lambda: (data / "analytics.duckdb").exists(), what="there is a snapshot")
-        wait_until(lambda: len(opened.sql("select * from event")) == 2 * len(EVENTS), what="it holds every event")
+        wait_until(lambda: (data / "analytics.duckdb").exists(), what="a snapshot exists")
+        wait_until(lambda: len(opened.sql("select * from event")) == 2 * len(EVENTS), what="it has every event")
         yield server
 
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    "asked",
+    "params",
     [
         {},
         {"since": "2999-01-01"},
@@ -68,22 +68,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     ],
     ids=str,
 )
-def test_a_folder_and_a_server_give_the_same_frames(server: RunningServer, asked: Any) -> None:
+def test_a_folder_and_a_server_return_the_same_frames(server: RunningServer, params: Any) -> None:
     opened, connected = embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))
     assert_frame_equal(opened.reports(), connected.reports())
     for name, columns in opened.reports()[["name", "columns"]].itertuples(index=False):
         assert columns.split(", ") == opened.columns(name)["name"].tolist()
         assert_frame_equal(opened.columns(name), connected.columns(name))
-        frame = opened.report(name, **asked)
-        assert_frame_equal(frame, connected.report(name, **asked))
+        frame = opened.report(name, **params)
+        assert_frame_equal(frame, connected.report(name, **params))
         assert list(frame.columns) == opened.columns(name)["name"].tolist()
-    assert_frame_equal(opened.events(**asked), connected.events(**asked))
+    assert_frame_equal(opened.events(**params), connected.events(**params))
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("asked", [{}, {"since": "2999-01-01"}], ids=["rows", "no rows"])
-def test_columns_have_proper_types_with_and_without_rows(server: RunningServer, asked: Any) -> None:
-    types = embedsink.open(server.data).events(**asked).dtypes.astype(str)
+@pytest.mark.parametrize("params", [{}, {"since": "2999-01-01"}], ids=["rows", "no rows"])
+def test_columns_have_the_same_dtypes_with_and_without_rows(server: RunningServer, params: Any) -> None:
+    types = embedsink.open(server.data).events(**params).dtypes.astype(str)
     assert {types[name] for name in ("occurred_at", "client_at", "sent_at", "received_at")} == {"datetime64[us, UTC]"}
     assert {types[name] for name in ("arrival", "deployment", "seq")} == {"Int64"}
     assert {types[name] for name in ("type", "surface", "format", "target", "status", "mode")} == {"category"}
@@ -94,7 +94,7 @@ def test_columns_have_proper_types_with_and_without_rows(server: RunningServer, 
 
 
 @pytest.mark.server
-def test_own_sql_gets_the_same_types(server: RunningServer) -> None:
+def test_sql_returns_the_same_dtypes(server: RunningServer) -> None:
     opened = embedsink.open(server.data)
     frame = opened.sql(
         "select surface, occurred_at, occurred_at::timestamptz as zoned, occurred_at::date as day, fatal, "
@@ -115,7 +115,7 @@ def test_own_sql_gets_the_same_types(server: RunningServer) -> None:
 
 
 @pytest.mark.server
-def test_events_and_their_columns_can_be_chosen(server: RunningServer) -> None:
+def test_events_and_columns_can_be_selected(server: RunningServer) -> None:
     for client in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
         frame = client.events(columns=["type", "deployment"], deployment=1, limit=3)
         assert frame.columns.tolist() == ["type", "deployment"]
@@ -130,7 +130,7 @@ def test_events_and_their_columns_can_be_chosen(server: RunningServer) -> None:
 
 
 @pytest.mark.server
-def test_times_and_counts_have_types_that_hold_nothing_too(server: RunningServer) -> None:
+def test_times_and_counts_have_nullable_dtypes(server: RunningServer) -> None:
     frame = embedsink.connect(server.url, key=server.key("read")).report("downloads", since=date(2025, 11, 1))
     assert str(frame["period_start"].dtype) == "datetime64[us, UTC]"
     assert str(frame["exported_row_count"].dtype) == "Int64"
@@ -139,7 +139,7 @@ def test_times_and_counts_have_types_that_hold_nothing_too(server: RunningServer
 
 
 @pytest.mark.server
-def test_a_scoped_key_sees_its_deployments_alone(server: RunningServer) -> None:
+def test_a_scoped_key_reads_only_its_deployments(server: RunningServer) -> None:
     connected = embedsink.connect(server.url, key=server.key("read", deployments=[2]))
     assert set(connected.report("views")["deployment"]) == {2}
     with pytest.raises(Refused, match="deployment: 1 is outside"):
@@ -147,7 +147,7 @@ def test_a_scoped_key_sees_its_deployments_alone(server: RunningServer) -> None:
 
 
 @pytest.mark.server
-def test_a_folder_takes_the_same_scope_in_every_form(server: RunningServer) -> None:
+def test_a_scope_may_be_given_as_text_dates_or_iterators(server: RunningServer) -> None:
     opened = embedsink.open(str(server.data))
     expected = opened.report("views", since="2025-11-20", until="2025-11-21", deployment=1)
     assert len(expected) == 2
@@ -158,37 +158,40 @@ def test_a_folder_takes_the_same_scope_in_every_form(server: RunningServer) -> N
 
 
 @pytest.mark.server
-def test_own_sql_sees_the_views_and_each_new_snapshot(server: RunningServer) -> None:
+def test_sql_reads_the_views_of_the_newest_snapshot(server: RunningServer) -> None:
     opened = embedsink.open(server.data)
     assert opened.sql("select status from ai_query")["status"].unique().tolist() == ["abandoned"]
     before = len(opened.sql("select * from event"))
     server.post(event("error", {"message": "again"}), key=server.key("ingest"))
-    wait_until(lambda: len(opened.sql("select * from event")) == before + 1, what="the new event is seen")
+    wait_until(lambda: len(opened.sql("select * from event")) == before + 1, what="the new event is visible")
 
 
 @pytest.mark.server
-def test_a_name_that_is_almost_right_is_told(server: RunningServer) -> None:
+def test_a_misspelled_report_is_reported_with_the_nearest_name(server: RunningServer) -> None:
     for client in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
         with pytest.raises(Refused, match=r'report "view" does not exist\. Did you mean "views"\?'):
             client.report("view")
 
 
-def test_what_is_no_parameter_is_told(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="from: is not one of since, until"):
+def test_an_unknown_parameter_is_a_type_error(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"from: is not a parameter\. Parameters: since, until"):
         embedsink.open(tmp_path).report("views", **{"from": "2025"})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="deployment: is an empty list"):
+    with pytest.raises(TypeError, match="deployment: the list is empty"):
         embedsink.open(tmp_path).report("views", deployment=[])
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("params", "message"),
     [
-        ({"deployment": "12"}, 'deployment: "12" is not an integer. Write deployment=12, or [12, 13] for several.'),
+        ({"deployment": "12"}, 'deployment: "12" is not an integer. Examples: deployment=12, deployment=[12, 13].'),
         ({"deployment": True}, "deployment: true is not an integer."),
         ({"deployment": 12.5}, "deployment: 12.5 is not an integer."),
         ({"deployment": [None]}, "deployment: null is not an integer."),
         ({"deployment": [1, "2"]}, 'deployment: "2" is not an integer.'),
-        ({"since": 5}, "since: 5 is not a date, a datetime or text such as 2026-11-01 or 7d. Leave it out for all."),
+        (
+            {"since": 5},
+            "since: 5 is not a date, a datetime or text such as 2026-11-01 or 7d. Omit it to select everything.",
+        ),
         ({"until": ["7d"]}, 'until: ["7d"] is not a date'),
         ({"tenant": 5}, "tenant: 5 is not text."),
         ({"surface": date(2025, 11, 1)}, 'surface: "2025-11-01" is not text.'),
@@ -196,34 +199,34 @@ def test_what_is_no_parameter_is_told(tmp_path: Path) -> None:
         ({"limit": True}, "limit: true is not an integer."),
         ({"columns": 5}, "columns: 5 is not a list of names."),
         ({"timezone": 2}, "timezone: 2 is not text."),
-        ({"name": None}, 'report: null is not the name of one. Write it like "views".'),
+        ({"name": None}, 'report: null is not a name. Example: "views".'),
     ],
     ids=str,
 )
-def test_what_is_of_another_type_is_one_sentence_from_both(tmp_path: Path, asked: Any, told: str) -> None:
+def test_both_clients_report_a_wrong_type_alike(tmp_path: Path, params: Any, message: str) -> None:
     for client in (embedsink.open(tmp_path), embedsink.connect("http://localhost:1", key=KEY)):
-        with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
-            client.report(**({"name": "views"} | asked))
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+            client.report(**({"name": "views"} | params))
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("asked", [{"tenant": "\ud800"}, {"since": "\ud800"}, {"name": "\ud800"}], ids=ascii)
-def test_text_that_is_none_is_blamed_and_not_the_snapshot(server: RunningServer, asked: Any) -> None:
+@pytest.mark.parametrize("params", [{"tenant": "\ud800"}, {"since": "\ud800"}, {"name": "\ud800"}], ids=ascii)
+def test_a_lone_surrogate_is_reported_as_a_wrong_parameter(server: RunningServer, params: Any) -> None:
     for client in (embedsink.open(server.data), embedsink.connect(server.url, key=server.key("read"))):
         with pytest.raises(Refused, match=r'"\\ud800'):
-            client.report(**({"name": "views"} | asked))
+            client.report(**({"name": "views"} | params))
 
 
 @pytest.mark.server
-def test_integers_of_numpy_are_deployments_too(server: RunningServer) -> None:
+def test_deployments_may_be_numpy_integers(server: RunningServer) -> None:
     opened = embedsink.open(server.data)
-    seen = opened.report("views")["deployment"].unique()
-    assert_frame_equal(opened.report("views", deployment=seen), opened.report("views", deployment=[1, 2]))
+    deployments = opened.report("views")["deployment"].unique()
+    assert_frame_equal(opened.report("views", deployment=deployments), opened.report("views", deployment=[1, 2]))
 
 
 @pytest.mark.server
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "message"),
     [
         ("selec 1", 'sql: Parser Error: syntax error at or near "selec"'),
         ("select * from read_csv('missing.csv')", "sql: IO Error: No files found that match"),
@@ -232,13 +235,13 @@ def test_integers_of_numpy_are_deployments_too(server: RunningServer) -> None:
         (" \n", "sql: is empty."),
     ],
 )
-def test_sql_that_does_not_do_is_blamed_itself(server: RunningServer, sql: str, told: str) -> None:
-    with pytest.raises(Refused, match=f"^{re.escape(told)}"):
+def test_a_wrong_statement_is_reported_with_duckdbs_message(server: RunningServer, sql: str, message: str) -> None:
+    with pytest.raises(Refused, match=f"^{re.escape(message)}"):
         embedsink.open(server.data).sql(sql)
 
 
 @pytest.mark.server
-def test_sql_that_does_not_do_is_told_with_candidates_and_the_place(server: RunningServer) -> None:
+def test_a_wrong_column_in_sql_is_reported_with_candidates_and_its_position(server: RunningServer) -> None:
     with pytest.raises(Refused) as refused:
         embedsink.open(server.data).sql("select count(*),\n       surfac\nfrom event")
     binder, candidates, *_ = str(refused.value).splitlines()
@@ -257,12 +260,12 @@ def test_sql_that_does_not_do_is_told_with_candidates_and_the_place(server: Runn
         ("select $one || $two as found", {"one": "a", "two": "b"}),
     ],
 )
-def test_sql_takes_parameters(server: RunningServer, sql: str, parameters: Any) -> None:
+def test_sql_accepts_parameters(server: RunningServer, sql: str, parameters: Any) -> None:
     assert embedsink.open(server.data).sql(sql, parameters)["found"].tolist() == ["ab"]
 
 
 @pytest.mark.server
-def test_parameters_are_values_and_never_sql(server: RunningServer) -> None:
+def test_sql_parameters_are_values_and_never_sql(server: RunningServer) -> None:
     opened = embedsink.open(server.data)
     assert len(opened.sql("select * from event where type = ? limit ?", ["view", numpy.int64(1)])) == 1
     assert opened.sql("select * from event where type = $1", ["' or true --"]).empty
@@ -273,7 +276,7 @@ def test_parameters_are_values_and_never_sql(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("parameters", [5, "view", b"5 bytes"])
-def test_parameters_are_a_list_or_a_dictionary(tmp_path: Path, parameters: Any) -> None:
+def test_sql_parameters_are_a_list_or_a_dictionary(tmp_path: Path, parameters: Any) -> None:
     with pytest.raises(TypeError, match=r"^parameters: .* is neither a list nor a dictionary\."):
         embedsink.open(tmp_path).sql("select ?", parameters)
 
@@ -282,8 +285,8 @@ people = pandas.DataFrame({"viewer": ["global"]})
 
 
 @pytest.mark.server
-def test_sql_sees_the_frames_of_whoever_calls_it(server: RunningServer) -> None:
-    # The names are those of variables inside embedsink, which must not stand in the way.
+def test_sql_can_read_frames_of_its_caller(server: RunningServer) -> None:
+    # Variables inside embedsink have the same names.
     text = result = pandas.DataFrame({"surface": ["dashboard"], "colour": ["blue"]})
     opened = embedsink.open(server.data)
     found = opened.sql("select distinct colour from event join text using (surface)")
@@ -294,80 +297,80 @@ def test_sql_sees_the_frames_of_whoever_calls_it(server: RunningServer) -> None:
 
 
 @pytest.mark.server
-def test_a_table_comes_before_a_frame_of_its_name(server: RunningServer) -> None:
+def test_a_view_hides_a_frame_of_the_same_name(server: RunningServer) -> None:
     opened = embedsink.open(server.data)
     views = opened.report("views", columns=["surface"], limit=1)
     assert len(opened.sql("from views").columns) > len(views.columns)
 
 
 @pytest.mark.server
-def test_sql_sees_no_variable_of_embedsink_itself(server: RunningServer) -> None:
+def test_sql_can_not_read_variables_of_embedsink(server: RunningServer) -> None:
     for name in ("pandas", "reader", "parameters", "caller", "EVERYTHING", "_embedsink_execute"):
         with pytest.raises(Refused, match=rf"^sql: .*{name}"):
             embedsink.open(server.data).sql(f"from {name}")
 
 
-def test_sql_is_text(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"^sql: 5 is not text\."):
+def test_sql_that_is_not_text_is_a_type_error(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"^sql: 5 is not a string\."):
         embedsink.open(tmp_path).sql(5)  # type: ignore[arg-type]
 
 
-def test_own_sql_for_a_server_says_where_it_runs() -> None:
+def test_sql_on_a_server_is_refused_with_advice() -> None:
     connected = embedsink.connect("https://events.example.com/", key=KEY)
-    with pytest.raises(Refused, match=r"^sql: runs on this machine alone") as refused:
+    with pytest.raises(Refused, match=r"^sql: a server runs no SQL\.") as refused:
         connected.sql("select 1")
     assert "embedsink.open" in str(refused.value)
     assert "GET https://events.example.com/api/v1/analytics.duckdb, with a read key" in str(refused.value)
 
 
 @pytest.mark.server
-def test_a_downloaded_snapshot_opens_as_the_folder_that_it_lies_in(server: RunningServer, tmp_path: Path) -> None:
+def test_a_folder_with_a_downloaded_snapshot_can_be_opened(server: RunningServer, tmp_path: Path) -> None:
     answer = server.get("/api/v1/analytics.duckdb", key=server.key("read"))
     (tmp_path / "analytics.duckdb").write_bytes(answer.body)
     assert len(embedsink.open(tmp_path).sql("select * from event")) >= 2 * len(EVENTS)
 
 
-def test_a_missing_folder_and_a_missing_snapshot_are_told(tmp_path: Path) -> None:
+def test_a_missing_folder_or_snapshot_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"data folder .*elsewhere: does not exist"):
         embedsink.open(tmp_path / "elsewhere")
     with pytest.raises(Misconfigured, match=r"analytics\.duckdb: does not exist"):
         embedsink.open(tmp_path).report("views")
     (tmp_path / "analytics.duckdb").touch()
-    with pytest.raises(Misconfigured, match=r"analytics\.duckdb: is a file\. Name the folder that it lies in\."):
+    with pytest.raises(Misconfigured, match=r"analytics\.duckdb: is a file\. Pass the folder that contains it\."):
         embedsink.open(tmp_path / "analytics.duckdb")
 
 
 @pytest.mark.parametrize(
-    ("url", "key", "told"),
+    ("url", "key", "message"),
     [
-        ("events.example.com", KEY, "no address"),
-        ("ftp://events.example.com", KEY, "no address"),
+        ("events.example.com", KEY, "not the URL of a server"),
+        ("ftp://events.example.com", KEY, "not the URL of a server"),
         ("http://events.example.com", KEY, "unencrypted"),
         ("https://u:p@events.example.com", KEY, "user or a password"),
         ("http://localhost:1", "", "key: is missing"),
-        ("http://localhost:1", KEY[:-1], "lost a character"),
+        ("http://localhost:1", KEY[:-1], "incomplete"),
     ],
 )
-def test_what_can_be_no_server_is_told_before_a_key_leaves(
-    url: str, key: str, told: str, monkeypatch: pytest.MonkeyPatch
+def test_a_malformed_url_or_key_is_refused_before_a_request(
+    url: str, key: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EMBEDSINK_KEY", raising=False)
-    with pytest.raises(Misconfigured, match=told) as error:
+    with pytest.raises(Misconfigured, match=message) as error:
         embedsink.connect(url, key=key)
     assert KEY[:-1] not in str(error.value)
 
 
-def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_may_be_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_KEY", KEY)
     embedsink.connect("https://events.example.com")
 
 
-def test_a_path_stays_below_the_api() -> None:
+def test_path_segments_are_escaped() -> None:
     request = HttpClient("https://events.example.com/", KEY)._request(("reports", "../../admin?x.json"))
     assert request.full_url == "https://events.example.com/api/v1/reports/..%2F..%2Fadmin%3Fx.json"
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
+def test_importing_the_package_imports_nothing_slow() -> None:
     script = "import sys, json, embedsink; print(json.dumps(sorted(sys.modules)))"
     modules = json.loads(subprocess.check_output([sys.executable, "-c", script]))
     assert not {"duckdb", "pandas", "pydantic", "starlette", "typer"} & set(modules)

@@ -1,4 +1,4 @@
-"""How rows go out: the same rows in each format, and types that each reader understands."""
+"""The file formats of rows: the same rows in each, with the types of each format."""
 
 import csv
 import io
@@ -17,8 +17,9 @@ from nanoarrow.ipc import InputStream
 
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import EVENTS, report_names, type_of, visible_columns
+from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.format import Format
-from embedsink.reports.formats import Style, write_rows
+from embedsink.reports.formats import write_rows
 from embedsink.store.database import Store
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING, ROWS_OF_BATCH, Reader
@@ -37,8 +38,8 @@ GIVEN: list[dict[str, object]] = [
     {"lost": {"queue_overflow": 3}},
 ]
 NAMES = [*report_names(), EVENTS]
-# What a cell of a CSV means, by the type of its column.
-READ: dict[str, Callable[[str], Any]] = {
+# The parsers of CSV cells, by the type of the column.
+PARSERS: dict[str, Callable[[str], Any]] = {
     "integer": int,
     "number": float,
     "boolean": {"true": True, "false": False}.__getitem__,
@@ -64,9 +65,9 @@ def reader(store: Store) -> Iterator[Reader]:
         yield reader
 
 
-def written(reader: Reader, selection: SelectQuery, format: Format, style: Style | None = None) -> bytes:
+def written(reader: Reader, selection: SelectQuery, format: Format, csv: CsvOptions | None = None) -> bytes:
     with TemporaryFile() as file:
-        write_rows(reader, selection, file, format, style=style or Style())
+        write_rows(reader, selection, file, format, csv=csv or CsvOptions())
         file.seek(0)
         return file.read()
 
@@ -101,7 +102,7 @@ def test_each_format_has_the_same_rows(name: str, reader: Reader, tmp_path: Path
     assert [list(row) for row in listed] == [names] * len(listed)
     lines = [json.loads(line) for line in written(reader, selection, Format.NDJSON).splitlines()]
     assert lines == [{name: value for name, value in row.items() if value is not None} for row in listed]
-    text = written(reader, selection, Format.CSV, Style(guard=False)).decode()
+    text = written(reader, selection, Format.CSV, CsvOptions(guard=False)).decode()
     header, *cells = csv.reader(io.StringIO(text, newline=""))
     assert header == names
     assert len(cells) == len(listed)
@@ -112,22 +113,22 @@ def test_each_format_has_the_same_rows(name: str, reader: Reader, tmp_path: Path
     assert [field.name for field in schema.fields] == names
     assert len(tuples) == len(listed)
     types = [type_of(column) for column in reader.selected(selection)]
-    # Without zones, for which the engine would need another package in Python.
+    # Without time zones, for which DuckDB would import pytz.
     bare = ("make_timestamp(epoch_us({}))" if type_ == "timestamp" else "{}" for type_ in types)
     in_parquet = stored.project(", ".join(map(str.format, bare, names))).fetchall()
-    for place, (name_of, type_) in enumerate(zip(names, types, strict=True)):
+    for index, (name_of, type_) in enumerate(zip(names, types, strict=True)):
         as_json = [row[name_of] for row in listed]
         if type_ in ("timestamp", "date"):
-            as_json = [value and READ[type_](value) for value in as_json]
-        assert [cell[place] == "" for cell in cells] == [value is None for value in as_json]
-        assert [READ[type_](cell[place]) if cell[place] else None for cell in cells] == as_json
-        for values in ([one[place] for one in in_parquet], [one[place] for one in tuples]):
-            told = [json.loads(value) if type_ == "json" and value else value for value in values]
-            assert [naive(value) if isinstance(value, datetime) else value for value in told] == as_json
+            as_json = [value and PARSERS[type_](value) for value in as_json]
+        assert [cell[index] == "" for cell in cells] == [value is None for value in as_json]
+        assert [PARSERS[type_](cell[index]) if cell[index] else None for cell in cells] == as_json
+        for values in ([one[index] for one in in_parquet], [one[index] for one in tuples]):
+            parsed = [json.loads(value) if type_ == "json" and value else value for value in values]
+            assert [naive(value) if isinstance(value, datetime) else value for value in parsed] == as_json
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_times_are_utc_and_say_so(name: str, reader: Reader, tmp_path: Path) -> None:
+def test_times_are_marked_as_utc(name: str, reader: Reader, tmp_path: Path) -> None:
     selection = selection_of(reader, name)
     times = [column.name for column in reader.selected(selection) if column.type == "TIMESTAMP"]
     stored = parquet(written(reader, selection, Format.PARQUET), tmp_path)
@@ -145,7 +146,7 @@ def test_times_are_utc_and_say_so(name: str, reader: Reader, tmp_path: Path) -> 
     assert not {"HUGEINT", "UUID", "JSON", "TIMESTAMP"} & set(types.values())
 
 
-def test_an_empty_answer_still_has_its_columns(store: Store, tmp_path: Path) -> None:
+def test_an_empty_report_has_its_columns(store: Store, tmp_path: Path) -> None:
     with store.reader({**EVERYTHING, "tenant": "nobody"}) as reader:
         selection = selection_of(reader, "views")
         assert written(reader, selection, Format.JSON) == b"[]"
@@ -156,7 +157,7 @@ def test_an_empty_answer_still_has_its_columns(store: Store, tmp_path: Path) -> 
         assert ([field.name for field in schema.fields], rows) == (list(selection.columns or ()), [])
 
 
-def test_columns_come_in_the_order_asked_for(reader: Reader) -> None:
+def test_columns_have_the_requested_order(reader: Reader) -> None:
     selection = SelectQuery("views", ("view_count", "surface"))
     assert json.loads(written(reader, selection, Format.JSON)) == [
         {"view_count": 1, "surface": "app"},
@@ -164,7 +165,7 @@ def test_columns_come_in_the_order_asked_for(reader: Reader) -> None:
     ]
 
 
-def test_arrow_comes_in_batches_that_fit_into_memory(tmp_path: Path) -> None:
+def test_arrow_is_written_in_batches(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"create view many as select range as arrival from range({2 * ROWS_OF_BATCH + 1})")
         with Reader(connection, EVERYTHING, held=ExitStack()) as reader, TemporaryFile() as file:
@@ -176,13 +177,13 @@ def test_arrow_comes_in_batches_that_fit_into_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_json_in_a_column_is_json_in_json(reader: Reader) -> None:
+def test_a_json_column_is_nested_in_json(reader: Reader) -> None:
     rows = json.loads(written(reader, SelectQuery(EVENTS, ("type", "value", "extra")), Format.JSON))
     assert {"type": "drilldown", "value": {"a": 1}, "extra": None} in rows
     assert {"nested": [1, None]} in [(row["extra"] or {}).get("unknown") for row in rows]
 
 
-def test_losses_by_reason_are_an_object_and_no_text_of_one(reader: Reader) -> None:
+def test_losses_by_reason_are_a_json_object(reader: Reader) -> None:
     rows = json.loads(written(reader, SelectQuery("completeness", ("lost_by_reason",)), Format.JSON))
     assert [row["lost_by_reason"] for row in rows] == [{"queue_overflow": 3}]
     assert written(reader, SelectQuery("completeness", ("lost_by_reason",)), Format.CSV).endswith(
@@ -190,15 +191,15 @@ def test_losses_by_reason_are_an_object_and_no_text_of_one(reader: Reader) -> No
     )
 
 
-def test_a_byte_order_mark_comes_first_and_once(reader: Reader) -> None:
+def test_a_byte_order_mark_is_written_once_at_the_start(reader: Reader) -> None:
     selection = selection_of(reader, "views")
-    plain, marked = (written(reader, selection, Format.CSV, Style(bom=bom)) for bom in (False, True))
+    plain, marked = (written(reader, selection, Format.CSV, CsvOptions(bom=bom)) for bom in (False, True))
     assert marked == b"\xef\xbb\xbf" + plain
 
 
-def test_the_guard_is_for_text_alone(reader: Reader) -> None:
+def test_the_guard_applies_to_text_only(reader: Reader) -> None:
     selection = SelectQuery(EVENTS, ("member", "message", "row_count"))
     guarded = written(reader, selection, Format.CSV).decode()
     assert "'=1+1" in guarded
     assert "'-1 is no date" in guarded
-    assert "\r\n=1+1" in written(reader, selection, Format.CSV, Style(guard=False)).decode()
+    assert "\r\n=1+1" in written(reader, selection, Format.CSV, CsvOptions(guard=False)).decode()

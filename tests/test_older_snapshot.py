@@ -1,4 +1,4 @@
-"""A snapshot that an older embedsink published: what it lacks is named, and all else works."""
+"""A snapshot of an older embedsink: commands name the missing reports, and the other reports work."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from tests.test_cli import Call, assert_failed, called
 __all__ = ["called"]
 
 LACKING = ("sync_impact", "tenants")
-TOLD = (
+MESSAGE = (
     "snapshot: lacks the reports sync_impact, tenants. An older embedsink published it: start the server once, or run "
     "`embedsink snapshot`."
 )
@@ -32,7 +32,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose snapshot has no syncs, no tenants, and fewer columns in the quarantine and in `views`."""
+    """Create a folder whose snapshot lacks syncs, tenants, and columns of the quarantine and of `views`."""
     data = tmp_path_factory.mktemp("older") / "data"
     sent = data.parent / "sent.ndjson"
     sent.write_text("\n".join(map(json.dumps, [view(), view(), event_or_action("event:download", {"format": "doc"})])))
@@ -52,8 +52,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
-def test_a_report_that_it_lacks_says_so_and_what_to_do(data: Path, called: Call) -> None:
-    told = (
+def test_a_missing_report_is_reported_with_advice(data: Path, called: Call) -> None:
+    message = (
         "snapshot: lacks tenants. An older embedsink published it: start the server once, or run `embedsink snapshot`."
     )
     for words in (
@@ -62,17 +62,17 @@ def test_a_report_that_it_lacks_says_so_and_what_to_do(data: Path, called: Call)
         ["tenants", "--describe"],
         ["tenants", "--columns", "tenant"],
     ):
-        assert_failed(called("report", *words, "--data", data), told)
+        assert_failed(called("report", *words, "--data", data), message)
 
 
-def test_the_list_has_the_others_and_names_what_is_missing(data: Path, called: Call) -> None:
+def test_the_list_warns_of_missing_reports(data: Path, called: Call) -> None:
     done = called("report", "--format", "json", "--data", data)
     assert done.returncode == 0
     assert [report["name"] for report in json.loads(done.stdout)] == [n for n in report_names() if n not in LACKING]
-    assert TOLD in done.stderr
+    assert MESSAGE in done.stderr
 
 
-def test_other_reports_work_with_the_columns_that_they_have(data: Path, called: Call) -> None:
+def test_a_report_works_without_its_missing_column(data: Path, called: Call) -> None:
     done = called("report", "views", "--format", "json", "--data", data)
     [row] = json.loads(done.stdout)
     assert row["view_count"] == 2
@@ -81,14 +81,14 @@ def test_other_reports_work_with_the_columns_that_they_have(data: Path, called: 
     assert_failed(done, 'column "viewer_count" does not exist', code=2)
 
 
-def test_all_reports_are_written_as_far_as_they_are_there(data: Path, tmp_path: Path, called: Call) -> None:
+def test_all_writes_the_reports_that_exist(data: Path, tmp_path: Path, called: Call) -> None:
     done = called("report", "--all", "-o", tmp_path / "all.zip", "--data", data)
-    assert (done.returncode, TOLD in done.stderr) == (0, True)
+    assert (done.returncode, MESSAGE in done.stderr) == (0, True)
     with ZipFile(tmp_path / "all.zip") as archive:
         assert set(archive.namelist()) == {"manifest.json"} | {f"{n}.csv" for n in report_names() if n not in LACKING}
 
 
-def test_doctor_names_what_is_missing_and_goes_on(data: Path, called: Call) -> None:
+def test_doctor_reports_what_is_missing_and_runs_the_other_checks(data: Path, called: Call) -> None:
     done = called("doctor", "--data", data)
     assert done.returncode == 1
     assert "lacks the reports sync_impact, tenants" in " ".join(done.stdout.split())
@@ -97,18 +97,18 @@ def test_doctor_names_what_is_missing_and_goes_on(data: Path, called: Call) -> N
     assert {"snapshot", "sync_is_whole", "arrival_is_unique", "dashboards", "journal", "keys"} <= set(checks)
 
 
-def test_a_dashboard_is_drawn_without_what_is_missing(data: Path, tmp_path: Path, called: Call) -> None:
+def test_a_dashboard_is_rendered_without_charts_of_missing_reports(data: Path, tmp_path: Path, called: Call) -> None:
     for name in ("overview", "reliability", "content"):
         done = called("render", name, "-o", tmp_path / f"{name}.svg", "--data", data)
         assert (done.returncode, (tmp_path / f"{name}.svg").exists()) == (0, True), done.stderr
     done = called("render", "overview", "-o", tmp_path / "overview.svg", "--data", data)
-    assert "overview: leaves out " in done.stderr
+    assert "overview: omits " in done.stderr
     assert "which the snapshot lacks. An older embedsink published it" in done.stderr
     done = called("render", "tenants", "-o", tmp_path / "tenants.svg", "--data", data)
     assert "Traceback" not in done.stderr
 
 
-def test_a_dashboard_is_drawn_from_a_snapshot_that_says_it_is_of_today(
+def test_a_dashboard_is_rendered_from_a_snapshot_whose_version_is_wrong(
     data: Path, tmp_path: Path, called: Call
 ) -> None:
     with duckdb.connect(str(DataFolder(data).snapshot)) as snapshot:
@@ -116,14 +116,14 @@ def test_a_dashboard_is_drawn_from_a_snapshot_that_says_it_is_of_today(
     try:
         done = called("render", "reliability", "-o", tmp_path / "reliability.svg", "--data", data)
         assert (done.returncode, (tmp_path / "reliability.svg").exists()) == (0, True), done.stderr
-        assert "reliability: leaves out " in done.stderr
+        assert "reliability: omits " in done.stderr
     finally:
         with duckdb.connect(str(DataFolder(data).snapshot)) as snapshot:
             snapshot.execute("comment on table migration is 'older'")
 
 
 def current_comment(tmp_path: Path) -> str:
-    """What a snapshot of this embedsink says about its views."""
+    """Return the version comment of a current snapshot."""
     sent = tmp_path / "sent.ndjson"
     sent.write_text(json.dumps(view()))
     assert run("import", sent, "--data", tmp_path / "data").returncode == 0
@@ -133,12 +133,12 @@ def current_comment(tmp_path: Path) -> str:
         return str(found[0])
 
 
-def test_the_quarantine_is_listed_without_the_columns_that_it_lacks(data: Path, called: Call) -> None:
+def test_the_quarantine_is_listed_without_its_missing_columns(data: Path, called: Call) -> None:
     done = called("quarantine", "list", "--data", data)
     assert (done.returncode, "bad_field" in done.stdout) == (0, True), done.stderr
 
 
-def test_a_notebook_is_told_what_is_missing_and_has_the_rest(data: Path) -> None:
+def test_a_notebook_warns_of_missing_reports_and_reads_the_others(data: Path) -> None:
     opened = embedsink.open(data)
     with pytest.warns(UserWarning, match=r"^snapshot: lacks the reports sync_impact, tenants\. An older embedsink"):
         listed = opened.reports()
@@ -146,12 +146,12 @@ def test_a_notebook_is_told_what_is_missing_and_has_the_rest(data: Path) -> None
     assert not {*LACKING} & {*listed["name"]}
     assert opened.report("views")["view_count"].tolist() == [2]
     assert len(opened.events()) == 2
-    for ask in (opened.report, opened.columns):
+    for read in (opened.report, opened.columns):
         with pytest.raises(Misconfigured, match=r"^snapshot: lacks tenants\. An older embedsink published it"):
-            ask("tenants")
+            read("tenants")
 
 
-def test_what_is_published_anew_has_everything(data: Path, called: Call) -> None:
+def test_a_new_snapshot_has_all_reports(data: Path, called: Call) -> None:
     assert called("snapshot", "--data", data).returncode == 0
     done = called("report", "--data", data)
     assert (done.returncode, "lacks" in done.stderr) == (0, False)

@@ -1,4 +1,4 @@
-"""Replay: what was rejected is accepted when it is valid by now, as far as its key reaches, and once."""
+"""The quarantine: replay within the scope of the key, limits, retention and purge."""
 
 import json
 import shutil
@@ -17,7 +17,6 @@ import orjson
 import pytest
 from uuid_utils import uuid7
 
-import embedsink.http.api.quarantine
 import embedsink.transfer.replay
 from embedsink.errors import Unavailable
 from embedsink.ingest.records import delivery_lines
@@ -42,18 +41,18 @@ from tests.servers import wait_until
 
 
 def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
-    """Quarantine an envelope as if an older program had not known it."""
-    known = server.engine.keys.find(key)
-    assert known
-    parsed = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
+    """Quarantine an envelope, as an older version would that did not know its type."""
+    entry = server.engine.keys.find(key)
+    assert entry
+    rejection = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
 
-    async def keep() -> None:
-        delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[parsed])
+    async def submit() -> None:
+        delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[rejection])
         delivery.sent_at = sent_at
-        lines = delivery_lines(delivery, key_id=known.key_id, new_id=uuid7)
+        lines = delivery_lines(delivery, key_id=entry.key_id, new_id=uuid7)
         await wait_for(partial(server.engine.append_counted, lines, accepted=0, quarantined=1))
 
-    server._runner.run(keep())
+    server._runner.run(submit())
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def replayed(server: Server, admin: str) -> Replay:
     return Replay(**answer.json())
 
 
-def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Server) -> None:
+def test_a_replay_accepts_valid_inputs_within_the_scope_of_their_key(quick: Server) -> None:
     admin, free, scoped = quick.key("admin"), quick.key(), quick.key(deployments=[12, 13])
     gone = quick.key(deployments=[7])
     ready = {"embedTenant": None, "mode": "signed", "surface": "app", "deploymentId": 99}
@@ -81,7 +80,7 @@ def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Serve
         *[(free, view({"path": f"/{number}"})) for number in range(40)],
     ):
         reject(quick, envelope, key=key)
-    # As if its entry had been taken out of keys.json.
+    # As if its entry had been deleted from keys.json.
     digest = next(digest for digest, key in quick.engine.keys._keys.items() if key.deployments == frozenset({7}))
     del quick.engine.keys._keys[digest]
 
@@ -103,7 +102,7 @@ def test_what_is_valid_by_now_is_accepted_as_far_as_its_key_reaches(quick: Serve
         1_763_596_800_000_000,
     ],
 )
-def test_a_replay_keeps_fractions_of_a_millisecond_of_when_it_was_sent(quick: Server, sent_us: int) -> None:
+def test_a_replay_retains_microseconds_of_sent_at(quick: Server, sent_us: int) -> None:
     key, admin = quick.key(), quick.key("admin")
     reject(quick, view(), key=key, sent_at=sent_us / 1_000)
     quick.rows("/api/v1/quarantine", key=admin)
@@ -117,7 +116,7 @@ def test_a_replay_keeps_fractions_of_a_millisecond_of_when_it_was_sent(quick: Se
     assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
 
 
-def test_envelopes_without_ids_count_once_however_soon_they_are_replayed_again(quick: Server) -> None:
+def test_envelopes_without_ids_count_once_when_replayed_twice(quick: Server) -> None:
     admin = quick.key("admin")
     reject(quick, {"events": [view(), view(), view()], "lost": {"queue_overflow": 2}}, key=quick.key())
     [row] = quick.rows("/api/v1/quarantine", key=admin)
@@ -126,10 +125,10 @@ def test_envelopes_without_ids_count_once_however_soon_they_are_replayed_again(q
     names = [UUID(line["id"]) for line in quick.journaled() if line["kind"] == "event"]
     assert names == [own, uuid5(own, "1"), uuid5(own, "2")]
     [lost] = [line for line in quick.journaled() if line["kind"] == "lost"]
-    assert lost["id"], "so that it counts once, too"
+    assert lost["id"], "without an id, a loss would count twice"
 
 
-def test_what_is_not_loaded_yet_is_replayed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_includes_rejections_that_are_not_loaded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load = Store.load
 
     def load_slowly(store: Store, *segments: Segment) -> Ledger:
@@ -143,7 +142,7 @@ def test_what_is_not_loaded_yet_is_replayed_too(tmp_path: Path, monkeypatch: pyt
         assert replayed(server, admin) == Replay(replayed=1)
 
 
-def test_a_damaged_newest_segment_keeps_no_replay_waiting(tmp_path: Path) -> None:
+def test_a_damaged_newest_segment_does_not_block_a_replay(tmp_path: Path) -> None:
     with open_server(tmp_path, segment_seal_s=0.05) as server:
         admin = server.key("admin")
         reject(server, view(), key=server.key())
@@ -156,14 +155,12 @@ def test_a_damaged_newest_segment_keeps_no_replay_waiting(tmp_path: Path) -> Non
         assert replayed(server, admin) == Replay()
 
 
-def test_while_loading_stands_still_a_replay_is_refused_with_the_trouble(
-    quick: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_is_refused_while_loading_stalls(quick: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise StoreRefused("there is no room")
 
     monkeypatch.setattr(Store, "load", refuse)
-    monkeypatch.setattr(embedsink.transfer.replay, "STANDSTILL_S_MAX", 0.5)
+    monkeypatch.setattr(embedsink.transfer.replay, "LOADING_STALL_S_MAX", 0.5)
     reject(quick, view(), key=quick.key())
     answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
     assert (answer.status_code, problem(answer)) == (503, "not_ready")
@@ -171,7 +168,7 @@ def test_while_loading_stands_still_a_replay_is_refused_with_the_trouble(
     monkeypatch.undo()
 
 
-def test_one_of_them_is_replayed_alone(quick: Server) -> None:
+def test_one_input_can_be_replayed(quick: Server) -> None:
     key, admin = quick.key(), quick.key("admin")
     for path in ("/one", "/other"):
         reject(quick, view({"path": path}), key=key)
@@ -181,7 +178,7 @@ def test_one_of_them_is_replayed_alone(quick: Server) -> None:
         answer = quick.ask("POST", f"/api/v1/quarantine/replay?id={one}", key=admin)
         assert answer.json() == expected
         quick.rows("/api/v1/reports/views", key=admin)
-        wait_until(lambda: rows_replayed(quick, admin) == [one], what="it says that it was replayed")
+        wait_until(lambda: rows_replayed(quick, admin) == [one], what="it is marked as replayed")
     assert [line["envelope"]["payload"]["path"] for line in quick.journaled() if line["kind"] == "event"] == ["/one"]
 
 
@@ -190,7 +187,7 @@ def rows_replayed(server: Server, admin: str) -> list[str]:
     return [row["quarantine_id"] for row in rows if row["replayed_at"]]
 
 
-def test_what_can_not_become_valid_is_counted_and_not_tried(quick: Server) -> None:
+def test_a_replay_counts_inputs_that_can_never_become_valid(quick: Server) -> None:
     several, admin = quick.key(deployments=[12, 13]), quick.key("admin")
     for body in (view(), [view(id=ID), view({"path": "/other"}, id=ID)], {"still": "wrong"}):
         quick.post(body, key=several if body == view() else quick.key())
@@ -198,12 +195,12 @@ def test_what_can_not_become_valid_is_counted_and_not_tried(quick: Server) -> No
     assert sorted(row["reason"] for row in listed) == ["id_conflict", "out_of_scope", "wrong_source"]
     assert replayed(quick, admin) == Replay(replayed=0, rejected=1, untried=2)
     for row in listed:
-        told = quick.ask("POST", f"/api/v1/quarantine/replay?id={row['quarantine_id']}", key=admin).json()
-        assert (told["rejected"], told["untried"]) == ((1, 0) if row["reason"] == "wrong_source" else (0, 1))
+        result = quick.ask("POST", f"/api/v1/quarantine/replay?id={row['quarantine_id']}", key=admin).json()
+        assert (result["rejected"], result["untried"]) == ((1, 0) if row["reason"] == "wrong_source" else (0, 1))
 
 
 @pytest.mark.parametrize("query", ["id=x", "id=", "ids=1"])
-def test_what_is_no_id_is_a_400_and_replays_nothing(quick: Server, query: str) -> None:
+def test_a_malformed_id_is_refused_and_replays_nothing(quick: Server, query: str) -> None:
     admin = quick.key("admin")
     reject(quick, view(), key=quick.key())
     quick.rows("/api/v1/quarantine", key=admin)
@@ -211,7 +208,7 @@ def test_what_is_no_id_is_a_400_and_replays_nothing(quick: Server, query: str) -
     assert [line["kind"] for line in quick.journaled()] == ["quarantined"]
 
 
-def test_whole_envelopes_are_replayed_in_the_usual_memory(quick: Server) -> None:
+def test_large_envelopes_are_replayed_within_the_memory_limit(quick: Server) -> None:
     key, admin = quick.key(), quick.key("admin")
     for _ in range(100):
         reject(quick, {"x": "0123456789" * 6_000}, key=key)
@@ -231,19 +228,19 @@ def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
     assert quick.engine.journal.counters.group_count - groups < 10
 
 
-def test_one_rejection_is_shown_whole_by_its_id(quick: Server) -> None:
+def test_a_request_for_one_rejection_returns_its_complete_text(quick: Server) -> None:
     key, admin = quick.key(), quick.key("admin")
     envelope = {"x": "0123456789" * 5_000}
     assert quick.post(envelope, key=key).status_code == 422
     [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
     assert len(row["raw"]) == 16_384
-    [whole] = quick.get(f"/api/v1/quarantine?id={row['quarantine_id']}", key=admin).json()
-    assert json.loads(whole["raw"]) == envelope
+    [complete] = quick.get(f"/api/v1/quarantine?id={row['quarantine_id']}", key=admin).json()
+    assert json.loads(complete["raw"]) == envelope
     answer = quick.get("/api/v1/quarantine?id=1234", key=admin)
     assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
 
 
-def test_of_an_unreadable_body_the_beginning_is_kept_and_no_replay_tries_it(quick: Server) -> None:
+def test_the_beginning_of_an_unreadable_body_is_stored_and_not_replayed(quick: Server) -> None:
     key, admin = quick.key(), quick.key("admin")
     body = b'{"x": "' + b"0123456789" * 5_000
     assert quick.post(body, key=key).status_code == 400
@@ -263,9 +260,7 @@ def reasons(server: Server, admin: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("limits", [{"quarantine_count_per_day": 4}, {"quarantine_bytes_per_day": 2_500}])
-def test_beyond_what_a_key_may_fill_a_day_rejections_are_counted_and_told(
-    tmp_path: Path, limits: dict[str, Any]
-) -> None:
+def test_rejections_beyond_the_daily_limit_of_a_key_are_counted(tmp_path: Path, limits: dict[str, Any]) -> None:
     with open_server(tmp_path, segment_seal_s=0.05, **limits) as server:
         key, other, admin = server.key(), server.key(), server.key("admin")
         for _ in range(4):
@@ -275,18 +270,18 @@ def test_beyond_what_a_key_may_fill_a_day_rejections_are_counted_and_told(
         server.post([2], key=other)
         expected = {"not_an_object": 5, "wrong_source": 4, "not_json": 4}
         wait_until(lambda: reasons(server, admin) == expected, what="all of them are counted")
-        kept = server.get("/api/v1/quarantine", key=admin).json()
-        assert 3 <= len(kept) <= 9
-        assert "2" in [row["raw"] for row in kept], "another key has room of its own"
+        stored = server.get("/api/v1/quarantine", key=admin).json()
+        assert 3 <= len(stored) <= 9
+        assert "2" in [row["raw"] for row in stored], "each key has its own limit"
         assert server.engine.counters["quarantined"] == 13
-        assert server.engine.counters["unkept"] == 13 - len(kept)
+        assert server.engine.counters["unkept"] == 13 - len(stored)
         status = server.engine.loader.status
         assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
         with server.engine.store.reader(EVERYTHING) as reader:
             assert reader.first_row(read_sql("checks")["ledger_adds_up"])[1] == 0
 
 
-def test_a_restart_gives_a_key_no_more_than_was_left_of_the_day(tmp_path: Path) -> None:
+def test_the_daily_limit_of_a_key_survives_a_restart(tmp_path: Path) -> None:
     for expected in (3, 3):
         with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=3) as server:
             key = server.key() if not (tmp_path / "key").exists() else (tmp_path / "key").read_text()
@@ -300,7 +295,7 @@ def test_a_restart_gives_a_key_no_more_than_was_left_of_the_day(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("limits", [{"quarantine_free_bytes_min": 2**60}, {"journal_bytes_max": 2**20}])
-def test_the_quarantine_takes_neither_the_last_of_the_disk_nor_half_of_the_journal(
+def test_rejections_are_only_counted_when_the_disk_or_the_journal_is_nearly_full(
     tmp_path: Path, limits: dict[str, Any]
 ) -> None:
     with open_server(tmp_path, **limits) as server:
@@ -315,17 +310,17 @@ def test_the_quarantine_takes_neither_the_last_of_the_disk_nor_half_of_the_journ
 
 
 def has_room(server: Server) -> bool:
-    server.get("/readyz")  # its write makes the journal look at the disk
+    server.get("/readyz")  # Its write makes the journal measure the disk.
     return server.engine.journal.capacity.is_ample(free_bytes_min=server.engine.settings.quarantine_free_bytes_min)
 
 
-def test_what_is_counted_belongs_to_a_deployment_where_the_key_does(tmp_path: Path) -> None:
+def test_a_counted_rejection_has_the_deployment_of_a_scoped_key(tmp_path: Path) -> None:
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=0) as server:
         scoped, free, read = server.key(deployments=[12]), server.key(), server.key("read", deployments=[12])
         for key in (scoped, free):
             server.post({"context": {"deployment": 12}, "events": [1]}, key=key)
         wait_until(lambda: sum(reasons(server, server.key("admin")).values()) == 2, what="both are counted")
-        assert reasons(server, read) == {"not_an_object": 1}, "what a free key says is only its word"
+        assert reasons(server, read) == {"not_an_object": 1}, "an unscoped key does not prove the deployment"
 
 
 def purged(server: Server, admin: str, query: str = "") -> int:
@@ -335,15 +330,15 @@ def purged(server: Server, admin: str, query: str = "") -> int:
     return count
 
 
-def test_a_purge_takes_what_it_names_also_what_is_not_loaded_yet(quick: Server) -> None:
+def test_a_purge_respects_its_filters_and_includes_rejections_not_loaded_yet(quick: Server) -> None:
     key, other, admin = quick.key(), quick.key(), quick.key("admin")
     quick.post([1, {}, view()], key=key)
     quick.post([2], key=other)
-    known = quick.engine.keys.find(other)
-    assert known is not None
+    entry = quick.engine.keys.find(other)
+    assert entry is not None
     assert purged(quick, admin, "?before=1d") == 0
     assert purged(quick, admin, "?reason=wrong_source") == 1
-    assert purged(quick, admin, f"?key={known.key_id}") == 1
+    assert purged(quick, admin, f"?key={entry.key_id}") == 1
     assert [row["raw"] for row in quick.get("/api/v1/quarantine", key=admin).json()] == ["1"]
     assert purged(quick, admin) == 1
     assert quick.get("/api/v1/quarantine", key=admin).json() == []
@@ -351,7 +346,7 @@ def test_a_purge_takes_what_it_names_also_what_is_not_loaded_yet(quick: Server) 
 
 
 @pytest.mark.parametrize("query", ["?before=never", "?reason=nothing", "?since=1d", "?before="])
-def test_a_purge_that_is_not_understood_purges_nothing(quick: Server, query: str) -> None:
+def test_a_purge_with_a_wrong_parameter_purges_nothing(quick: Server, query: str) -> None:
     admin = quick.key("admin")
     quick.post([1], key=quick.key())
     quick.rows("/api/v1/quarantine", key=admin)
@@ -359,7 +354,7 @@ def test_a_purge_that_is_not_understood_purges_nothing(quick: Server, query: str
     assert len(quick.get("/api/v1/quarantine", key=admin).json()) == 1
 
 
-def test_only_an_admin_key_for_all_deployments_purges(quick: Server) -> None:
+def test_only_an_unscoped_admin_key_may_purge(quick: Server) -> None:
     for key, reason in (
         (quick.key(), "wrong_kind"),
         (quick.key("read"), "wrong_kind"),
@@ -368,7 +363,7 @@ def test_only_an_admin_key_for_all_deployments_purges(quick: Server) -> None:
         assert problem(quick.ask("DELETE", "/api/v1/quarantine", key=key)) == reason
 
 
-def test_what_was_purged_does_not_come_back_with_a_killed_server_or_a_new_store(tmp_path: Path) -> None:
+def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Path) -> None:
     with open_server(tmp_path, segment_seal_s=0.05) as server:
         admin = server.key("admin")
         server.post([view(), 1], key=server.key())
@@ -382,10 +377,8 @@ def test_what_was_purged_does_not_come_back_with_a_killed_server_or_a_new_store(
             assert server.get("/api/v1/quarantine", key=admin).json() == []
 
 
-def test_rejections_are_kept_for_some_days_and_then_only_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks, "RETENTION_INTERVAL_S", 0.2)
+def test_rejections_are_purged_after_the_retention_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "RETENTION_EVERY_S", 0.2)
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
         key, admin = server.key(), server.key("admin")
         server.post([1], key=key)
@@ -395,7 +388,7 @@ def test_rejections_are_kept_for_some_days_and_then_only_counted(
         server.post([2], key=key)
         server.rows("/api/v1/quarantine", key=admin, count=2)
     with open_server(tmp_path, segment_seal_s=0.05) as server:
-        wait_until(lambda: rejected_count(server) == 1, what="what is old is purged")
+        wait_until(lambda: rejected_count(server) == 1, what="the old rejection is purged")
         assert reasons(server, admin) == {"not_an_object": 2}
         assert [row["raw"] for row in server.get("/api/v1/quarantine", key=admin).json()] == ["2"]
 
@@ -403,7 +396,7 @@ def test_rejections_are_kept_for_some_days_and_then_only_counted(
 def test_a_clock_that_jumps_does_not_empty_the_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
     store = cast(Store, SimpleNamespace(purge=lambda which: pytest.fail("it was purged")))
     purge = QuarantinePurge(store, cast(Publisher, None), cast(StoreDiskSpace, None), days=30)
-    assert not purge.purge_when_due(), "a clock that is wrong at the start has an hour to be set right"
+    assert not purge.purge_when_due(), "a wrong clock can be corrected within an hour of the start"
     started_at, monotonic = time.time(), time.monotonic
     monkeypatch.setattr(time, "time", lambda: started_at + 40 * 86_400)
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 3_600)
@@ -429,19 +422,17 @@ def rejected_count(server: Server) -> int:
     return len(server.get("/api/v1/quarantine", key=server.key("read")).json())
 
 
-def test_a_purge_while_the_server_stops_is_told_to_come_again(tmp_path: Path) -> None:
+def test_a_purge_while_the_server_stops_is_unavailable(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
         server.engine.loader.tasks.close()
         answer = server.ask("DELETE", "/api/v1/quarantine", key=server.key("admin"))
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
 
 
-def test_a_long_list_is_written_in_a_thread_where_it_holds_nobody_up(
-    quick: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_is_serialized_outside_the_event_loop(quick: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
 
-    class Noted:
+    class RecordingOrjson:
         OPT_NAIVE_UTC, OPT_UTC_Z = orjson.OPT_NAIVE_UTC, orjson.OPT_UTC_Z
 
         @staticmethod
@@ -449,13 +440,13 @@ def test_a_long_list_is_written_in_a_thread_where_it_holds_nobody_up(
             threads.append(threading.current_thread())
             return orjson.dumps(value, option=option)
 
-    monkeypatch.setattr(embedsink.http.api.quarantine, "orjson", Noted)
+    monkeypatch.setattr(embedsink.transfer.replay, "orjson", RecordingOrjson)
     assert quick.get("/api/v1/quarantine", key=quick.key("read")).json() == []
     assert len(threads) == 1
-    assert threads[0] is not threading.current_thread(), "the loop's"
+    assert threads[0] is not threading.current_thread()
 
 
-def test_one_replay_at_a_time(quick: Server) -> None:
+def test_a_second_replay_is_refused_while_one_runs(quick: Server) -> None:
     admin = quick.key("admin")
     quick._runner.run(quick.engine.replay_lock.acquire())
     try:
@@ -465,7 +456,7 @@ def test_one_replay_at_a_time(quick: Server) -> None:
         quick.engine.replay_lock.release()
 
 
-def test_reports_beyond_those_that_may_wait_are_refused(tmp_path: Path) -> None:
+def test_reports_beyond_the_queue_limit_are_refused(tmp_path: Path) -> None:
     with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
         key = server.key("read")
         assert server.get("/api/v1/reports/views", key=key).status_code == 200

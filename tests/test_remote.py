@@ -1,4 +1,4 @@
-"""A server over HTTP: what answers and is another is told as that, and so is an address that can be none."""
+"""The HTTP client: responses of other servers, malformed URLs, proxies and redirects."""
 
 import json
 import socketserver
@@ -17,7 +17,7 @@ from embedsink.client.http_client import HttpClient, NotEmbedsink, Unreachable
 from embedsink.client.notebook import RemoteClient
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.protocol.delivery import Rules
-from embedsink.transfer.bulk_import import Sums, import_there
+from embedsink.transfer.bulk_import import ImportCounts, import_there
 from embedsink.transfer.import_file import read_deliveries
 from tests.envelope.sending import view
 from tests.test_cli import Call, assert_failed, called
@@ -34,12 +34,12 @@ OTHERS = (b'[{"ok": true}]', "application/json")
 
 @contextmanager
 def answering(content: bytes, media_type: str | None) -> Iterator[tuple[str, list[str]]]:
-    """The address of a server that answers everything with the same, and the methods that it was asked by."""
-    asked: list[str] = []
+    """Run a server that always gives one response. Yield its URL, and a list of the request methods."""
+    methods: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.command)
+            methods.append(self.command)
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_response(200)
             if media_type:
@@ -57,7 +57,7 @@ def answering(content: bytes, media_type: str | None) -> Iterator[tuple[str, lis
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
+            yield f"http://127.0.0.1:{server.server_port}", methods
         finally:
             server.shutdown()
             thread.join()
@@ -77,45 +77,47 @@ def answering(content: bytes, media_type: str | None) -> Iterator[tuple[str, lis
     ],
     ids=lambda words: f"{words[0]}-{words[-1].rpartition('/')[2]}",
 )
-def test_a_command_says_that_something_else_answers(
+def test_a_command_reports_the_response_of_another_server(
     called: Call, words: list[str], answer: tuple[bytes, str | None]
 ) -> None:
     with answering(*answer) as (url, _):
         done = called(*words, "--url", url, EMBEDSINK_KEY=KEY)
-    assert_failed(done, f"{url}: answered 200, and not as embedsink does.")
+    assert_failed(done, f"{url}: answered 200, but not as an embedsink server.")
 
 
 @pytest.mark.parametrize("answer", [PORTAL, UNTYPED, CUT, OTHER])
-def test_neither_is_it_a_report(called: Call, answer: tuple[bytes, str | None]) -> None:
+def test_the_response_of_another_server_is_not_shown_as_a_report(
+    called: Call, answer: tuple[bytes, str | None]
+) -> None:
     with answering(*answer) as (url, _):
         done = called("report", "views", "--url", url, EMBEDSINK_KEY=KEY)
-    assert_failed(done, "and not as embedsink does")
+    assert_failed(done, "but not as an embedsink server")
 
 
 @pytest.mark.parametrize("answer", [PORTAL, UNTYPED, CUT, OTHER])
-def test_an_import_that_something_else_answered_counts_nothing_and_names_the_line(
+def test_an_import_counts_nothing_when_another_server_answers(
     answer: tuple[bytes, str | None],
 ) -> None:
     lines = [(number, json.dumps(view()).encode()) for number in range(1, 9)]
-    sums = Sums()
-    with answering(*answer) as (url, asked):
+    counts = ImportCounts()
+    with answering(*answer) as (url, methods):
         sending = read_deliveries(lines, Rules(), is_remote=True)
-        with pytest.raises(EmbedsinkError, match=r"line 1: .* not as embedsink does"):
-            import_there(HttpClient(url, KEY), sending, sums)
-    assert (sums, asked) == (Sums(), ["POST"])
+        with pytest.raises(EmbedsinkError, match=r"line 1: .* not as an embedsink server"):
+            import_there(HttpClient(url, KEY), sending, counts)
+    assert (counts, methods) == (ImportCounts(), ["POST"])
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda client: client.reports(), lambda client: client.report("views")], ids=["list", "rows"]
+    "read", [lambda client: client.reports(), lambda client: client.report("views")], ids=["list", "rows"]
 )
-def test_a_notebook_is_told_the_same(ask: Callable[[RemoteClient], object]) -> None:
-    with answering(*PORTAL) as (url, _), pytest.raises(NotEmbedsink, match="See whether a server of it is there"):
-        ask(embedsink.connect(url, key=KEY))
+def test_a_notebook_reports_the_response_of_another_server(read: Callable[[RemoteClient], object]) -> None:
+    with answering(*PORTAL) as (url, _), pytest.raises(NotEmbedsink, match="not as an embedsink server"):
+        read(embedsink.connect(url, key=KEY))
 
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """A proxy that the environment names in every way: the heads of the requests that it gets."""
+    """Run a proxy that every variable of the environment names. Yield the heads of its requests."""
     heads: list[bytes] = []
 
     class Recorder(socketserver.StreamRequestHandler):
@@ -140,15 +142,15 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
-def test_a_key_for_loopback_never_meets_a_proxy(proxy: list[bytes], host: str) -> None:
-    with answering(b"[]", "application/json") as (url, asked):
+def test_requests_to_loopback_bypass_the_proxy(proxy: list[bytes], host: str) -> None:
+    with answering(b"[]", "application/json") as (url, methods):
         port = url.rpartition(":")[2]
         HttpClient(f"http://{host}:{port}", KEY).get_rows("reports")
-    assert (asked, proxy) == (["GET"], [])
+    assert (methods, proxy) == (["GET"], [])
 
 
 @pytest.mark.parametrize("url", ["http://[::1]:1", "http://127.8.9.1:1", "https://localhost:1"])
-def test_nor_where_nobody_answers(proxy: list[bytes], url: str) -> None:
+def test_unanswered_requests_to_loopback_bypass_the_proxy(proxy: list[bytes], url: str) -> None:
     with pytest.raises(Unreachable, match="does not answer"):
         HttpClient(url, KEY).get("reports")
     assert proxy == []
@@ -170,23 +172,23 @@ def test_nor_where_nobody_answers(proxy: list[bytes], url: str) -> None:
     ],
     ids=" ".join,
 )
-def test_no_command_sends_a_key_for_loopback_to_a_proxy(
+def test_commands_bypass_the_proxy_for_loopback(
     proxy: list[bytes], called: Call, words: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "EVENTS").write_text(json.dumps(view()))
-    with answering(b"{}", "application/json") as (url, asked), chdir(tmp_path):
+    with answering(b"{}", "application/json") as (url, methods), chdir(tmp_path):
         called(*words, "--url", url, EMBEDSINK_KEY=KEY)
-    assert asked
+    assert methods
     assert proxy == []
 
 
-def test_a_notebook_sends_no_key_for_loopback_to_a_proxy(proxy: list[bytes]) -> None:
+def test_a_notebook_bypasses_the_proxy_for_loopback(proxy: list[bytes]) -> None:
     with answering(b"[]", "application/json") as (url, _):
         assert embedsink.connect(url, key=KEY).reports().empty
     assert proxy == []
 
 
-def test_through_a_proxy_a_key_goes_encrypted_alone(proxy: list[bytes]) -> None:
+def test_a_proxy_sees_no_key(proxy: list[bytes]) -> None:
     with pytest.raises(Unreachable):
         HttpClient("https://events.example", KEY).get("reports")
     [head] = proxy
@@ -194,7 +196,7 @@ def test_through_a_proxy_a_key_goes_encrypted_alone(proxy: list[bytes]) -> None:
     assert KEY.encode() not in head
 
 
-def test_a_redirect_takes_the_key_nowhere() -> None:
+def test_a_redirect_is_not_followed() -> None:
     class Redirecting(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(307)
@@ -205,13 +207,13 @@ def test_a_redirect_takes_the_key_nowhere() -> None:
             pass
 
     with (
-        answering(b"[]", "application/json") as (elsewhere, asked),
+        answering(b"[]", "application/json") as (elsewhere, methods),
         ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as server,
     ):
         threading.Thread(target=server.handle_request).start()
         with pytest.raises(EmbedsinkError, match="answered 307"):
             HttpClient(f"http://127.0.0.1:{server.server_port}", KEY).get("reports")
-    assert asked == []
+    assert methods == []
 
 
 @pytest.mark.parametrize(
@@ -227,6 +229,6 @@ def test_a_redirect_takes_the_key_nowhere() -> None:
         "localhost:8321",
     ],
 )
-def test_what_can_be_no_address_is_told_before_anything_is_sent(url: str) -> None:
-    with pytest.raises(Misconfigured, match=r"is no address of a server\. Write it like"):
+def test_a_malformed_url_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(Misconfigured, match=r"is not the URL of a server\. Example: "):
         HttpClient(url, KEY)

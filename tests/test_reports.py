@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from embedsink.journal.segment import inspect
-from embedsink.reports.formats import csv_chunks
+from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING
 from tests.given import segment
@@ -35,7 +35,7 @@ def csv_of(folder: Path, given: list[dict[str, Any]], *, guard: bool) -> str:
     store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, given)))
     with store.reader(EVERYTHING) as reader:
-        written = b"".join(csv_chunks(reader, "drilldowns", guard=guard)).decode()
+        written = b"".join(csv_chunks(reader, "drilldowns", CsvOptions(guard=guard))).decode()
     store.close()
     return written
 

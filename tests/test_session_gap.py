@@ -1,4 +1,4 @@
-"""The longest gap that counts as time spent: one setting for a server, the command line and Python."""
+"""The setting for the longest gap that counts as time spent, on a server, in a command and in Python."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ SETTING = "EMBEDSINK_SESSION_GAP_MINUTES"
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a session of two events forty minutes apart, loaded by a server that counts such a gap."""
+    """Create a folder with a session of two events forty minutes apart. Its server counts such a gap."""
     data = tmp_path_factory.mktemp("gap") / "data"
     with open_server(data, session_gap_minutes=45, segment_seal_s=0.01) as server:
         send(server, [view(timestamp=1_763_596_800_000 + minutes * 60_000) for minutes in (0, 40)])
@@ -41,7 +41,7 @@ def summary_durations(server: Server) -> list[float]:
 
 
 @pytest.mark.parametrize(("minutes", "spent_s"), [(None, 0.0), ("39", 0.0), ("40", FORTY_MINUTES_S)])
-def test_a_folder_is_read_with_the_setting_of_whoever_reads_it(
+def test_a_folder_is_read_with_the_setting_of_the_reading_process(
     data: Path,
     minutes: str | None,
     spent_s: float,

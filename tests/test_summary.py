@@ -1,4 +1,4 @@
-"""A period in one file: every report as CSV, all of one moment, and what they answer."""
+"""The summary of a period: every report as CSV from one transaction, and a manifest."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ import pytest
 
 from embedsink.journal.segment import inspect
 from embedsink.reports.catalog import report_names
-from embedsink.reports.formats import Style, csv_chunks
+from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.reports.scope import parse_scope
 from embedsink.reports.zip_export import write_summary
 from embedsink.store.database import Store
@@ -36,13 +36,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def summary(reader: Reader, style: Style | None = None) -> zipfile.ZipFile:
+def summary(reader: Reader, csv: CsvOptions | None = None) -> zipfile.ZipFile:
     file = io.BytesIO()
-    write_summary(reader, SCOPE, file, style=style or Style())
+    write_summary(reader, SCOPE, file, csv=csv or CsvOptions())
     return zipfile.ZipFile(file)
 
 
-def test_it_holds_every_report_as_its_own_csv(store: Store) -> None:
+def test_a_summary_has_every_report_as_csv(store: Store) -> None:
     with store.reader(SCOPE.variables()) as reader, reader.consistent():
         archive = summary(reader)
         assert archive.testzip() is None
@@ -51,7 +51,7 @@ def test_it_holds_every_report_as_its_own_csv(store: Store) -> None:
             assert archive.read(f"{name}.csv") == b"".join(csv_chunks(reader, name))
 
 
-def test_its_manifest_says_which_period_and_what_each_report_answers(store: Store) -> None:
+def test_the_manifest_has_the_scope_and_describes_each_report(store: Store) -> None:
     with store.reader(SCOPE.variables()) as reader:
         manifest = json.loads(summary(reader).read("manifest.json"))
     assert manifest["scope"] == {
@@ -70,15 +70,15 @@ def test_its_manifest_says_which_period_and_what_each_report_answers(store: Stor
         assert report["file"] == f"{report['name']}.csv"
 
 
-def test_it_guards_and_marks_like_a_csv(store: Store) -> None:
+def test_csv_options_apply_to_a_summary(store: Store) -> None:
     with store.reader(SCOPE.variables()) as reader:
         assert b"'=1+1" in summary(reader).read("drilldowns.csv")
-        plain = summary(reader, Style(guard=False, bom=True)).read("drilldowns.csv")
+        plain = summary(reader, CsvOptions(guard=False, bom=True)).read("drilldowns.csv")
     assert plain.startswith(b"\xef\xbb\xbf")
     assert b",=1+1," in plain
 
 
-def test_what_is_loaded_meanwhile_is_in_none_of_its_reports(store: Store, tmp_path: Path) -> None:
+def test_a_summary_excludes_events_that_are_loaded_meanwhile(store: Store, tmp_path: Path) -> None:
     def view_count(reader: Reader) -> int:
         text = summary(reader).read("views.csv").decode()
         return sum(int(row["view_count"]) for row in csv.DictReader(io.StringIO(text, newline="")))
@@ -86,7 +86,7 @@ def test_what_is_loaded_meanwhile_is_in_none_of_its_reports(store: Store, tmp_pa
     with store.reader(SCOPE.variables()) as reader, reader.consistent():
         assert view_count(reader) == 1
         store.load(inspect(segment(tmp_path, [{"type": "view"}], number=2)))
-        store.checkpoint()  # Nor does a long answer keep the loader from its work.
+        store.checkpoint()  # A long read does not block the loader.
         assert view_count(reader) == 1
     with store.reader(SCOPE.variables()) as reader:
         assert view_count(reader) == 2

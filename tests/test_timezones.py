@@ -1,4 +1,4 @@
-"""Days are the reader's days: what a time without a zone means, and which zones there are."""
+"""Time zones: times without an offset, the beginnings of periods, and the known zones."""
 
 import re
 from bisect import bisect_left
@@ -12,15 +12,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from embedsink.errors import Refused
-from embedsink.reports.scope import TIME_FORMS, Scope, parse_scope, timezones
+from embedsink.reports.scope import TIME_EXAMPLES, Scope, parse_scope, timezones
 from embedsink.store.reader import EVERYTHING, Reader
 from embedsink.store.rollups import sum_up
 from embedsink.store.sql_files import read_sql
 from embedsink.store.timezones import utc_of
 from tests.rows import replace_events, views_over_nothing
 
-# Half hours, days on either side of the date line, clocks that jump by thirty minutes, by two hours and at midnight,
-# and rules that were changed lately.
+# Zones with offsets of half hours, on both sides of the date line, with changes by thirty minutes, by two hours and at
+# midnight, and with recent changes of their rules.
 ZONES = (
     "Africa/Cairo",
     "Africa/Casablanca",
@@ -52,23 +52,23 @@ def since(text: str, timezone: str | None) -> datetime | None:
         ("2026-11-01T09:30", "Asia/Kolkata", "2026-11-01T04:00:00"),
         ("2026-11-01T09:30Z", "Asia/Kolkata", "2026-11-01T09:30:00"),
         ("2026-11-01T09:30+02:00", "Asia/Kolkata", "2026-11-01T07:30:00"),
-        # The clocks show this hour twice, and the first is meant.
+        # Local time repeats this hour. The first one is used.
         ("2026-10-25T02:30", "Europe/Berlin", "2026-10-25T00:30:00"),
         ("2018-03-11T02:00", "Antarctica/Casey", "2018-03-10T15:00:00"),  # by three hours
         ("2026-04-05T01:45", "Australia/Lord_Howe", "2026-04-04T14:45:00"),  # by half an hour
-        # They skip this one, and the clock before it goes on.
+        # Local time skips this hour. The offset before it is used.
         ("2026-03-29T02:30", "Europe/Berlin", "2026-03-29T01:30:00"),
         # A midnight that is skipped: the day begins at one.
         ("2026-04-24", "Africa/Cairo", "2026-04-23T22:00:00"),
     ],
 )
-def test_a_time_without_a_zone_is_by_the_clocks_of_the_timezone(text: str, timezone: str | None, instant: str) -> None:
+def test_a_time_without_an_offset_is_local_to_the_timezone(text: str, timezone: str | None, instant: str) -> None:
     assert since(text, timezone) == datetime.fromisoformat(instant)
 
 
 @pytest.mark.parametrize(("text", "timezone"), [("9999-12-31T23:59", "America/New_York"), ("0001-01-01", "Asia/Tokyo")])
-def test_a_time_that_is_outside_of_all_years_elsewhere_is_refused(text: str, timezone: str) -> None:
-    with pytest.raises(Refused, match=f'^since: "{text}" lies outside of the years 1 to 9999'):
+def test_a_time_outside_the_years_1_to_9999_is_refused(text: str, timezone: str) -> None:
+    with pytest.raises(Refused, match=f'^since: "{text}" is outside the years 1 to 9999'):
         since(text, timezone)
 
 
@@ -99,29 +99,29 @@ def test_a_time_that_is_outside_of_all_years_elsewhere_is_refused(text: str, tim
         "",
     ],
 )
-def test_a_time_in_another_form_is_told_with_those_that_are_taken(text: str) -> None:
+def test_a_time_in_another_form_is_refused_with_examples(text: str) -> None:
     for zone in (None, "Europe/Berlin"):
-        with pytest.raises(Refused, match=r"^since: .* is no time\. Write it like ") as refused:
+        with pytest.raises(Refused, match=r"^since: .* is not a time\. Examples: ") as refused:
             since(text, zone)
-        assert TIME_FORMS in str(refused.value)
-    for form in TIME_FORMS.split(", "):
-        assert since(form, "Europe/Berlin")
+        assert TIME_EXAMPLES in str(refused.value)
+    for example in TIME_EXAMPLES.split(", "):
+        assert since(example, "Europe/Berlin")
 
 
-def test_a_plus_that_an_address_lost_is_told() -> None:
+def test_an_unescaped_plus_in_a_url_is_explained() -> None:
     with pytest.raises(
-        Refused, match=r'^since: "2026-11-01T09:30 02:00" is no time\. .* In an address write \+ as %2B\.$'
+        Refused, match=r'^since: "2026-11-01T09:30 02:00" is not a time\. .* In a URL, write \+ as %2B\.$'
     ):
         since("2026-11-01T09:30 02:00", None)
 
 
 @pytest.mark.parametrize("fraction", ["", ".5", ".123456", ".123456789"])
-def test_seconds_and_their_fractions_are_read(fraction: str) -> None:
+def test_seconds_and_fractions_are_parsed(fraction: str) -> None:
     microsecond = int(fraction[1:7].ljust(6, "0"))
     assert since(f"2026-11-01T09:30:07{fraction}Z", None) == datetime(2026, 11, 1, 9, 30, 7, microsecond)
 
 
-def test_a_span_is_as_long_ago_everywhere() -> None:
+def test_an_age_is_the_same_in_every_timezone() -> None:
     def now() -> datetime:
         return datetime(2026, 11, 8, 12, tzinfo=UTC)
 
@@ -132,37 +132,37 @@ def test_a_span_is_as_long_ago_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("Europe/Berlim", 'Did you mean "Europe/Berlin"?'),
         ("europe/berlin", 'Did you mean "Europe/Berlin"?'),
         ("Berlin", 'Did you mean "Europe/Berlin"?'),
-        ("+01:00", "Write it like Europe/Berlin."),
+        ("+01:00", "Example: Europe/Berlin."),
         ("localtime", "time zone of the IANA database."),
-        ("posixrules", "time zone of the IANA database. Write it like Europe/Berlin."),
+        ("posixrules", "time zone of the IANA database. Example: Europe/Berlin."),
         ("posix/Europe/Berlin", "time zone of the IANA database."),
-        ("Factory", "is no place's time zone. It says that nobody chose one. Write it like Europe/Berlin."),
+        ("Factory", "time zone of the IANA database. Example: Europe/Berlin."),
         ("../../etc/passwd", "time zone of the IANA database."),
         ("Europe/Berlin'; drop view views; --", "time zone of the IANA database."),
         ("", "time zone of the IANA database."),
         ("\ud800", "time zone of the IANA database."),
     ],
 )
-def test_an_unknown_zone_is_told_with_the_nearest(name: str, told: str) -> None:
+def test_an_unknown_timezone_is_refused_with_the_nearest_name(name: str, message: str) -> None:
     with pytest.raises(Refused, match=r"^timezone: ") as refused:
         parse_scope({"timezone": name})
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_every_zone_of_the_pinned_database_is_known_to_the_engine() -> None:
+def test_duckdb_knows_every_zone_of_the_pinned_database() -> None:
     pinned = set(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
-    # A placeholder, for machines whose zone nobody chose.
+    # The placeholder for an unset time zone.
     assert timezones() == pinned - {"Factory"}
     assert {"UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"} <= timezones()
 
 
-def test_both_agree_on_when_each_zones_days_begin() -> None:
-    """What a date means as a bound, and where the periods begin: no hour must fall between the two."""
+def test_python_and_sql_agree_on_the_beginning_of_days() -> None:
+    """Compare `since` with the periods in SQL: a difference would lose or repeat an hour."""
     days = ["2025-03-30", "2025-10-26", "2026-04-24", "2026-11-01", "2026-09-06", "2026-10-04"]
     with views_over_nothing() as connection:
         for zone in ZONES:
@@ -202,7 +202,7 @@ def test_both_agree_on_when_each_zones_days_begin() -> None:
         ("Europe/Berlin", "2026-10-25", 25, "2026-10-24T22:00"),
     ],
 )
-def test_every_instant_of_a_day_lies_in_it_and_in_no_other(zone: str, day: str, hours: float, begin: str) -> None:
+def test_every_instant_of_a_day_belongs_to_that_day_only(zone: str, day: str, hours: float, begin: str) -> None:
     first = datetime.fromisoformat(begin)
     minutes = [first + timedelta(minutes=minute) for minute in range(int(hours * 60))]
     with views_over_nothing() as connection:
@@ -233,7 +233,7 @@ def test_every_instant_of_a_day_lies_in_it_and_in_no_other(zone: str, day: str, 
         ("Europe/Berlin", "2026-10-25T01:00"),
     ],
 )
-def test_hours_begin_when_the_clocks_show_full_ones_and_do_not_overlap(zone: str, change: str) -> None:
+def test_hours_begin_at_full_local_hours_and_do_not_overlap(zone: str, change: str) -> None:
     minutes = [datetime.fromisoformat(change) + timedelta(minutes=minute) for minute in range(-300, 300)]
     with views_over_nothing() as connection:
         Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, held=ExitStack())
@@ -250,8 +250,8 @@ def test_hours_begin_when_the_clocks_show_full_ones_and_do_not_overlap(zone: str
 
 
 @pytest.mark.slow
-def test_every_change_of_every_clock_since_2011_is_one_that_is_looked_for() -> None:
-    """Of the pinned database: the steps back of `utc_of`, and the half hours of sql/macros/period_of.sql."""
+def test_all_offset_changes_since_2011_are_handled() -> None:
+    """Compare the pinned database with `utc_of` and with the zones in sql/macros/period_of.sql."""
     begin = datetime(2011, 1, 1, tzinfo=UTC)
     odd: set[str] = set()
     looked_at: set[tuple[str, timedelta]] = set()
@@ -271,13 +271,13 @@ def test_every_change_of_every_clock_since_2011_is_one_that_is_looked_for() -> N
 
 
 @pytest.mark.parametrize("zone", [*ZONES, "Africa/Monrovia", "Antarctica/Casey", "Asia/Gaza"])
-def test_what_the_quarter_of_an_hour_tells_is_the_period_of_each_event(zone: str) -> None:
-    # Of all years, around changes of the clocks, at a minute past midnight too, and when some were 44.5 minutes off.
+def test_rollups_of_15_minutes_have_the_periods_of_their_events(zone: str) -> None:
+    # In many years, and around offset changes: one at a minute past midnight, and one from an offset of 44.5 minutes.
     years = [datetime(year, 7, 1, 23, 59, 59, 999_999) for year in (1, 1890, 1970, 1972, 2011, 2012, 2026, 9999)]
     days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
     hours = [day + timedelta(minutes=7 * step) for day in days for step in range(400)]
     with views_over_nothing() as connection:
-        rows = [{"occurred_at": instant, "arrival": place} for place, instant in enumerate(years + hours)]
+        rows = [{"occurred_at": instant, "arrival": index} for index, instant in enumerate(years + hours)]
         replace_events(connection, rows)
         assert sum_up(connection, from_count=1, at_once=len(rows))
         for interval in (None, "hour", "week", "month"):
@@ -289,10 +289,10 @@ def test_what_the_quarter_of_an_hour_tells_is_the_period_of_each_event(zone: str
 
 
 @pytest.mark.slow
-def test_from_2012_on_no_clock_changes_within_a_quarter_of_an_hour() -> None:
-    """As the sums of quarters rely on (docs/decisions/0012): neither by a part of one, nor at a time within one.
+def test_no_offset_changes_within_15_minutes_since_2012() -> None:
+    """Rollups of 15 minutes rely on it (docs/decisions/0012): offsets change by multiples, and at their bounds.
 
-    But for three in one, which went from a minute past midnight to a minute past three: no period begins there.
+    The one exception is Antarctica/Casey, which changed at a minute past midnight, where no period begins.
     """
     begin = datetime(2012, 1, 1, tzinfo=UTC)
     seconds = range(7 * 24 * 3_600 + 1)
@@ -320,7 +320,7 @@ def _has_changed(week: datetime, zone: ZoneInfo, second: int) -> bool:
 
 
 def _shown_twice(week: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """A time that clocks show twice, since they are set back within this week: when first (UTC), and what they show."""
+    """Return a local time that a change of the offset in this week repeats: its first instant (UTC), and itself."""
     minutes = range(7 * 24 * 60)
     offset = week.astimezone(zone).utcoffset()
     change = bisect_left(
@@ -332,8 +332,8 @@ def _shown_twice(week: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 @pytest.mark.slow
-def test_wherever_midnight_comes_twice_the_day_begins_with_the_first() -> None:
-    """In all zones of the engine's database, from 2011 on: the list in sql/macros/midnight_of.sql is whole."""
+def test_a_day_with_two_midnights_begins_at_the_first() -> None:
+    """Compare DuckDB's zones from 2011 on with the list in sql/macros/midnight_of.sql."""
     twice: dict[str, list[datetime]] = {}
     with views_over_nothing() as connection:
         for zone in sorted(timezones()):
@@ -357,5 +357,5 @@ def test_wherever_midnight_comes_twice_the_day_begins_with_the_first() -> None:
     assert sorted(twice) == sorted(listed)
 
 
-def test_a_scope_tells_what_its_clocks_show() -> None:
+def test_a_scope_converts_to_local_time() -> None:
     assert Scope(timezone="Asia/Tokyo").local(datetime(2026, 10, 31, 15)) == datetime(2026, 11, 1)

@@ -1,6 +1,6 @@
-"""embedsink: durable events from embedded analytics, and the reports on them.
+"""embedsink: a durable store for events of embedded analytics, with reports.
 
-`embedsink.open("data")` and `embedsink.connect(url, key=…)` give the reports as pandas frames.
+`embedsink.open("data")` and `embedsink.connect(url, key=…)` return the reports as pandas frames.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ __all__ = ["__version__", "connect", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    # Only who asks for a frame pays for pandas: the server and the command line import this package too.
+    # Imported on first use: the server and the commands need neither the notebook client nor pandas.
     if name in ("connect", "open"):
         from embedsink.client import notebook
 

@@ -1,19 +1,19 @@
-"""The program `embedsink`, and `python -m embedsink`: a process that is nothing else."""
+"""The entry point of the program `embedsink` and of `python -m embedsink`."""
 
 import sys
 
 
 def run() -> None:
-    """Run the command line; see `embedsink.cli.app`."""
-    # At the first query with a parameter DuckDB imports pandas, only to see whether the parameter is pandas' NaT. That
-    # is half a second and 60 MiB, and no command makes frames, a server least of all.
+    """Run the command line, `embedsink.cli.app`."""
+    # DuckDB imports pandas at the first query with a parameter, to compare the parameter with NaT. That costs half a
+    # second and 60 MiB, and no command uses pandas.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
         from embedsink.cli.app import main
 
         main()
     except KeyboardInterrupt:
-        sys.exit(130)  # as a shell says that Ctrl-C ended it, also while modules are still being read
+        sys.exit(130)  # The shell's exit code for Ctrl-C, also during imports.
 
 
 if __name__ == "__main__":

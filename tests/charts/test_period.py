@@ -106,7 +106,7 @@ def test_a_key_sees_its_deployments_also_where_none_is_asked_for() -> None:
         ({"until": "2026-11-01"}, "until: stands without since. Give both, or a period such as 7d."),
         ({"compare": "yes"}, 'compare: "yes" is not one of on, off.'),
         ({"surface": "tv"}, 'surface: "tv" is not one of dashboard, app, chat.'),
-        ({"timezone": "Mars"}, 'timezone: "Mars" is no time zone of the IANA database.'),
+        ({"timezone": "Mars"}, 'timezone: "Mars" is not a time zone of the IANA database.'),
     ],
 )
 def test_what_is_no_period_is_refused(asked: dict[str, str], told: str) -> None:

@@ -247,7 +247,7 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
     ("query", "told"),
     [
         ("?period=5d", 'period: "5d" is not one of 24h, 7d, 30d, 90d.'),
-        ("?timezone=Mars%2FX", 'timezone: "Mars/X" is no time zone'),
+        ("?timezone=Mars%2FX", 'timezone: "Mars/X" is not a time zone'),
         ("?since=2026-11-20&until=2026-11-18", "until"),
     ],
 )

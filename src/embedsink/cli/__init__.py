@@ -1,1 +1,1 @@
-"""The command `embedsink`, one module a noun."""
+"""The command line `embedsink`."""

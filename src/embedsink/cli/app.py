@@ -1,4 +1,4 @@
-"""The command `embedsink`: one module a noun. Heavy modules are imported in the commands, so that `--help` is quick."""
+"""The commands of `embedsink`. They import slow modules in their functions, so that `--help` is fast."""
 
 from typing import Annotated
 
@@ -11,9 +11,16 @@ from embedsink.cli.output import FAILED, WRONG_USE, fail
 from embedsink.errors import EmbedsinkError
 from embedsink.reasons import Reason
 
+# Parameters of the HTTP API that are options here.
+OPTIONS = (
+    *("since", "until", "surface", "deployment", "tenant", "interval", "timezone"),
+    *("columns", "limit", "period", "before", "reason"),
+)
+SUMMARY = "Store the events of embedded analytics durably, and answer reports on them."
+
 app = typer.Typer(
     name="embedsink",
-    help="Keeps every event of embedded analytics, durably, and answers questions about them.",
+    help=SUMMARY,
     epilog=examples(
         "embedsink demo",
         "embedsink serve --data data",
@@ -22,45 +29,47 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     add_completion=False,
-    # Plain help and plain errors: rich would double the time of `--help`, and a traceback of its own hides the cause.
+    # Plain help and errors: rich would double the time of `--help`, and its traceback hides the cause.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 app.command(short_help="Receive events and answer reports.", epilog=server.SERVE_EXAMPLES)(server.serve)
-app.command(short_help="Show it at work, with made-up traffic.", epilog=server.DEMO_EXAMPLES)(server.demo)
+app.command(short_help="Run a demonstration with generated traffic.", epilog=server.DEMO_EXAMPLES)(server.demo)
 app.add_typer(keys.app, name="keys")
-app.command(short_help="Show a report, or which there are.", epilog=reports.EXAMPLES)(reports.report)
+app.command(short_help="List reports, or show one.", epilog=reports.EXAMPLES)(reports.report)
 app.command(short_help="Draw a dashboard as a PDF, PNG, SVG or HTML file.", epilog=render.EXAMPLES)(render.render)
-app.command(short_help="Show what arrived of one session, for tests.", epilog=inspect.EXAMPLES)(inspect.inspect)
+app.command(short_help="Count the events of a session, for tests.", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("export", short_help="Write all raw events to a file.", epilog=transfer.EXPORT_EXAMPLES)(
     transfer.export_file
 )
-app.command("import", short_help="Take in the events of a file.", epilog=transfer.IMPORT_EXAMPLES)(transfer.import_file)
-app.command("sync-result", short_help="Record what a dbt sync came to.", epilog=sync_result.EXAMPLES)(
+app.command("import", short_help="Import the events of a file.", epilog=transfer.IMPORT_EXAMPLES)(transfer.import_file)
+app.command("sync-result", short_help="Record the result of a dbt sync.", epilog=sync_result.EXAMPLES)(
     sync_result.sync_result
 )
 app.add_typer(quarantine.app, name="quarantine")
-app.command(short_help="Back up a data folder, also while a server runs.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
+app.command(short_help="Back up a data folder, also of a running server.", epilog=backup.BACKUP_EXAMPLES)(backup.backup)
 app.command(short_help="Restore a backup into a new folder.", epilog=backup.RESTORE_EXAMPLES)(backup.restore)
-app.command(short_help="Publish analytics.duckdb anew.", epilog=maintenance.SNAPSHOT_EXAMPLES)(maintenance.snapshot)
+app.command(short_help="Publish a snapshot, analytics.duckdb.", epilog=maintenance.SNAPSHOT_EXAMPLES)(
+    maintenance.snapshot
+)
 app.command(short_help="Rebuild the store.", epilog=maintenance.REBUILD_EXAMPLES)(maintenance.rebuild)
 app.command(short_help="Check a data folder.", epilog=maintenance.DOCTOR_EXAMPLES)(maintenance.doctor)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"embedsink {__version__}")
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=SUMMARY)
 def embedsink(
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
-    """Keeps every event of embedded analytics, durably, and answers questions about them."""
+    """Accept the options before the command."""
 
 
 def main() -> None:
@@ -68,5 +77,8 @@ def main() -> None:
     try:
         app()
     except EmbedsinkError as error:
-        is_wrong_use = getattr(error, "reason", None) in (Reason.BAD_PARAMETER, Reason.NOT_FOUND)
-        fail(error, code=WRONG_USE if is_wrong_use else FAILED)
+        reason = getattr(error, "reason", None)
+        message = str(error)
+        if reason is Reason.BAD_PARAMETER and message.partition(":")[0] in OPTIONS:
+            message = f"--{message}"
+        fail(message, code=WRONG_USE if reason in (Reason.BAD_PARAMETER, Reason.NOT_FOUND) else FAILED)

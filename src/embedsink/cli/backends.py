@@ -1,4 +1,4 @@
-"""Where the reports of a command come from: a data folder, or a server."""
+"""The sources of reports: a data folder or a server."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -8,43 +8,44 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from embedsink.cli.options import server_at
-from embedsink.cli.output import say
+from embedsink.cli.options import connect
+from embedsink.cli.output import print_message
 from embedsink.reports.format import Format
 
 if TYPE_CHECKING:
-    from embedsink.reports.formats import Style
+    from embedsink.reports.csv_writer import CsvOptions
     from embedsink.store.reader import Reader
 
 CHUNK_BYTES = 65_536
-# A larger answer goes through a temporary file; a smaller one is shown on a full disk too.
+# A larger report needs a temporary file. A smaller one works on a full disk too.
 IN_MEMORY_BYTES_MAX = 8 * 1_048_576
-# What asks for rows, and not for a scope.
-ROWS = ("columns", "limit")
+# The parameters that select columns and rows, and not a scope.
+ROW_PARAMS = ("columns", "limit")
 
-Asked = dict[str, Any]
-
-
-class Source(Protocol):
-    """Where reports come from."""
-
-    def listed(self) -> list[dict[str, Any]]:
-        """Every report, as `/api/v1/reports` describes it."""
-
-    def described(self, name: str) -> dict[str, Any]:
-        """One report with its columns, as `/api/v1/reports/{name}/schema` describes it."""
-
-    def rows(self, name: str, asked: Asked) -> list[dict[str, Any]]:
-        """The rows of a report, as in its `.json`."""
-
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterable[bytes]:
-        """The bytes of a report."""
-
-    def summary(self, asked: Asked) -> Iterable[bytes]:
-        """The bytes of a ZIP with every report."""
+# Parameters of the HTTP API by their names.
+Params = dict[str, Any]
 
 
-class Folder:
+class ReportBackend(Protocol):
+    """A source of reports. The methods correspond to the resources of the HTTP API."""
+
+    def list_reports(self) -> list[dict[str, Any]]:
+        """Return all reports, as `/api/v1/reports` does."""
+
+    def describe_report(self, name: str) -> dict[str, Any]:
+        """Return a report with its columns, as `/api/v1/reports/{name}/schema` does."""
+
+    def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
+        """Return the rows of a report, as `/api/v1/reports/{name}.json` does."""
+
+    def read_chunks(self, name: str, params: Params, format: Format) -> Iterable[bytes]:
+        """Return the rows of a report in a file format, in chunks."""
+
+    def read_summary(self, params: Params) -> Iterable[bytes]:
+        """Return a ZIP of all reports, in chunks."""
+
+
+class LocalBackend:
     """The last snapshot of a data folder."""
 
     def __init__(self, data: Path) -> None:
@@ -52,27 +53,59 @@ class Folder:
 
         self._snapshot = DataFolder(data).snapshot
 
-    def listed(self) -> list[dict[str, Any]]:
+    def list_reports(self) -> list[dict[str, Any]]:
         from embedsink.reports.catalog import all_reports
 
-        with self._describing() as reader:
-            _say_missing(reader)
+        with self._open_catalog() as reader:
+            _warn_of_missing_reports(reader)
             return [asdict(report) for report in all_reports(reader)]
 
-    def described(self, name: str) -> dict[str, Any]:
+    def describe_report(self, name: str) -> dict[str, Any]:
         from embedsink.reports.catalog import describe, known_name
 
         known_name(name)
-        with self._describing() as reader:
+        with self._open_catalog() as reader:
             return describe(reader, name)
 
-    def rows(self, name: str, asked: Asked) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(b"".join(self.chunks(name, asked, Format.JSON)))
+    def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(b"".join(self.read_chunks(name, params, Format.JSON)))
         return rows
 
+    def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
+        from embedsink.reports.catalog import known_name
+        from embedsink.reports.formats import write_rows
+        from embedsink.reports.pagination import PageRequest
+        from embedsink.reports.scope import parse_scope
+
+        known_name(name)
+        scope = parse_scope(params, deployments=params["deployment"])
+        request = PageRequest(params["columns"], params["limit"])
+        with self._open(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
+            with reader.consistent():
+                selection, _ = request.select(reader, name)
+                write_rows(reader, selection, file, format, csv=_csv_options(params))
+            yield from _chunks(file)
+
+    def read_summary(self, params: Params) -> Iterator[bytes]:
+        from embedsink.reports.scope import parse_scope
+        from embedsink.reports.zip_export import write_summary
+
+        scope = parse_scope(params, deployments=params["deployment"])
+        with self._open(scope.variables()) as reader, SpooledTemporaryFile(IN_MEMORY_BYTES_MAX) as file:
+            _warn_of_missing_reports(reader)
+            with reader.consistent():
+                write_summary(reader, scope, file, csv=_csv_options(params))
+            yield from _chunks(file)
+
+    def _open(self, variables: dict[str, object]) -> "Reader":
+        from embedsink.settings import read_settings
+        from embedsink.store.reader import open_snapshot
+
+        return open_snapshot(self._snapshot, {**read_settings().variables(), **variables})
+
     @contextmanager
-    def _describing(self) -> Iterator["Reader"]:
-        """The snapshot, or where there is none yet an empty store: what reports there are is known before any data."""
+    def _open_catalog(self) -> Iterator["Reader"]:
+        """Open the snapshot, or without one an empty store: the list of reports is known before any data."""
         from embedsink.store.database import Store
         from embedsink.store.reader import EVERYTHING, open_snapshot
 
@@ -85,72 +118,35 @@ class Folder:
             with store.reader(EVERYTHING) as reader:
                 yield reader
 
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
-        from embedsink.reports.catalog import known_name
-        from embedsink.reports.formats import write_rows
-        from embedsink.reports.pagination import RowsAsked
-        from embedsink.reports.scope import parse_scope
-        from embedsink.settings import read_settings
-        from embedsink.store.reader import open_snapshot
 
-        known_name(name)
-        scope, style = parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
-        rows = RowsAsked(asked["columns"], None if asked["limit"] is None else str(asked["limit"]))
-        variables = {**read_settings().variables(), **scope.variables()}
-        with open_snapshot(self._snapshot, variables) as reader, _spooled() as file:
-            with reader.consistent():
-                selection, _ = rows.select(reader, name)
-                write_rows(reader, selection, file, format, style=style)
-            yield from _chunks(file)
-
-    def summary(self, asked: Asked) -> Iterator[bytes]:
-        from embedsink.reports.scope import parse_scope
-        from embedsink.reports.zip_export import write_summary
-        from embedsink.settings import read_settings
-        from embedsink.store.reader import open_snapshot
-
-        scope, style = parse_scope(asked, deployments=asked["deployment"]), _style_of(asked)
-        variables = {**read_settings().variables(), **scope.variables()}
-        with open_snapshot(self._snapshot, variables) as reader, _spooled() as file:
-            _say_missing(reader)
-            with reader.consistent():
-                write_summary(reader, scope, file, style=style)
-            yield from _chunks(file)
-
-
-class Server:
-    """A server, over HTTP."""
+class RemoteBackend:
+    """A server."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        self._remote = server_at(url, key)
+        self._client = connect(url, key)
 
-    def listed(self) -> list[dict[str, Any]]:
-        return self._remote.get_rows("reports", members=("name", "title", "question", "grain"))
+    def list_reports(self) -> list[dict[str, Any]]:
+        return self._client.get_rows("reports", members=("name", "title", "question", "grain"))
 
-    def described(self, name: str) -> dict[str, Any]:
-        return self._remote.get_object("reports", name, "schema", members=("name", "question", "grain", "columns"))
+    def describe_report(self, name: str) -> dict[str, Any]:
+        return self._client.get_object("reports", name, "schema", members=("name", "question", "grain", "columns"))
 
-    def rows(self, name: str, asked: Asked) -> list[dict[str, Any]]:
-        return self._remote.get_rows("reports", f"{name}.{Format.JSON}", query=asked)
+    def read_rows(self, name: str, params: Params) -> list[dict[str, Any]]:
+        return self._client.get_rows("reports", f"{name}.{Format.JSON}", query=params)
 
-    def chunks(self, name: str, asked: Asked, format: Format) -> Iterator[bytes]:
-        return self._remote.chunks("reports", f"{name}.{format}", query=asked)
+    def read_chunks(self, name: str, params: Params, format: Format) -> Iterator[bytes]:
+        return self._client.chunks("reports", f"{name}.{format}", query=params)
 
-    def summary(self, asked: Asked) -> Iterator[bytes]:
-        return self._remote.chunks(
-            "summary.zip", query={name: value for name, value in asked.items() if name not in ROWS}
-        )
+    def read_summary(self, params: Params) -> Iterator[bytes]:
+        query = {name: value for name, value in params.items() if name not in ROW_PARAMS}
+        return self._client.chunks("summary.zip", query=query)
 
 
-def _say_missing(reader: "Reader") -> None:
+def _warn_of_missing_reports(reader: "Reader") -> None:
     from embedsink.reports.catalog import missing_reports
 
     if missing := missing_reports(reader):
-        say(missing)
-
-
-def _spooled() -> SpooledTemporaryFile[bytes]:
-    return SpooledTemporaryFile(IN_MEMORY_BYTES_MAX)
+        print_message(missing)
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
@@ -159,7 +155,7 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _style_of(asked: Asked) -> "Style":
-    from embedsink.reports.formats import Style
+def _csv_options(params: Params) -> "CsvOptions":
+    from embedsink.reports.csv_writer import CsvOptions
 
-    return Style(guard=asked["guard"] == "on", bom=asked["bom"] == "on")
+    return CsvOptions(guard=params["guard"] == "on", bom=params["bom"] == "on")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embedsink.cli.options import DATA, Data, examples, existing
-from embedsink.cli.output import say, show_table
+from embedsink.cli.options import DATA, Data, WrongUse, examples, existing_folder
+from embedsink.cli.output import print_message
+from embedsink.cli.tables import print_table
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
 
@@ -29,18 +30,18 @@ COLUMNS = ("generation", "events_up_to", "files", "bytes", "embedsink")
 
 
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The backup folder; created if missing.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The backup folder. It is created if missing.")],
     data: Data = DATA,
     keep: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Then delete all but the newest N generations.")
+        int | None, typer.Option(metavar="N", min=1, help="Delete all but the newest N generations afterwards.")
     ] = None,
-    is_list: Annotated[bool, typer.Option("--list", help="List the generations, and back up nothing.")] = False,
+    is_list: Annotated[bool, typer.Option("--list", help="List the generations instead of making a backup.")] = False,
 ) -> None:
-    """Add a generation to a backup folder, also while a server is running. Prints the path of its manifest.
+    """Add a generation to a backup folder, also while a server runs. Prints the path of its manifest.
 
-    It has every event that was acknowledged before the command began, keys.json, dashboards/ and the segments in
-    damaged/. Only what changed since the last generation is stored, and everything is read back. An interrupted backup
-    adds no generation.
+    A generation has every event that was acknowledged before the command began, keys.json, dashboards/ and the segments
+    in damaged/. Only changes since the last generation are stored, and everything is read back to verify it. An
+    interrupted backup adds no generation.
     """
     from embedsink.backup.create import create_backup
     from embedsink.backup.repository import Repository
@@ -48,55 +49,54 @@ def backup(
 
     if is_list:
         if keep is not None:
-            raise typer.BadParameter("--list and --keep exclude each other. Give one of them.")
+            raise WrongUse("--keep: can't be combined with --list. Omit one of them.")
         _list(Repository(target))
         return
-    folder = DataFolder(existing(data))
+    folder = DataFolder(existing_folder(data))
     give_way_to_ingest()
-    with _one_sentence(target):
+    with _os_errors(target):
         created = create_backup(folder, target)
-    _tell(created)
+    _print_created(created)
     if keep is not None:
         repository = Repository(target)
-        with _one_sentence(target), repository.writing():
+        with _os_errors(target), repository.writing():
             deleted_count = repository.delete_all_but(keep)
-        say(f"Older generations deleted: {deleted_count:,}.")
+        print_message(f"Older generations deleted: {deleted_count:,}.")
 
 
 def restore(
     backup: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="A backup folder (its newest generation) or one manifest in it.")
+        Path, typer.Argument(metavar="BACKUP", help="A backup folder (for its newest generation), or a manifest.")
     ],
     data: Data = DATA,
 ) -> None:
-    """Restore a backup into a new data folder, and verify all of it. A folder that has files in it is refused.
+    """Restore a backup into a new or empty data folder, and verify all of it.
 
-    Run it as the user that the server runs as. `embedsink backup TARGET --list` lists the generations.
+    Run it as the user of the server. `embedsink backup TARGET --list` lists the generations.
     """
     from embedsink.backup.restore import restore_backup
 
-    with _one_sentence(data):
+    with _os_errors(data):
         generation = restore_backup(backup, DataFolder(data))
-    say(
+    print_message(
         f"{data}: restored every event acknowledged up to {_seconds(generation.began_at)}, {generation.byte_count:,} "
         f"bytes in {len(generation.files):,} files. Start the server: `embedsink serve --data {data}`."
     )
 
 
-def _tell(created: "Created") -> None:
+def _print_created(created: "Created") -> None:
     typer.echo(created.manifest)
     for warning in created.warnings:
-        say(f"Warning: {warning}")
+        print_message(f"Warning: {warning}")
     generation = created.generation
-    say(
+    print_message(
         f"Backed up every event acknowledged up to {_seconds(generation.began_at)}: {generation.byte_count:,} bytes in "
-        f"{len(generation.files):,} files, {created.new_bytes:,} of them newly stored, all read back."
+        f"{len(generation.files):,} files, of which {created.new_bytes:,} bytes are new. All files were verified."
     )
 
 
 def _list(repository: "Repository") -> None:
-    rows = [_row(repository, name) for name in repository.names()]
-    show_table(COLUMNS, rows)
+    print_table(COLUMNS, [_row(repository, name) for name in repository.names()])
 
 
 def _row(repository: "Repository", name: str) -> tuple[object, ...]:
@@ -110,14 +110,14 @@ def _row(repository: "Repository", name: str) -> tuple[object, ...]:
 
 
 def _seconds(moment: str) -> str:
-    """A time of a manifest without its fraction: an earlier moment, so what is said of it stays true."""
+    """Return a manifest's time without its fraction, which is earlier, so that messages promise no event too many."""
     return f"{moment[:19]}Z"
 
 
 @contextmanager
-def _one_sentence(path: Path) -> Iterator[None]:
+def _os_errors(path: Path) -> Iterator[None]:
+    """Convert an error of the operating system to a message that names the path."""
     try:
         yield
     except OSError as error:
-        where = error.filename or path
-        raise Misconfigured(f"{where}: {error.strerror}. Repair that, then run this again.") from None
+        raise Misconfigured(f"{error.filename or path}: {error.strerror}. Correct this, and retry.") from None

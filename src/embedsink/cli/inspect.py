@@ -1,91 +1,97 @@
-"""`embedsink inspect`: what arrived of one session, for the tests of a host page."""
+"""`embedsink inspect`: the events of a session, for the tests of a host page."""
 
 import json
 from typing import Annotated, Any
 
 import typer
 
-from embedsink.cli.options import KeyOption, examples, server_at, wrong_use
-from embedsink.cli.output import fail, show_table, strip_control
-from embedsink.errors import Misconfigured, nearest, preview
+from embedsink.cli.options import KeyOption, WrongUse, connect, examples, wrong_use
+from embedsink.cli.output import fail, strip_control
+from embedsink.cli.tables import print_table
+from embedsink.errors import Misconfigured, preview, suggestion
 
 EXAMPLES = examples(
-    "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://engine.example.com",
-    "embedsink inspect --session s_9f2c --expect ready=1 --expect view=1 --url https://engine.example.com",
+    "EMBEDSINK_KEY=es_read_… embedsink inspect --session s_9f2c --url https://events.example.com",
+    "embedsink inspect --session s_9f2c --expect ready=1 --expect view=1 --url https://events.example.com",
 )
-TOLD = ("isComplete", "acceptedCount", "quarantinedCount", "lostCount", "events", "actions", "rejected")
-REJECTED = ("reason", "path", "type", "detail")
+RESPONSE_MEMBERS = ("isComplete", "acceptedCount", "quarantinedCount", "lostCount", "events", "actions", "rejected")
+REJECTION_COLUMNS = ("reason", "path", "type", "detail")
 
 
-def _expected(text: str) -> tuple[str, int]:
+def _parse_expectation(text: str) -> tuple[str, int]:
     name, _, count = text.rpartition("=")
     if not name or not (count.isascii() and count.isdigit()):
-        raise Misconfigured(f"--expect: {preview(text)} is no type with a count. Write it like view=1.")
+        raise Misconfigured(f"--expect: {preview(text)} is not a type with a count. Example: view=1.")
     from embedsink.protocol.messages import EVENTS
 
+    # With a misspelled type, a correct page would fail its test.
     if name not in EVENTS:
-        near = nearest(name, EVENTS)
-        instead = f'Did you mean "{near}"?' if near else f"There are {', '.join(sorted(EVENTS))}."
-        # A page that is right would fail its test for the test's own slip.
-        raise Misconfigured(f"--expect: type {preview(name)} does not exist. {instead}")
+        raise Misconfigured(f"--expect: type {preview(name)} does not exist. {suggestion(name, sorted(EVENTS))}")
     return name, int(count)
 
 
 def inspect(
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="The server to ask.")],
-    session: Annotated[str | None, typer.Option(metavar="ID", help="Only of this session.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only what was received then or later.")] = None,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="The server.")],
+    session: Annotated[str | None, typer.Option(metavar="ID", help="Only this session.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only events received at this time or later.")
+    ] = None,
     wait: Annotated[
-        int, typer.Option(metavar="SECONDS", min=0, max=30, help="How long what was just sent may take to be loaded.")
+        int,
+        typer.Option(metavar="SECONDS", min=0, max=30, help="How long to wait until acknowledged events are loaded."),
     ] = 5,
     expect: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE=N", help="So many events of this type; repeatable."),
+        typer.Option(metavar="TYPE=N", help="Fail unless there are N events of this type. Repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as it is, and no table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the server's response instead of tables.")] = False,
     key: KeyOption = None,
 ) -> None:
-    """Show what arrived of a session: events and actions by type, and what was rejected. For tests of a host page.
+    """Count the events and actions of a session by type, and list the rejections. For tests of a host page.
 
-    Everything that was acknowledged before is in it. Exit code 1 when anything was rejected or lost, when nothing or
-    another number of events arrived than expected, or when they are not loaded in time.
+    The counts include everything that was acknowledged before. Exit code 1 if anything was rejected or lost, if a count
+    differs from --expect, if nothing was received, or if --wait was too short.
     """
     if session is None and since is None:
-        raise typer.BadParameter("--session: is missing. Say of which session, or --since when.")
+        raise WrongUse("--session: is missing. Pass --session or --since.")
     if session == "":
-        raise typer.BadParameter("--session: is empty, perhaps an unset variable. Name the session.")
+        raise WrongUse("--session: is empty, perhaps an unset variable. Pass the id of the session.")
     with wrong_use():
-        expected = dict(map(_expected, expect or []))
+        expected = dict(map(_parse_expectation, expect or []))
     query = {"session": session, "since": since, "wait": wait}
-    told = server_at(url, key).get_object("inspect", members=TOLD, query=query)
+    response = connect(url, key).get_object("inspect", members=RESPONSE_MEMBERS, query=query)
     if as_json:
-        typer.echo(strip_control(json.dumps(told, indent=2, ensure_ascii=False)))
+        typer.echo(strip_control(json.dumps(response, indent=2, ensure_ascii=False)))
     else:
-        _show(told)
-    if wrong := _differences(told, expected):
-        fail("\n".join(wrong))
+        _print(response)
+    if problems := _problems(response, expected):
+        fail("\n".join(problems))
 
 
-def _show(told: dict[str, Any]) -> None:
-    counts = [(kind.removesuffix("s"), *one) for kind in ("events", "actions") for one in sorted(told[kind].items())]
-    if counts:
-        show_table(("direction", "type", "count"), counts)
-    if told["rejected"]:
-        show_table(REJECTED, [[row[name] for name in REJECTED] for row in told["rejected"]])
-
-
-def _differences(told: dict[str, Any], expected: dict[str, int]) -> list[str]:
-    wrong = [
-        f"{name}: {told['events'].get(name, 0):,} arrived, {count:,} expected."
-        for name, count in expected.items()
-        if told["events"].get(name, 0) != count
+def _print(response: dict[str, Any]) -> None:
+    counts = [
+        (direction, type_, count)
+        for direction in ("event", "action")
+        for type_, count in sorted(response[f"{direction}s"].items())
     ]
-    if not expected and not (told["acceptedCount"] or told["quarantinedCount"] or told["lostCount"]):
-        wrong.append("Nothing arrived. Is the session the page's, and is this the server that it sends to?")
-    if told["quarantinedCount"]:
-        wrong.append(f"{told['quarantinedCount']:,} rejected. The list says why; fix what sends them.")
-    if told["lostCount"]:
-        wrong.append(f"{told['lostCount']:,} lost, as the forwarder says.")
-    if not told["isComplete"]:
-        wrong.append("Not all that was acknowledged is loaded yet. Give it more time with --wait, or ask again.")
-    return wrong
+    if counts:
+        print_table(("direction", "type", "count"), counts)
+    if response["rejected"]:
+        print_table(REJECTION_COLUMNS, [[row[name] for name in REJECTION_COLUMNS] for row in response["rejected"]])
+
+
+def _problems(response: dict[str, Any], expected: dict[str, int]) -> list[str]:
+    problems = [
+        f"{name}: {response['events'].get(name, 0):,} received, {count:,} expected."
+        for name, count in expected.items()
+        if response["events"].get(name, 0) != count
+    ]
+    if not expected and not (response["acceptedCount"] or response["quarantinedCount"] or response["lostCount"]):
+        problems.append("Nothing was received. Check the session id, and the server to which the page sends.")
+    if response["quarantinedCount"]:
+        problems.append(f"{response['quarantinedCount']:,} rejected. The table has the reasons. Correct the sender.")
+    if response["lostCount"]:
+        problems.append(f"{response['lostCount']:,} lost, according to the forwarder.")
+    if not response["isComplete"]:
+        problems.append("Some acknowledged events are not loaded yet. Increase --wait, or retry.")
+    return problems

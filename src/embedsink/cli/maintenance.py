@@ -1,10 +1,11 @@
-"""`embedsink snapshot`, `rebuild` and `doctor`: what an operator does to a data folder."""
+"""`embedsink snapshot`, `rebuild` and `doctor`."""
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from embedsink.cli.options import DATA, Data, examples, existing
-from embedsink.cli.output import fail, say, show_table
+from embedsink.cli.options import DATA, Data, examples, existing_folder
+from embedsink.cli.output import fail, print_message
+from embedsink.cli.tables import print_table
 from embedsink.data_folder import DataFolder, FolderLock, FolderTaken
 
 if TYPE_CHECKING:
@@ -16,61 +17,62 @@ DOCTOR_EXAMPLES = examples("embedsink doctor --data data")
 
 
 def snapshot(data: Data = DATA) -> None:
-    """Publish a fresh snapshot (analytics.duckdb) while no server runs; a running server does it by itself."""
+    """Publish a snapshot, analytics.duckdb, while no server runs. A running server publishes automatically."""
     from embedsink.settings import read_settings
 
-    folder = DataFolder(existing(data))
+    folder = DataFolder(existing_folder(data))
     try:
         with FolderLock(folder):
             pass
     except FolderTaken as error:
         interval_s = read_settings().snapshot_interval_s
-        say(f"{error.holder}. That server publishes snapshots by itself, every {interval_s:g} s.")
+        print_message(f"{error.holder}. That server publishes snapshots automatically, every {interval_s:g} s.")
         return
     status = asyncio.run(_open_and_close(folder))
-    say(f"{folder.snapshot}: is published ({folder.snapshot.stat().st_size:,} bytes).")
-    _tell_loaded(status)
+    print_message(f"{folder.snapshot}: published ({folder.snapshot.stat().st_size:,} bytes).")
+    _print_load(status)
 
 
 def rebuild(data: Data = DATA) -> None:
-    """Set the store aside and rebuild it from the snapshots and the journal, while no server runs.
+    """Rebuild the store from the snapshots and the journal, while no server runs.
 
-    A server rebuilds a damaged or missing store by itself. The old store is kept in damaged/ for 30 days.
+    The old store is moved to damaged/, and deleted after 30 days. A server rebuilds a damaged or missing store
+    automatically.
     """
     from embedsink.durable_files import move_to_damaged
     from embedsink.store.database import Store
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
-    folder = DataFolder(existing(data))
+    folder = DataFolder(existing_folder(data))
     with FolderLock(folder):
         if folder.store.exists():
             Store(folder.store).refuse_newer()
-            # The journal holds only what no snapshot covers: without one, a rebuild could come out shorter.
+            # The journal has only events that no snapshot has. Without a snapshot, a rebuild would lose the others.
             open_snapshot(folder.snapshot, EVERYTHING).close()
-            say(f"{folder.store.name}: is kept as {move_to_damaged(folder.store, damaged=folder.damaged)}.")
-    say("Rebuilding from the snapshot and the journal …")
-    _tell_loaded(asyncio.run(_open_and_close(folder)))
-    say(f"{folder.store}: is rebuilt ({folder.store.stat().st_size:,} bytes).")
+            print_message(f"{folder.store.name}: moved to {move_to_damaged(folder.store, damaged=folder.damaged)}.")
+    print_message("Rebuilding from the snapshot and the journal …")
+    _print_load(asyncio.run(_open_and_close(folder)))
+    print_message(f"{folder.store}: rebuilt ({folder.store.stat().st_size:,} bytes).")
 
 
 def doctor(data: Data = DATA) -> None:
-    """Check a data folder: versions, room, sizes, snapshots, rows, dashboards, journal, keys. Exit code 1 for a fault.
+    """Check versions, disk space, sizes, snapshots, rows, dashboards, journal and keys of a data folder.
 
-    It only reads, so it may run beside a server.
+    It only reads, also while a server runs. Exit code 1 if a check fails.
     """
     from embedsink.doctor import examine
     from embedsink.settings import read_settings
 
-    findings = examine(DataFolder(existing(data)), read_settings())
-    show_table(("check", "state", "found"), [(one.check, one.state, one.found) for one in findings])
+    findings = examine(DataFolder(existing_folder(data)), read_settings())
+    print_table(("check", "state", "details"), [(one.check, one.state, one.found) for one in findings])
     wrong = [one for one in findings if one.state == "wrong"]
     if wrong:
-        fail(f"{data}: {len(wrong)} of {len(findings)} checks found something wrong.")
-    say(f"{data}: is healthy.")
+        fail(f"{data}: {len(wrong)} of {len(findings)} checks failed.")
+    print_message(f"{data}: all checks passed.")
 
 
 async def _open_and_close(folder: DataFolder) -> "LoaderStatus":
-    """Opening repairs and closing loads the journal and publishes."""
+    """Open the folder, which repairs it, and close it, which loads the journal and publishes a snapshot."""
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
 
@@ -79,8 +81,8 @@ async def _open_and_close(folder: DataFolder) -> "LoaderStatus":
     return engine.loader.status
 
 
-def _tell_loaded(status: "LoaderStatus") -> None:
-    say(
+def _print_load(status: "LoaderStatus") -> None:
+    print_message(
         f"segments loaded: {status.segment_count:,}, received {status.received_count:,}, "
         f"accepted {status.accepted_count:,}, duplicate {status.duplicate_count:,}, "
         f"quarantined {status.quarantined_count:,}."

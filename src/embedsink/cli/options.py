@@ -1,4 +1,4 @@
-"""The options that several commands share, each with its name, its meaning and its check."""
+"""The options that several commands share."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,46 +19,60 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class WrongUse(typer.BadParameter):
+    """Wrong use of a command: the usage, the message, and exit code 2."""
+
+    def format_message(self) -> str:
+        """Return the message without typer's prefix, since it begins with the option."""
+        return self.message
+
+
 def examples(*commands: str) -> str:
-    """The end of a command's `--help`: how it is really typed."""
+    """Return the examples at the end of a command's `--help`."""
     return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
 
 
 @contextmanager
-def wrong_use() -> Iterator[None]:
-    """What is misconfigured in here was typed wrongly: exit code 2."""
+def wrong_use(option: str | None = None) -> Iterator[None]:
+    """Convert a configuration error to wrong use.
+
+    Args:
+        option: replaces the name at the beginning of the message.
+    """
     try:
         yield
     except Misconfigured as error:
-        raise typer.BadParameter(str(error)) from None
+        message = str(error)
+        raise WrongUse(message if option is None else f"{option}: {message.partition(': ')[2]}") from None
 
 
-def checked(read: Callable[[str], T]) -> Callable[[str], T]:
-    """A parser for an option: what can't be read is wrong use, exit code 2."""
+def parser(option: str, parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a parser for the values of an option. Invalid values are wrong use."""
 
-    def parse(text: str) -> T:
-        with wrong_use():
-            return read(text)
+    def parse_option(text: str) -> T:
+        with wrong_use(option):
+            return parse(text)
 
-    return parse
+    return parse_option
 
 
 def _data_folder(text: str | Path) -> Path:
     if text == "":
-        raise typer.BadParameter("is empty, perhaps an unset variable. Name a folder; this one is `.`.")
+        raise WrongUse("--data: is empty, perhaps an unset variable. Name a folder; the current one is `.`.")
     if Path(text).is_file():
-        raise typer.BadParameter(f"{text}: is a file. Name a folder.")
+        raise WrongUse(f"--data: {text} is a file. Name a folder.")
     return Path(text)
 
 
-def _told(context: typer.Context, data: Path) -> Path:
-    # An empty variable counts as unset otherwise, and the events would go to another folder than was meant.
+def _reject_empty_variable(context: typer.Context, data: Path) -> Path:
+    # typer treats an empty variable as unset, and would use the default folder.
     source = context.get_parameter_source("data")
     if source and source.name == "DEFAULT" and os.environ.get("EMBEDSINK_DATA") == "":
-        raise typer.BadParameter("EMBEDSINK_DATA is empty. Name a folder in it, or unset it.")
+        raise WrongUse("EMBEDSINK_DATA: is empty. Set it to a folder, or unset it.")
     return data
 
 
+DATA = Path("data")
 Data = Annotated[
     Path,
     typer.Option(
@@ -67,84 +81,86 @@ Data = Annotated[
         envvar="EMBEDSINK_DATA",
         help="The data folder.",
         parser=_data_folder,
-        callback=_told,
+        callback=_reject_empty_variable,
     ),
 ]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="Ask this server, and not the data folder."),
-]
+Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Use this server instead of a data folder.")]
 KeyOption = Annotated[
     str | None,
     typer.Option(
         "--key",
         metavar="KEY",
         envvar="EMBEDSINK_KEY",
-        # The environment keeps it out of the shell's history; and it is never shown as a default.
+        # The environment keeps the key out of the shell's history. A default would show it in --help.
         show_envvar=True,
         show_default=False,
-        help="The key for --url. Better set in the environment: a command line is seen by others.",
+        help="The key for --url. Prefer the environment variable: other users can read command lines.",
     ),
 ]
-DATA = Path("data")
-# The scope, for what shows it (docs/reports.md).
+# The scope of a report (docs/reports.md).
 Since = Annotated[
-    str | None, typer.Option(metavar="TIME", help="From this time on: 2026-11-01, 2026-11-01T09:30Z or 7d.")
+    str | None, typer.Option(metavar="TIME", help="Start, such as 2026-11-01, 2026-11-01T09:30Z or 7d (7 days ago).")
 ]
-Until = Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")]
-Surface = Annotated[str | None, typer.Option(metavar="NAME", help="On dashboard, app or chat alone.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="End, exclusive.")]
+Surface = Annotated[str | None, typer.Option(metavar="NAME", help="Only this surface: dashboard, app or chat.")]
 Deployments = Annotated[
     list[int] | None,
     typer.Option(
-        "--deployment", metavar="N", help="Of this deployment alone. Repeatable.", parser=checked(parse_deployment)
+        "--deployment",
+        metavar="N",
+        help="Only this deployment. Repeatable.",
+        parser=parser("--deployment", parse_deployment),
     ),
 ]
-Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Of this tenant alone.")]
+Tenant = Annotated[str | None, typer.Option(metavar="TEXT", help="Only this tenant.")]
 Timezone = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Days begin there at midnight, and times mean its clocks; else UTC.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The time zone of days and of times without an offset, such as Europe/Berlin. Else UTC."
+    ),
 ]
 
 
-def existing(data: Path) -> Path:
-    """The data folder, which this command does not make.
+def existing_folder(data: Path) -> Path:
+    """Return the data folder, for commands that must not create one.
 
     Raises:
         Misconfigured: it does not exist.
     """
     if not data.is_dir():
-        raise Misconfigured(
-            f"data folder {data}: does not exist. Name the one that `embedsink serve` writes with --data."
-        )
+        raise Misconfigured(f"data folder {data}: does not exist. Pass the folder of `embedsink serve` with --data.")
     return data
 
 
-def as_of(data: Path, url: str | None) -> tuple[str, str]:
-    """Of when an answer is, and when it shows more, in words: of a folder its last snapshot, of a server now."""
+def freshness(data: Path, url: str | None) -> tuple[str, str]:
+    """Return the time of a source's data, and when newer data appears, as phrases for a message."""
     from embedsink.data_folder import DataFolder
 
     if url is not None:
-        return "now", "about a second after it came in"
-    moment = datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC, the last snapshot", "in the next one"
+        return "now", "about a second after they are received"
+    snapshot_at = datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
+    return f"{snapshot_at:%Y-%m-%d %H:%M:%S} UTC, the last snapshot", "in the next snapshot"
 
 
-def same_place(data: Path, url: str | None) -> str:
-    """How the folder or the server of a command is named to another command."""
+def source_option(data: Path, url: str | None) -> str:
+    """Return the option that names the same data folder or server in another command."""
     return f"--data {data}" if url is None else f"--url {url}"
 
 
-def server_at(url: str, key: str | None) -> "HttpClient":
-    """The server of --url. An address or a key that can't be one is wrong use."""
+def connect(url: str, key: str | None) -> "HttpClient":
+    """Return a client of the server of --url. A malformed URL or key is wrong use."""
     from embedsink.client.http_client import HttpClient
 
-    with wrong_use():
+    try:
         return HttpClient(url, key)
+    except Misconfigured as error:
+        raise WrongUse(f"--{error}") from None
 
 
 @contextmanager
-def or_through_a_server() -> Iterator[None]:
-    """For commands that need the data folder for themselves, and can also ask the server that has it."""
+def suggesting_url() -> Iterator[None]:
+    """Add the advice to use --url to the error that a server has the data folder open."""
     try:
         yield
     except FolderTaken as error:
-        raise Misconfigured(f"{error.holder}. Ask that server with --url and a key, or stop it.") from None
+        raise Misconfigured(f"{error.holder}. Use that server with --url and a key, or stop it.") from None

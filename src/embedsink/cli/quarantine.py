@@ -1,4 +1,4 @@
-"""`embedsink quarantine`: what was rejected and why, trying it again, and purging it."""
+"""`embedsink quarantine`: list, show, replay and purge rejections."""
 
 import asyncio
 import json
@@ -12,89 +12,92 @@ from embedsink.cli.options import (
     Data,
     KeyOption,
     Url,
-    as_of,
+    connect,
     examples,
-    existing,
-    or_through_a_server,
-    same_place,
-    server_at,
+    existing_folder,
+    freshness,
+    source_option,
+    suggesting_url,
 )
-from embedsink.cli.output import fail, say, show_table, strip_control
+from embedsink.cli.output import fail, print_message, strip_control
+from embedsink.cli.tables import print_table
 
-app = typer.Typer(
-    help="Look at what was rejected, try it again, purge it.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="List, show, replay and purge rejections.", no_args_is_help=True, rich_markup_mode=None)
 
-LISTED = ("quarantine_id", "received_at", "deployment", "reason", "detail", "replayed_at")
-# As many as `/api/v1/quarantine` gives at once.
+COLUMNS = ("quarantine_id", "received_at", "deployment", "reason", "detail", "replayed_at")
+# The maximum of `/api/v1/quarantine`.
 LIMIT_MAX = 1_000
 
 
 @app.command("list", epilog=examples("embedsink quarantine list --data data", "embedsink quarantine list --limit 10"))
 def list_quarantine(
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the newest.", min=1, max=LIMIT_MAX)] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", help="List the newest N.", min=1, max=LIMIT_MAX)] = 100,
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """List the newest kept rejections: when, why, and what was wrong.
+    """List the newest rejections with their times, reasons and details.
 
-    Of a data folder it lists those in the last snapshot, and says of when that is.
+    For a data folder, the list is that of the last snapshot.
     """
-    rows = _rows(data, url, key, limit)
-    if rows:
-        show_table(LISTED, [[row.get(name) for name in LISTED] for row in rows])
-    when, later = as_of(data, url)
+    rows = _read_rows(data, url, key, limit)
+    as_of, new_rejections_appear = freshness(data, url)
     if not rows:
-        say(f"The quarantine is empty as of {when}. What is rejected shows {later}.")
+        print_message(f"The quarantine is empty as of {as_of}. New rejections appear {new_rejections_appear}.")
         return
-    newest = f"the newest {limit:,}, more with --limit" if len(rows) == limit < LIMIT_MAX else "the newest first"
-    where = same_place(data, url)
-    say(f"{len(rows):,} rejected as of {when}, {newest}. What is rejected later shows {later}.")
-    say(f"One of them whole: `embedsink quarantine show ID {where}`.")
-    say(f"Once settings or the program have changed, try all again: `embedsink quarantine replay {where}`.")
+    print_table(COLUMNS, [[row.get(name) for name in COLUMNS] for row in rows])
+    more = " Raise --limit to list more." if len(rows) == limit < LIMIT_MAX else ""
+    noun = "rejection" if len(rows) == 1 else "rejections"
+    source = source_option(data, url)
+    print_message(
+        f"{len(rows):,} {noun} as of {as_of}, newest first.{more} New rejections appear {new_rejections_appear}."
+    )
+    print_message(f"Show one completely: `embedsink quarantine show ID {source}`.")
+    print_message(f"After a change of settings or an upgrade, replay them: `embedsink quarantine replay {source}`.")
 
 
 @app.command(epilog=examples("embedsink quarantine show 019ab9f0-6a00-7c4e-8000-000000000000 --data data"))
 def show(
     quarantine_id: Annotated[
-        str, typer.Argument(metavar="ID", help="As `quarantine list` shows it, or its beginning.")
+        str, typer.Argument(metavar="ID", help="An id of `quarantine list`, or its first characters.")
     ],
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """Show one of the newest kept rejections whole, as JSON: `raw` is what was sent."""
-    found = [row for row in _rows(data, url, key, LIMIT_MAX) if str(row["quarantine_id"]).startswith(quarantine_id)]
-    if len(found) != 1:
-        which = "does not exist" if not found else f"begins {len(found)} of them"
-        fail(f"quarantine {quarantine_id}: {which}. `embedsink quarantine list` shows the newest {LIMIT_MAX:,}.")
-    # Once more by its whole id: the list has only the beginning of long ones.
-    [whole] = _rows(data, url, key, 1, quarantine_id=found[0]["quarantine_id"])
-    typer.echo(strip_control(json.dumps(whole, indent=2, ensure_ascii=False)))
+    """Show one of the newest rejections completely, as JSON. `raw` is the rejected text."""
+    rows = _read_rows(data, url, key, LIMIT_MAX)
+    ids = [str(row["quarantine_id"]) for row in rows if str(row["quarantine_id"]).startswith(quarantine_id)]
+    if len(ids) != 1:
+        problem = "does not exist" if not ids else f"matches {len(ids)} ids"
+        fail(f"quarantine {quarantine_id}: {problem}. `embedsink quarantine list` lists the newest {LIMIT_MAX:,}.")
+    # The list shortens long texts. A request for one id does not.
+    [row] = _read_rows(data, url, key, 1, quarantine_id=ids[0])
+    typer.echo(strip_control(json.dumps(row, indent=2, ensure_ascii=False)))
 
 
 @app.command(
     epilog=examples(
         "embedsink quarantine replay --data data",
-        "EMBEDSINK_KEY=es_admin_… embedsink quarantine replay --url https://engine.example.com",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine replay --url https://events.example.com",
     )
 )
 def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
-    """Try everything in quarantine again, after an upgrade or a change of settings.
+    """Validate all rejections again, after an upgrade or a change.
 
-    With --data while no server has the folder open; else with --url and an admin key.
+    Use --data while no server has the folder open. Otherwise use --url and an admin key.
     """
     if url is not None:
-        replayed, rejected, untried = _replay_there(url, key)
+        members = ("replayed", "rejected", "untried")
+        result = connect(url, key).post("quarantine", "replay", members=members)
     else:
-        with or_through_a_server():
-            replayed, rejected, untried = asyncio.run(_replay_here(existing(data)))
-    say(f"replayed {replayed:,}, still rejected {rejected:,}.")
-    if untried:
-        say(
-            f"{untried:,} not tried: `id_conflict` and `out_of_scope` stay so. Send them anew, by other ids or keys. "
-            "Nor can that be replayed of which only the beginning is kept."
+        with suggesting_url():
+            result = asyncio.run(_replay_here(existing_folder(data)))
+    print_message(f"replayed {result['replayed']:,}, still rejected {result['rejected']:,}.")
+    if untried := result["untried"]:
+        print_message(
+            f"{untried:,} not tried: `id_conflict` and `out_of_scope` never become valid. Send those events again with "
+            "other ids or keys. A rejection of which only the beginning is stored can't be replayed."
         )
 
 
@@ -102,83 +105,73 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
     epilog=examples(
         "embedsink quarantine purge --data data",
         "embedsink quarantine purge --before 7d --reason not_json",
-        "EMBEDSINK_KEY=es_admin_… embedsink quarantine purge --url https://engine.example.com --key-id k_0123456789ab",
+        "EMBEDSINK_KEY=es_admin_… embedsink quarantine purge --url https://events.example.com --key-id k_0123456789ab",
     )
 )
 def purge(
     before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what was received before: a time, or an age such as 7d.")
+        str | None, typer.Option(metavar="TIME", help="Only rejections received before this time, such as 7d.")
     ] = None,
-    reason: Annotated[str | None, typer.Option(metavar="REASON", help="Only what was rejected for it.")] = None,
+    reason: Annotated[str | None, typer.Option(metavar="REASON", help="Only rejections with this reason.")] = None,
     key_id: Annotated[
-        str | None, typer.Option(metavar="KEY_ID", help="Only what came with this key of `keys list`.")
+        str | None, typer.Option(metavar="KEY_ID", help="Only rejections of this key, by its id in `keys list`.")
     ] = None,
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """Take rejections out of the quarantine, without asking. Their counts stay in the report `rejections`.
+    """Delete rejections without confirmation. The report `rejections` keeps their counts.
 
-    With --data while no server has the folder open; else with --url and an admin key.
+    Use --data while no server has the folder open. Otherwise use --url and an admin key.
     """
-    which = {"before": before, "reason": reason, "key": key_id}
+    filters = {"before": before, "reason": reason, "key": key_id}
     if url is not None:
-        purged = server_at(url, key).delete("quarantine", members=("purged",), query=which)["purged"]
+        purged = connect(url, key).delete("quarantine", members=("purged",), query=filters)["purged"]
     else:
-        with or_through_a_server():
-            purged = asyncio.run(_purge_here(existing(data), which))
-    say(f"purged {purged:,}.")
+        with suggesting_url():
+            purged = asyncio.run(_purge_here(existing_folder(data), filters))
+    print_message(f"purged {purged:,}.")
 
 
-async def _purge_here(data: Path, which: dict[str, str | None]) -> int:
+async def _purge_here(data: Path, filters: dict[str, str | None]) -> int:
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
     from embedsink.transfer.replay import purge as purge_quarantine
     from embedsink.transfer.replay import purge_filter
 
-    chosen = purge_filter(before=which["before"], reason=which["reason"], key_id=which["key"])
+    parsed = purge_filter(before=filters["before"], reason=filters["reason"], key_id=filters["key"])
     async with Engine(DataFolder(data), read_settings()) as engine:
-        return await purge_quarantine(engine, chosen)
+        return await purge_quarantine(engine, parsed)
 
 
-def _rows(
+def _read_rows(
     data: Path, url: str | None, key: str | None, limit: int, *, quarantine_id: str | None = None
 ) -> list[dict[str, Any]]:
     if url is not None:
-        return server_at(url, key).get_rows("quarantine", members=LISTED, query={"limit": limit, "id": quarantine_id})
-    return _rows_here(data, limit, quarantine_id)
-
-
-def _rows_here(data: Path, limit: int, quarantine_id: str | None) -> list[dict[str, Any]]:
+        return connect(url, key).get_rows("quarantine", members=COLUMNS, query={"limit": limit, "id": quarantine_id})
     from uuid import UUID
-
-    import orjson
 
     from embedsink.data_folder import DataFolder
     from embedsink.store.reader import EVERYTHING, open_snapshot
-    from embedsink.transfer.replay import rows as read
+    from embedsink.transfer.replay import rows_json
 
     with open_snapshot(DataFolder(data).snapshot, EVERYTHING) as reader:
-        found = read(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
-    # As a server writes them.
-    rows: list[dict[str, Any]] = json.loads(orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z))
+        content = rows_json(reader, limit=limit, quarantine_id=UUID(quarantine_id) if quarantine_id else None)
+    rows: list[dict[str, Any]] = json.loads(content)
     return rows
 
 
-def _replay_there(url: str, key: str | None) -> tuple[int, int, int]:
-    answer = server_at(url, key).post("quarantine", "replay", members=("replayed", "rejected", "untried"))
-    return answer["replayed"], answer["rejected"], answer["untried"]
+async def _replay_here(data: Path) -> dict[str, int]:
+    from dataclasses import asdict
 
-
-async def _replay_here(data: Path) -> tuple[int, int, int]:
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
-    from embedsink.transfer.replay import replay as try_again
+    from embedsink.transfer.replay import replay as replay_quarantine
 
     async with Engine(DataFolder(data), read_settings()) as engine:
-        done = await try_again(engine)
+        result = await replay_quarantine(engine)
     if engine.loader.status.trouble:
-        fail(f"{engine.loader.status.trouble}. What was replayed is in the journal; `embedsink serve` loads it.")
-    return done.replayed, done.rejected, done.untried
+        fail(f"{engine.loader.status.trouble}. The journal has the replayed events; `embedsink serve` loads them.")
+    return asdict(result)

@@ -1,4 +1,4 @@
-"""`embedsink render`: a dashboard as a picture or a document, without a browser."""
+"""`embedsink render`: a dashboard as an image or a document, without a browser."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -18,10 +18,11 @@ from embedsink.cli.options import (
     Timezone,
     Until,
     Url,
+    WrongUse,
+    connect,
     examples,
-    server_at,
 )
-from embedsink.cli.output import say, written_whole
+from embedsink.cli.output import atomic_write, print_message
 
 if TYPE_CHECKING:
     from embedsink.dashboards.image.model import SectionAnswer
@@ -30,21 +31,23 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
-    "embedsink render reliability --period 24h --dark -o today.png --url https://engine.example.com",
+    "embedsink render reliability --period 24h --dark -o today.png --url https://events.example.com",
 )
-# What a server tells of a section.
-TOLD = ("span", "interval", "compared", "charts")
-NARROWING = ("surface", "deployment", "tenant")
-Asked = dict[str, Any]
+SECTION_MEMBERS = ("span", "interval", "compared", "charts")
+# The parameters that the image names in its heading.
+FILTERS = ("surface", "deployment", "tenant")
+# Parameters of the HTTP API by their names.
+Params = dict[str, Any]
 
 
 def render(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The dashboard: the name of its file, such as overview.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A dashboard, such as overview.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: .pdf, .png, .svg or .html says what.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The output file: .pdf, .png, .svg or .html.")
     ],
     period: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d, up to now; else --since, or 7d.")
+        str | None,
+        typer.Option(metavar="SPAN", help="24h, 7d, 30d or 90d up to now. Default: 7d, unless --since is given."),
     ] = None,
     since: Since = None,
     until: Until = None,
@@ -52,16 +55,16 @@ def render(
     deployment: Deployments = None,
     tenant: Tenant = None,
     timezone: Timezone = None,
-    compare: Annotated[bool, typer.Option(help="Tell changes against the period before.")] = True,
-    dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
+    compare: Annotated[bool, typer.Option(help="Show changes against the previous period.")] = True,
+    dark: Annotated[bool, typer.Option("--dark", help="Use the dark theme.")] = False,
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """Draw a dashboard as a PDF, PNG, SVG or HTML file that needs nothing else, for mails and documents.
+    """Draw a dashboard as a self-contained PDF, PNG, SVG or HTML file.
 
-    From a data folder it shows the last snapshot, be a server running or not. What a server alone knows, such as the
-    age of its journal, is shown with --url. The PDF is one page, as long as the dashboard.
+    From a data folder it draws the last snapshot, also while a server runs. Values that only a server has, such as the
+    age of its journal, need --url. A PDF has one page, as long as the dashboard.
     """
     from embedsink.dashboards.image.model import Telling
     from embedsink.dashboards.image.render import FORMATS
@@ -70,22 +73,22 @@ def render(
 
     format = output.suffix.removeprefix(".")
     if format not in FORMATS:
-        there_are = ", ".join(f".{one}" for one in FORMATS)
-        raise typer.BadParameter(f"-o {output.name}: does not say what to draw. End it with one of {there_are}.")
-    asked: Asked = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
-    asked |= {"timezone": timezone, "compare": "on" if compare else "off"}
-    asked["deployment"] = [str(number) for number in deployment or []]
+        formats = ", ".join(f".{known}" for known in FORMATS)
+        raise WrongUse(f"-o {output.name}: the suffix is not a format. Formats: {formats}.")
+    params: Params = {"period": period, "since": since, "until": until, "surface": surface, "tenant": tenant}
+    params |= {"timezone": timezone, "compare": "on" if compare else "off"}
+    params["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
-    dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
-    narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
+    dashboard, answers = _read_local(name, params, data, now) if url is None else _read_remote(name, params, url, key)
+    narrowed = {one: ", ".join(params[one]) if one == "deployment" else params[one] for one in FILTERS if params[one]}
     snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
     telling = Telling(now, timezone or "UTC", narrowed, snapshot_at)
     drawn = rendered(dashboard, answers, telling, format=format, is_dark=dark)
-    with written_whole(output) as part:
+    with atomic_write(output) as part:
         part.write_bytes(drawn)
 
 
-def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+def _read_local(name: str, params: Params, data: Path, now: datetime) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
     from embedsink.dashboards.image.model import SectionAnswer
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
@@ -97,7 +100,7 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
     dashboard = _find(name, data)
-    period = period_of(asked, deployments=asked["deployment"], now=now)
+    period = period_of(params, deployments=params["deployment"], now=now)
     with open_snapshot(DataFolder(data).snapshot, {**EVERYTHING, **read_settings().variables()}) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         if missing_reports(reader) is None and reader.is_up_to_date():
@@ -122,34 +125,38 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
 
 
 def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
-    """The dashboard as far as a snapshot of an older embedsink goes."""
+    """Return the dashboard without charts that a snapshot of an older embedsink lacks."""
     from embedsink.dashboards.lint import without_mistakes
     from embedsink.store.reader import OLDER_SNAPSHOT
 
     shown, left_out = without_mistakes(dashboard, reports)
     if left_out:
-        say(f"{name}: leaves out {', '.join(left_out)}, which the snapshot lacks. {OLDER_SNAPSHOT}")
+        print_message(f"{name}: omits {', '.join(left_out)}, which the snapshot lacks. {OLDER_SNAPSHOT}")
     return shown
 
 
-def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+def _read_remote(
+    name: str, params: Params, url: str, key: str | None
+) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
     from embedsink.dashboards.files import parse_dashboard
     from embedsink.dashboards.image.model import SectionAnswer
 
-    remote = server_at(url, key)
-    # The server's own file: it may have dashboards that nobody has here, or others of the same name.
-    said = remote.get_object("dashboards", name, members=("title", "sections"))
-    dashboard = parse_dashboard(said, f"dashboard {name} of {url}")
+    client = connect(url, key)
+    # The server may have dashboards that this machine lacks, or others with the same name.
+    definition = client.get_object("dashboards", name, members=("title", "sections"))
+    dashboard = parse_dashboard(definition, f"dashboard {name} of {url}")
     answers = {}
     for section in dashboard.sections:
-        told = remote.get_object("dashboards", name, "sections", section.id, members=TOLD, query=asked)
-        start, end = told["span"]
-        answers[section.id] = SectionAnswer((start, end), told["interval"], told["compared"], told["charts"])
+        response = client.get_object("dashboards", name, "sections", section.id, members=SECTION_MEMBERS, query=params)
+        start, end = response["span"]
+        answers[section.id] = SectionAnswer(
+            (start, end), response["interval"], response["compared"], response["charts"]
+        )
     return dashboard, answers
 
 
 def _find(name: str, data: Path) -> "Dashboard":
-    """The dashboard of this program or of this data folder."""
+    """Return a built-in dashboard, or one of the data folder."""
     from embedsink.dashboards.files import dashboards_with, find_dashboard
     from embedsink.data_folder import DataFolder
     from embedsink.errors import Misconfigured

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from embedsink.cli.options import DATA, Data, examples, wrong_use
+from embedsink.cli.options import DATA, Data, WrongUse, examples, wrong_use
 
 SERVE_EXAMPLES = examples(
     "embedsink serve --data data",
@@ -20,21 +20,25 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on.", min=0, max=65_535)] = 8321,
     certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The TLS certificate, PEM.", exists=True, dir_okay=False)
+        Path | None, typer.Option(metavar="FILE", help="The TLS certificate (PEM).", exists=True, dir_okay=False)
     ] = None,
     private_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.", exists=True, dir_okay=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="The private key of the certificate (PEM).", exists=True, dir_okay=False),
     ] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy before this server speaks HTTPS and says so.")
+        bool,
+        typer.Option(
+            "--behind-proxy", help="A proxy in front of this server terminates HTTPS and sets X-Forwarded-Proto."
+        ),
     ] = False,
 ) -> None:
     """Receive events and answer reports until SIGTERM or Ctrl-C. Logs are JSON lines on stderr.
 
-    Beyond this machine it needs a certificate or --behind-proxy: keys must not travel unencrypted.
+    An address that other machines reach requires a certificate or --behind-proxy, so that keys are encrypted.
     """
     if (certificate is None) != (private_key is None):
-        raise typer.BadParameter("--certificate and --private-key belong together. Give both or neither.")
+        raise WrongUse("--certificate: needs --private-key, and the other way round. Pass both or neither.")
     from embedsink.data_folder import DataFolder
     from embedsink.http.server import Listening, serve
     from embedsink.json_logging import log_as_json
@@ -50,10 +54,10 @@ def serve(
 
 def demo(
     port: Annotated[
-        int | None, typer.Option(help="The port to listen on; a free one when not told.", min=1, max=65_535)
+        int | None, typer.Option(help="The port to listen on. Default: a free port.", min=1, max=65_535)
     ] = None,
 ) -> None:
-    """Show it at work: a page to use, realistic traffic and the reports on it, in a temporary folder."""
+    """Run a demonstration in a temporary folder: a page to try, generated traffic, and its reports."""
     from embedsink.demo import run
 
     raise typer.Exit(run.run(port))

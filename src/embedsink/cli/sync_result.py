@@ -1,4 +1,4 @@
-"""`embedsink sync-result`: the result of a dbt sync, from a pipeline to a server."""
+"""`embedsink sync-result`: record the result of a dbt sync on a server."""
 
 import json
 import sys
@@ -9,62 +9,64 @@ from typing import Annotated, Any
 import typer
 
 from embedsink.auth.parsing import parse_deployment
-from embedsink.cli.options import KeyOption, checked, examples, server_at
-from embedsink.cli.output import fail, say, strip_control
+from embedsink.cli.options import KeyOption, WrongUse, connect, examples, parser
+from embedsink.cli.output import fail, print_message, strip_control
 from embedsink.errors import preview
 
 EXAMPLES = examples(
-    "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://engine.example.com",
-    "curl -s …/result | embedsink sync-result - --deployment 12 --url https://engine.example.com",
+    "EMBEDSINK_KEY=es_sync_… embedsink sync-result result.json --deployment 12 --url https://events.example.com",
+    "curl -s …/result | embedsink sync-result - --deployment 12 --url https://events.example.com",
 )
-# How long a server that is away or overloaded is waited for: a deployment restarts it.
-PATIENCE_S = 60.0
-PAUSE_S_MAX = 10.0
+# Long enough for a restart of the server.
+RETRY_TIMEOUT_S = 60.0
+RETRY_PAUSE_S_MAX = 10.0
+_ADVICE = "Pass the result as the platform returned it."
 
 
 def sync_result(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The result as JSON; - is stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The result as JSON, or - for stdin.")],
     deployment: Annotated[
-        int, typer.Option(metavar="N", help="The deployment that was synced.", parser=checked(parse_deployment))
+        int, typer.Option(metavar="N", help="The synced deployment.", parser=parser("--deployment", parse_deployment))
     ],
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="The server that records it.")],
-    job: Annotated[str | None, typer.Option(metavar="ID", help="The job; else the syncJobId of the file.")] = None,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="The server.")],
+    job: Annotated[
+        str | None, typer.Option(metavar="ID", help="The id of the job. Default: the syncJobId of the file.")
+    ] = None,
     key: KeyOption = None,
 ) -> None:
     """Record the result of a completed dbt sync on a server, with a sync or an admin key for its deployment.
 
-    Recording the same result again changes nothing, so a pipeline may repeat the step. Exit code 1 when it was not
-    recorded: it breaks the specification, the job has another result, or the server stayed away for a minute.
+    A pipeline may repeat the command: recording the same result again changes nothing. Exit code 1 if the result is
+    invalid, if the job has another result, or if the server does not answer for a minute.
     """
     if job == "":
-        raise typer.BadParameter("--job: is empty, perhaps an unset variable. Name the job, or leave it out.")
+        raise WrongUse("--job: is empty, perhaps an unset variable. Pass the id of the job, or omit it.")
     from embedsink.client.http_client import retry
 
-    remote = server_at(url, key)
+    client = connect(url, key)
     body = _read(file)
-    job_id = job or _job_of(body, file)
+    job_id = job or _job_id(body, file)
     path = ("deployments", str(deployment), "dbt-sync", job_id, "result")
-    # It is recorded once, however often it arrives.
-    put = partial(remote.put, *path, members=("syncJobId",), body=body)
-    retry(put, patience_s=PATIENCE_S, pause_s_max=PAUSE_S_MAX)
-    say(f"{strip_control(job_id)}: recorded for deployment {deployment}.")
+    put = partial(client.put, *path, members=("syncJobId",), body=body)
+    retry(put, timeout_s=RETRY_TIMEOUT_S, pause_s_max=RETRY_PAUSE_S_MAX)
+    print_message(f"{strip_control(job_id)}: recorded for deployment {deployment}.")
 
 
 def _read(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise typer.BadParameter(f"FILE {file}: {error.strerror}. Name the file that holds the result.") from None
+        raise WrongUse(f"FILE: {file}: {error.strerror}. Pass the file of the result, or -.") from None
 
 
-def _job_of(body: bytes, file: str) -> str:
+def _job_id(body: bytes, file: str) -> str:
     try:
         result: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        fail(f"{file}: is not JSON ({error}). Write the result as it came from the platform.")
+        fail(f"{file}: is not JSON ({error}). {_ADVICE}")
     job_id = result.get("syncJobId") if isinstance(result, dict) else None
     if job_id is not None and not isinstance(job_id, str):
-        fail(f"{file}: syncJobId: {preview(job_id)} is not text. Write the result as it came from the platform.")
+        fail(f"{file}: syncJobId: {preview(job_id)} is not text. {_ADVICE}")
     if not job_id:
-        fail(f"{file}: has no syncJobId. Write the result as it came from the platform.")
+        fail(f"{file}: has no syncJobId. {_ADVICE}")
     return job_id

@@ -1,4 +1,4 @@
-"""`embedsink export` and `embedsink import`: raw events out and in."""
+"""`embedsink export` and `embedsink import`."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embedsink.cli.options import DATA, Data, KeyOption, Url, examples, or_through_a_server, same_place, server_at
-from embedsink.cli.output import FAILED, fail, say, strip_control, written_whole
+from embedsink.cli.options import (
+    DATA,
+    Data,
+    KeyOption,
+    Url,
+    WrongUse,
+    connect,
+    examples,
+    source_option,
+    suggesting_url,
+)
+from embedsink.cli.output import FAILED, atomic_write, fail, print_message, strip_control
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from embedsink.store.reader import Reader
-    from embedsink.transfer.bulk_import import Sums
+    from embedsink.transfer.bulk_import import ImportCounts
 
 EXPORT_EXAMPLES = examples(
     "embedsink export -o events.ndjson --data data",
@@ -24,88 +34,87 @@ EXPORT_EXAMPLES = examples(
 IMPORT_EXAMPLES = examples(
     "embedsink import events.ndjson --data data",
     "embedsink import events.ndjson.gz",
-    "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://engine.example.com",
+    "EMBEDSINK_KEY=es_ingest_… embedsink import events.ndjson --url https://events.example.com",
 )
 SUFFIXES = (".ndjson", ".csv", ".parquet")
 
 
 def export_file(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Write to this .ndjson, .csv or .parquet file.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The output file: .ndjson, .csv or .parquet.")
     ],
     data: Data = DATA,
 ) -> None:
-    """Write all raw events to a file, as of the last snapshot. A running server is not disturbed.
+    """Write all raw events of the last snapshot to a file. A running server is not affected.
 
-    .ndjson holds every event and action as a delivery, one a line; `import` takes them back with their ids and times.
-    What was rejected or lost, and results of dbt syncs, are not in it: `embedsink backup` has all of it. .csv and
-    .parquet hold the rows of the event table; in .csv, text that a spreadsheet would take for a formula gets an
-    apostrophe.
+    .ndjson has every event and action as a delivery, one a line. `import` restores them with their ids and times.
+    Rejections, losses and results of dbt syncs are not included; `embedsink backup` has them. .csv and .parquet have
+    the rows of the event table. In .csv, text that a spreadsheet would treat as a formula gets an apostrophe.
     """
     if output.suffix not in SUFFIXES:
-        there_are = ", ".join(SUFFIXES)
-        raise typer.BadParameter(f"-o {output.name}: does not say what to write. End it with one of {there_are}.")
+        raise WrongUse(f"-o {output.name}: the suffix is not a format. Formats: {', '.join(SUFFIXES)}.")
     from embedsink.data_folder import DataFolder
     from embedsink.settings import read_settings
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
     variables = {**EVERYTHING, "service_name": read_settings().service_name}
-    with open_snapshot(DataFolder(data).snapshot, variables) as reader, written_whole(output) as part:
+    with open_snapshot(DataFolder(data).snapshot, variables) as reader, atomic_write(output) as part:
         _export(reader, part, output.suffix)
-    say(f"{output}: {output.stat().st_size:,} bytes written.")
+    print_message(f"{output}: {output.stat().st_size:,} bytes written.")
 
 
 def _export(reader: "Reader", part: Path, suffix: str) -> None:
-    from embedsink.transfer import bulk_import
+    from embedsink.transfer import export
 
     with _progress() as progress:
         task = progress.add_task("Exporting", total=None)
         if suffix == ".parquet":
-            bulk_import.export_parquet(reader, part)
+            export.export_parquet(reader, part)
             return
-        export = bulk_import.export_csv if suffix == ".csv" else bulk_import.export_ndjson
+        chunks = export.export_csv(reader) if suffix == ".csv" else export.export_ndjson(reader)
         with part.open("wb") as file:
-            export(reader, file, lambda count: progress.advance(task, count))
+            for chunk in chunks:
+                progress.advance(task, file.write(chunk))
 
 
 def import_file(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="NDJSON of envelopes or deliveries, also in gzip.", exists=True, dir_okay=False
+            metavar="FILE", help="NDJSON of envelopes or deliveries, optionally gzipped.", exists=True, dir_okay=False
         ),
     ],
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,
 ) -> None:
-    """Take in a file, into a data folder that no server has open, or through a server with --url.
+    """Import a file into a data folder that no server has open, or through a server with --url.
 
-    It takes what `export` writes, or anything that a page could send. The rows of GET /api/v1/events.ndjson are no
-    envelopes, and are rejected.
-    What is not valid is quarantined with its reason, as if a page had sent it. Every envelope counts once, however
-    often the file is imported. Locally each delivery's receivedAt is kept, and what is rejected is quarantined once.
-    Exit code 1 when anything in the file did not get in: it was rejected, or could not be sent.
+    The file is an output of `export`, or has the envelopes and deliveries that a page would send. The rows of GET
+    /api/v1/events.ndjson are not envelopes, and are rejected. Invalid envelopes are quarantined with their reason.
+
+    Importing a file again counts no event twice. An import into a data folder retains the receivedAt of deliveries, and
+    quarantines each rejection once. Exit code 1 if anything in the file was rejected or could not be imported.
     """
-    from embedsink.transfer.bulk_import import Sums
+    from embedsink.transfer.bulk_import import ImportCounts
 
-    sums = Sums()
+    counts = ImportCounts()
     try:
         if url is not None:
-            _import_there(file, url, key, sums)
+            _import_there(file, url, key, counts)
         else:
-            with or_through_a_server():
-                asyncio.run(_import_here(file, data, sums))
+            with suggesting_url():
+                asyncio.run(_import_here(file, data, counts))
     except BaseException:
-        if sums != Sums():
-            _tell(sums, same_place(data, url))
+        if counts != ImportCounts():
+            _print_counts(counts, source_option(data, url))
         raise
-    _tell(sums, same_place(data, url))
-    if sums.rejected or sums.unsent:
+    _print_counts(counts, source_option(data, url))
+    if counts.rejected or counts.unsent:
         raise typer.Exit(FAILED)
 
 
-async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
+async def _import_here(file: Path, data: Path, counts: "ImportCounts") -> None:
     from embedsink.data_folder import DataFolder
     from embedsink.engine import Engine
     from embedsink.settings import read_settings
@@ -114,50 +123,48 @@ async def _import_here(file: Path, data: Path, sums: "Sums") -> None:
 
     settings = read_settings()
     async with Engine(DataFolder(data), settings) as engine:
-        with _reading(file, settings.body_bytes_max) as lines:
-            await bulk_import.import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), sums)
-        say("Loading …")
-    sums.repeated = engine.loader.status.duplicate_count
+        with _open_lines(file, settings.body_bytes_max) as lines:
+            await bulk_import.import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
+        print_message("Loading …")
+    counts.duplicate = engine.loader.status.duplicate_count
     if engine.loader.status.trouble:
-        fail(f"{engine.loader.status.trouble}. Everything is in the journal; `embedsink serve` loads it.")
+        fail(f"{engine.loader.status.trouble}. The journal has all imported events; `embedsink serve` loads them.")
 
 
-def _import_there(file: Path, url: str, key: str | None, sums: "Sums") -> None:
+def _import_there(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:
     from embedsink.settings import read_settings
     from embedsink.transfer import bulk_import
     from embedsink.transfer.import_file import read_deliveries
 
-    remote, settings = server_at(url, key), read_settings()
-    with _reading(file, settings.body_bytes_max) as lines:
-        bulk_import.import_there(remote, read_deliveries(lines, settings.rules(), is_remote=True), sums)
+    client, settings = connect(url, key), read_settings()
+    with _open_lines(file, settings.body_bytes_max) as lines:
+        bulk_import.import_there(client, read_deliveries(lines, settings.rules(), is_remote=True), counts)
 
 
-def _tell(sums: "Sums", where: str) -> None:
-    repeated = f"; {sums.repeated:,} of them were there already" if sums.repeated else ""
-    unsent = f"; {sums.unsent:,} could not be sent" if sums.unsent else ""
-    say(f"accepted {sums.accepted:,}, rejected {sums.rejected:,}{repeated}{unsent}.")
-    for reason in sums.reasons:
-        say(f"  {strip_control(reason)}")
-    if hidden := sums.rejected + sums.unsent - len(sums.reasons):
-        say(f"  … and {hidden:,} more.")
-    if sums.rejected:
-        say(f"`embedsink quarantine list {where}` shows what was rejected.")
-    if sums.unsent:
-        say("What could not be sent is in the file alone.")
+def _print_counts(counts: "ImportCounts", source: str) -> None:
+    duplicate = f"; {counts.duplicate:,} of these had been imported before" if counts.duplicate else ""
+    unsent = f"; {counts.unsent:,} could not be imported" if counts.unsent else ""
+    print_message(f"accepted {counts.accepted:,}, rejected {counts.rejected:,}{duplicate}{unsent}.")
+    for message in counts.messages:
+        print_message(f"  {strip_control(message)}")
+    if hidden_count := counts.rejected + counts.unsent - len(counts.messages):
+        print_message(f"  … and {hidden_count:,} more.")
+    if counts.rejected:
+        print_message(f"List the rejections: `embedsink quarantine list {source}`.")
+    if counts.unsent:
+        print_message("Envelopes that could not be imported are stored in the file only.")
 
 
 @contextmanager
-def _reading(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
-    from embedsink.transfer.numbered_lines import opened_lines
+def _open_lines(file: Path, bytes_max: int) -> Iterator[Iterator[tuple[int, bytes]]]:
+    from embedsink.transfer.import_file import read_lines
 
-    with _progress() as progress:
-        task = progress.add_task("Importing", total=file.stat().st_size)
-        with opened_lines(file, bytes_max=bytes_max, on_read=lambda count: progress.advance(task, count)) as lines:
-            yield lines
+    with _progress() as progress, progress.open(file, "rb", description="Importing") as opened:
+        yield read_lines(opened, bytes_max=bytes_max)
 
 
 def _progress() -> "Progress":
-    """A bar on stderr where a person looks, and nothing where nobody does."""
+    """Return a progress bar on stderr, which is shown on a terminal only."""
     from rich.console import Console
     from rich.progress import Progress
 

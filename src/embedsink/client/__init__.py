@@ -1,1 +1,1 @@
-"""The Python interface: reports as pandas frames, from a data folder or a server."""
+"""The Python API: reports as pandas frames, from a data folder or a server."""

@@ -13,9 +13,9 @@ from embedsink.errors import Refused, nearest, preview, suggestion
 from embedsink.protocol.messages import ACTIONS, EVENTS
 from embedsink.protocol.strict_json import has_bad_text
 from embedsink.reasons import Reason
-from embedsink.reports.formats import Style
+from embedsink.reports.csv_writer import CsvOptions
 from embedsink.reports.opaque_numbers import OpaqueNumbers
-from embedsink.reports.pagination import RowsAsked, parse_number
+from embedsink.reports.pagination import PageRequest, parse_number
 from embedsink.reports.scope import PARAMETERS, parse_scope
 from embedsink.reports.scope import Scope as ReportScope
 
@@ -125,12 +125,12 @@ def _type_of(query: QueryParams) -> str | None:
     return name
 
 
-def style_of(query: QueryParams) -> Style:
+def style_of(query: QueryParams) -> CsvOptions:
     """What is special about a CSV."""
-    return Style(guard=is_on(query, "guard", "on"), bom=is_on(query, "bom", "off"))
+    return CsvOptions(guard=is_on(query, "guard", "on"), bom=is_on(query, "bom", "off"))
 
 
-def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> RowsAsked:
+def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> PageRequest:
     """Which columns and rows of a report are asked for. A cursor belongs to the report and its scope, in any format.
 
     Args:
@@ -140,7 +140,7 @@ def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> Rows
     """
     scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
     columns, limit, cursor = (query.get(part) for part in ROWS)
-    return RowsAsked(columns, limit, cursor, question=repr((name, scope)), opaque=opaque)
+    return PageRequest(columns, limit, cursor, query=repr((name, scope)), opaque=opaque)
 
 
 def _choice_of(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:

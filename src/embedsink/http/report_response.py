@@ -17,7 +17,7 @@ from embedsink.http.security_headers import ASKED_ABOUT
 from embedsink.http.streaming import Spooled, download, spooled
 from embedsink.reports.format import Format
 from embedsink.reports.formats import write_rows
-from embedsink.reports.pagination import Cursor, RowsAsked
+from embedsink.reports.pagination import Cursor, PageRequest
 from embedsink.reports.scope import PARAMETERS, Scope
 from embedsink.store.reader import Reader
 
@@ -51,13 +51,13 @@ async def answer_rows(request: Request, key: Key, question: Question) -> Respons
     freshness = EtagCheck.of(request, key, is_timed=question.is_timed or scope.is_relative)
     if freshness.is_known:
         # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
-        if asked.names_rows:
+        if asked.is_partial:
             await ask_briefly(engine, key, partial(asked.check, view=question.view))
         return freshness.not_modified(ASKED_ABOUT)
 
     def write(reader: Reader, file: Spooled) -> Cursor | None:
         selection, following = asked.select(reader, question.view)
-        write_rows(reader, selection, file, question.format, style=style, scratch=file.scratch)
+        write_rows(reader, selection, file, question.format, csv=style, scratch=file.scratch)
         return following
 
     file, following = await while_awaited(request, spooled(engine, scope.variables(), write, key_id=key.key_id))
@@ -78,11 +78,11 @@ def file_stem(name: str, scope: Scope) -> str:
     return "_".join([name, *period])
 
 
-def _onward(request: Request, following: Cursor | None, asked: RowsAsked) -> dict[str, str]:
+def _onward(request: Request, following: Cursor | None, asked: PageRequest) -> dict[str, str]:
     """Where the next page is (RFC 8288)."""
     if following is None:
         return {}
-    cursor = following.encode(asked.question, asked.opaque)
+    cursor = following.encode(asked.query, asked.opaque)
     same = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     return {
         "Link": f'<{request.url.path}?{urlencode([*same, ("cursor", cursor)])}>; rel="next"',

@@ -1,1 +1,1 @@
-"""Reports: catalog, scope, formats, pagination."""
+"""Reports: catalog, scope, formats, pagination, recent events."""

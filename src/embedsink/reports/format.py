@@ -1,10 +1,10 @@
-"""How rows can be written. Apart from what writes them, which is heavy: `--help` names these, too."""
+"""The file formats of rows. They are apart from their writers, so that `--help` imports nothing slow."""
 
 from enum import StrEnum
 
 
 class Format(StrEnum):
-    """How rows are written: the suffix of their address and of their file."""
+    """A file format, by its suffix in URLs and file names."""
 
     JSON = "json"
     CSV = "csv"
@@ -13,5 +13,5 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-# What a report has; raw events have others.
+# The formats of reports. Those of raw events differ.
 REPORT_FORMATS = (Format.JSON, Format.CSV, Format.PARQUET, Format.ARROW)

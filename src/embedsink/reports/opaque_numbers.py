@@ -1,4 +1,4 @@
-"""Numbers for readers who may not learn them: a scoped key must see nothing that counts what others send."""
+"""Encrypted numbers for scoped keys, which must not learn how much other deployments send."""
 
 import secrets
 from hashlib import blake2s
@@ -10,28 +10,28 @@ _ROUNDS = range(4)
 
 
 class OpaqueNumbers:
-    """A permutation of the numbers from 0 to 2⁶⁴ − 1 by a secret of this process: a balanced Feistel cipher.
+    """A balanced Feistel cipher on the numbers from 0 to 2⁶⁴ − 1, with a secret of this process.
 
-    The same number has the same opaque one until the process ends.
+    A number has the same opaque number until the process ends.
     """
 
     def __init__(self) -> None:
         self.secret = secrets.token_bytes(32)
 
     def hide(self, number: int) -> int:
-        """The opaque number of a number."""
+        """Return the opaque number of a number."""
         left, right = number >> _HALF_BITS, number & _HALF_MASK
-        for turn in _ROUNDS:
-            left, right = right, left ^ self._round(turn, right)
+        for round_ in _ROUNDS:
+            left, right = right, left ^ self._mix(round_, right)
         return left << _HALF_BITS | right
 
     def reveal(self, opaque: int) -> int:
-        """The number of an opaque number; of one that `hide` never gave, any."""
+        """Return the number of an opaque number; an arbitrary one if `hide` did not return it."""
         left, right = opaque >> _HALF_BITS, opaque & _HALF_MASK
-        for turn in reversed(_ROUNDS):
-            left, right = right ^ self._round(turn, left), left
+        for round_ in reversed(_ROUNDS):
+            left, right = right ^ self._mix(round_, left), left
         return left << _HALF_BITS | right
 
-    def _round(self, turn: int, half: int) -> int:
-        mixed = blake2s(bytes((turn,)) + half.to_bytes(4), key=self.secret, digest_size=4)
-        return int.from_bytes(mixed.digest())
+    def _mix(self, round_: int, half: int) -> int:
+        digest = blake2s(bytes((round_,)) + half.to_bytes(4), key=self.secret, digest_size=4)
+        return int.from_bytes(digest.digest())

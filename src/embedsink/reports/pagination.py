@@ -1,8 +1,9 @@
-"""Pages of rows: `limit`, and a cursor that goes on after the last row, whatever arrives meanwhile.
+"""Pagination: a limit, and a cursor that continues after the last row while events are being loaded.
 
-A page is in the order of arrival. Arrivals only grow: what comes in between two pages comes after both. Two things can
-show a row of an earlier arrival, which later pages leave out: a late answer that pairs the stages of an AI query anew,
-and a late `ready` that says to which deployment its session's events belong (docs/reports.md).
+Pages are in the order of `arrival`, which only grows: a row that is loaded between two pages comes after both. There
+are two exceptions, where a row with an earlier `arrival` appears late and later pages omit it: a late answer changes
+how the stages of an AI query pair up, and a late `ready` assigns its session's events to a deployment
+(docs/reports.md).
 """
 
 import base64
@@ -24,122 +25,122 @@ LIMIT_MAX = 100_000
 _BYTES = struct.Struct(">Bqqq8s")
 _VERSION = 1
 _NEVER = -(2**63)
-# Opaque numbers have no sign.
-_HALF = 2**63
+# Opaque numbers are unsigned, and the cursor stores a signed number.
+_SIGN_OFFSET = 2**63
 _EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where the next page begins: after which arrival, in which period.
+    """The start of the next page: the last `arrival` so far, and the period.
 
-    The period is in it, so that `7d` means the same on every page.
+    The period is included so that an age such as `7d` means the same on each page.
     """
 
     after: int
     since: datetime | None
     until: datetime | None
 
-    def encode(self, question: str, opaque: OpaqueNumbers | None = None) -> str:
-        """It as a text for an address; it belongs to this question alone.
+    def encode(self, query: str, opaque: OpaqueNumbers | None = None) -> str:
+        """Return the cursor as text for a URL. It is valid for this query only.
 
         Args:
-            question: what the page is of.
-            opaque: for a reader who may not learn arrivals. Then nobody else can write such a text, and it ends with
-                the process.
+            query: the report and its scope.
+            opaque: encrypts the position, for a scoped key. Such a cursor can't be forged, and expires with the
+                process.
         """
         period = (_epoch_us(self.since), _epoch_us(self.until))
-        digest = _digest((_VERSION, self.after, *period), question, opaque)
-        after = self.after if opaque is None else opaque.hide(self.after) - _HALF
+        digest = _digest((_VERSION, self.after, *period), query, opaque)
+        after = self.after if opaque is None else opaque.hide(self.after) - _SIGN_OFFSET
         return base64.urlsafe_b64encode(_BYTES.pack(_VERSION, after, *period, digest)).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str, question: str, opaque: OpaqueNumbers | None = None) -> "Cursor":
-        """What `encode` wrote.
+    def decode(cls, text: str, query: str, opaque: OpaqueNumbers | None = None) -> "Cursor":
+        """Parse the text of `encode`.
 
         Raises:
-            Refused: `bad_parameter` for a text that it never wrote, or wrote for another question.
+            Refused: `bad_parameter`, since the text is not a cursor, or belongs to another query.
         """
-        advice = "Take it from `X-Next-Cursor`, and ask the same question; or leave it out to begin anew."
-        refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {preview(text)} does not belong to this question. {advice}")
+        advice = "Use the value of `X-Next-Cursor` with the same parameters, or omit it to start at the first page."
+        refusal = Refused(Reason.BAD_PARAMETER, f"cursor: {preview(text)} is not valid for this query. {advice}")
         try:
             content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             version, after, since, until, digest = _BYTES.unpack(content)
-            cursor = cls(after if opaque is None else opaque.reveal(after + _HALF), _instant(since), _instant(until))
+            cursor = cls(
+                after if opaque is None else opaque.reveal(after + _SIGN_OFFSET), _instant(since), _instant(until)
+            )
         except (ValueError, OverflowError, binascii.Error, struct.error):
             raise refusal from None
-        # It finds slips, and cursors of other questions. Who makes one up gets no further than with `since`.
-        if digest != _digest((version, cursor.after, since, until), question, opaque):
+        # The digest detects typing errors and cursors of other queries. A forged cursor gains nothing beyond `since`.
+        if digest != _digest((version, cursor.after, since, until), query, opaque):
             raise refusal
         return cursor
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAsked:
-    """Which columns and rows a person wants of a view, as it was typed.
+class PageRequest:
+    """The requested columns and rows of a view, as texts.
 
     Args:
-        columns: names with commas between them; None for all.
-        limit: at most so many rows; None for all.
-        cursor: the page after another one.
-        question: what the cursor belongs to: the report's name and the scope that was asked for.
-        opaque: what the cursor is written with, for a reader who may not learn arrivals.
+        columns: column names, separated by commas; None for all.
+        limit: the most rows; None for all.
+        cursor: of the page before.
+        query: the report and its scope, for which a cursor is valid.
+        opaque: encrypts cursors, for a scoped key.
     """
 
     columns: str | None = None
     limit: str | None = None
     cursor: str | None = None
-    question: str = ""
+    query: str = ""
     opaque: OpaqueNumbers | None = None
 
     @property
-    def names_rows(self) -> bool:
-        """Whether anything is asked for but all of them, whole."""
+    def is_partial(self) -> bool:
+        """Whether columns, a limit or a cursor are requested."""
         return not (self.columns is None and self.limit is None and self.cursor is None)
 
     def select(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
-        """What to read, and where the page after it begins; None when nothing comes after it.
+        """Return the query to run, and the cursor of the next page, or None after the last page.
 
-        Rows with an `arrival` have pages. Of others a limit gives the first rows, and there are no more.
+        Only rows with an `arrival` have pages. For other rows, a limit returns the first rows, without a next page.
 
         Raises:
             Refused: `bad_parameter`.
         """
-        selection, begun = self.check(reader, view)
+        selection, cursor = self.check(reader, view)
         if not selection.is_page:
             return selection, None
-        if begun:
-            reader.narrowed(after=begun.after, since=begun.since, until=begun.until)
+        if cursor:
+            reader.narrowed(after=cursor.after, since=cursor.since, until=cursor.until)
         last = reader.page(selection)
         since, until = reader.variable("since"), reader.variable("until")
         return selection, None if last is None else Cursor(last, since, until)
 
     def check(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
-        """The same as far as it can be told without reading rows: what to read, and the cursor that was sent.
+        """Validate the request without reading rows. Return the query to run, and the requested cursor.
 
         Raises:
             Refused: `bad_parameter`.
         """
         visible = visible_columns(reader, view)
-        limit, columns = (
-            parse_number("limit", self.limit, most=LIMIT_MAX),
-            known_columns(self.columns, visible) or visible,
-        )
+        limit = parse_number("limit", self.limit, most=LIMIT_MAX)
+        columns = known_columns(self.columns, visible) or visible
         is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
-        begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
+        cursor = None if self.cursor is None else self._decode(self.cursor, is_page=is_page)
         if not is_page:
-            # Each report has an order of its own. Raw events have that of the table, which follows the loads.
-            return SelectQuery(view, columns, limit, is_by_arrival=view == EVENTS), begun
-        return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_windowed(view)), begun
+            # Each report defines its own order. Raw events are sorted by `arrival`.
+            return SelectQuery(view, columns, limit, is_by_arrival=view == EVENTS), cursor
+        return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_windowed(view)), cursor
 
-    def _begun(self, cursor: str, *, is_page: bool) -> Cursor:
+    def _decode(self, cursor: str, *, is_page: bool) -> Cursor:
         if not is_page:
-            raise Refused(Reason.BAD_PARAMETER, "cursor: these rows have no order of arrival. Leave it out.")
-        return Cursor.decode(cursor, self.question, self.opaque)
+            raise Refused(Reason.BAD_PARAMETER, "cursor: this report has no pages. Omit it.")
+        return Cursor.decode(cursor, self.query, self.opaque)
 
 
 def parse_number(name: str, text: str | None, *, most: int, least: int = 1) -> int | None:
-    """How many rows, or seconds, are asked for; None where nobody asks.
+    """Parse an integer between `least` and `most`. Return None for None.
 
     Raises:
         Refused: `bad_parameter`.
@@ -152,8 +153,8 @@ def parse_number(name: str, text: str | None, *, most: int, least: int = 1) -> i
     return number
 
 
-def _digest(numbers: tuple[int, ...], question: str, opaque: OpaqueNumbers | None) -> bytes:
-    content = f"{numbers} {question}".encode(errors="surrogatepass")
+def _digest(numbers: tuple[int, ...], query: str, opaque: OpaqueNumbers | None) -> bytes:
+    content = f"{numbers} {query}".encode(errors="surrogatepass")
     return blake2s(content, digest_size=8, key=b"" if opaque is None else opaque.secret).digest()
 
 

@@ -1,4 +1,4 @@
-"""What arrived: counts by outcome and type, the newest rows with their envelopes, and what was rejected."""
+"""Recent events: counts by outcome and type, the newest rows with their envelopes, and rejections."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from embedsink.store.reader import Reader
 
 ROWS_MAX = 100
 REJECTED_MAX = 100
-# Of the envelopes of one message; the newest row goes out whatever its length.
+# The most bytes of envelopes in one message. The newest row is sent regardless of its length.
 ENVELOPES_BYTES_MAX = 262_144
 _SEGMENT_LINES = 2**32
 OUTCOMES = ("accepted", "quarantined", "lost", "sync")
@@ -16,39 +16,39 @@ OUTCOMES = ("accepted", "quarantined", "lost", "sync")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Segments by their numbers: those after one, up to and with another."""
+    """A range of segment numbers: those above `after`, up to `last`."""
 
     after: int
     last: int
 
     def variables(self) -> dict[str, object]:
-        """The session variables that bound arrivals by it."""
+        """Return the session variables that select the rows of these segments."""
         return {"after": (self.after + 1) * _SEGMENT_LINES - 1, "up_to": (self.last + 1) * _SEGMENT_LINES - 1}
 
 
 @dataclass(slots=True)
 class Counts:
-    """How much arrived, by outcome, and of what was accepted by type."""
+    """Row counts by outcome, and of accepted envelopes by type."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     actions: Counter[str] = field(default_factory=Counter)
 
     def by_outcome(self, *, has_duplicates: bool) -> dict[str, int | None]:
-        """The counts by outcome; of duplicates nobody knows whose they are, so a part of all has none."""
+        """Return the counts by outcome. Duplicates are not attributed to deployments, so a scoped key gets None."""
         duplicate = self.outcomes["duplicate"] if has_duplicates else None
         return {"duplicate": duplicate} | {outcome: self.outcomes[outcome] for outcome in OUTCOMES}
 
     @property
     def row_count(self) -> int:
-        """How many of it can be shown."""
+        """The number of rows that have an envelope."""
         return self.outcomes["accepted"] + self.outcomes["quarantined"]
 
 
 def count_arrivals(reader: Reader) -> Counts:
-    """How much of what is in the reader's scope arrived."""
+    """Count the rows in the reader's scope."""
     counts = Counts()
-    # In the order of their names: the engine's own depends on what others send.
+    # Sorted, since DuckDB's order would depend on what other deployments send.
     for row in sorted(reader.dicts("arrived_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":
@@ -58,16 +58,16 @@ def count_arrivals(reader: Reader) -> Counts:
 
 
 def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
-    """The newest rows in the reader's scope with their envelopes, oldest first: as many as have room in a message."""
+    """Return the newest rows in the reader's scope with their envelopes, oldest first, as many as fit in a message."""
     rows = reader.narrowed(row_limit=limit).dicts("arrived_newest")
-    left = ENVELOPES_BYTES_MAX
-    for place in range(len(rows) - 1, -1, -1):
-        left -= len(rows[place]["envelope"].encode())
-        if left < 0:
-            return rows[min(place + 1, len(rows) - 1) :]
+    byte_count = 0
+    for index in range(len(rows) - 1, -1, -1):
+        byte_count += len(rows[index]["envelope"].encode())
+        if byte_count > ENVELOPES_BYTES_MAX:
+            return rows[min(index + 1, len(rows) - 1) :]
     return rows
 
 
 def rejected_arrivals(reader: Reader) -> list[dict[str, Any]]:
-    """The first rejections in the reader's scope, without their text."""
+    """Return the first rejections in the reader's scope, without their envelopes."""
     return reader.narrowed(row_limit=REJECTED_MAX).dicts("arrived_rejected")

@@ -1,4 +1,4 @@
-"""Through which scope reports are seen: from what a person typed to the session variables that the views read."""
+"""The scope of a report: parsed from parameters, and passed to the views as session variables."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,14 +17,14 @@ from embedsink.store.timezones import timezone_names, utc_of
 
 SURFACES = ("dashboard", "app", "chat")
 INTERVALS = ("hour", "day", "week", "month")
-TIME_FORMS = "2026-11-01, 2026-11-01T09:30, 2026-11-01T09:30:00Z, 2026-11-01T09:30+02:00"
+TIME_EXAMPLES = "7d, 2026-11-01, 2026-11-01T09:30Z"
 PARAMETERS = ("since", "until", "surface", "deployment", "tenant", "interval", "timezone")
-# "berlin" is nearer to Europe/Berlin than this; "posixrules" is as near as that to Asia/Jerusalem, and means no place.
-_ALIKE_MIN = 0.51
-# The placeholder of the IANA database, for machines that were told none.
-_NO_ZONE = "Factory"
-# Of ISO 8601 what RFC 3339 has, and a date alone: weeks, ordinal days and times without colons are read differently by
-# different programs. Seconds and the zone may be missing.
+# The similarity of "berlin" to Europe/Berlin is above it; that of "posixrules" to Asia/Jerusalem is not.
+_SIMILARITY_MIN = 0.51
+# The placeholder of the IANA database for a machine whose time zone is not set.
+_UNSET_ZONE = "Factory"
+# A date, or a time of RFC 3339 whose seconds and offset are optional. Other forms of ISO 8601, such as weeks, ordinal
+# days and times without colons, are not portable.
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?"
@@ -33,10 +33,19 @@ _TIME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which events are seen, and in which periods. None bounds nothing; `until` is exclusive; times are UTC.
+    """The selection of events and the length of periods. None selects everything.
 
-    `timezone` is where days begin at midnight; None for UTC. `is_relative` tells whether a time was asked for as a span
-    back from now. `hides_arrival` is for readers of some deployments: an arrival counts what others send.
+    Args:
+        since: the first moment, in UTC.
+        until: the end, exclusive, in UTC.
+        surface: one of `SURFACES`.
+        deployments: the deployments.
+        tenant: one tenant.
+        interval: one of `INTERVALS`; None means a day.
+        timezone: the IANA time zone in which days begin; None means UTC.
+        is_relative: whether `since` or `until` was an age such as `7d`.
+        hides_arrival: whether the column `arrival` is hidden. It would show a scoped key how much other deployments
+            send.
     """
 
     since: datetime | None = None
@@ -50,14 +59,14 @@ class Scope:
     hides_arrival: bool = False
 
     def variables(self) -> dict[str, object]:
-        """The session variables that the views read."""
+        """Return the session variables that the views read."""
         deployments = None if self.deployments is None else sorted(self.deployments)
         variables = asdict(self) | {"deployments": deployments}
         del variables["is_relative"]
         return variables
 
     def local(self, instant: datetime) -> datetime:
-        """What the clocks show at an instant (UTC) where the scope's days begin; UTC's at the ends of time."""
+        """Return the local time of an instant (UTC) in the scope's time zone; UTC next to the years 1 and 9999."""
         zone = UTC if self.timezone is None else ZoneInfo(self.timezone)
         try:
             return instant.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
@@ -66,64 +75,63 @@ class Scope:
 
 
 def parse_scope(
-    asked: Mapping[str, str | None],
+    params: Mapping[str, str | None],
     *,
     deployments: Iterable[str | int] = (),
     allowed: frozenset[int] | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Scope:
-    """A scope from what a person typed.
+    """Parse the parameters of a scope.
 
     Args:
-        asked: since, until, surface, tenant, interval and timezone; None and missing are the same.
-        deployments: the ones asked for; none asked for means all that are allowed.
-        allowed: the reader's deployments; None for all.
-        now: the clock, for spans such as `7d`.
+        params: since, until, surface, tenant, interval and timezone. None is the same as a missing one.
+        deployments: the requested deployments. Empty means all that are allowed.
+        allowed: the deployments of the reader's key; None for all.
+        now: the clock, for ages such as `7d`.
 
     Raises:
-        Refused: `bad_parameter`, or `out_of_scope` for a deployment that is not the reader's.
+        Refused: `bad_parameter`, or `out_of_scope` for a deployment outside the key's scope.
     """
-    wanted = frozenset(_deployment(text) for text in deployments) or None
-    if wanted is not None and allowed is not None and not wanted <= allowed:
-        raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {min(wanted - allowed)} is outside the key's scope.")
-    tenant = asked.get("tenant")
+    requested = frozenset(_deployment(text) for text in deployments) or None
+    if requested is not None and allowed is not None and not requested <= allowed:
+        raise Refused(Reason.OUT_OF_SCOPE, f"deployment: {min(requested - allowed)} is outside the key's scope.")
+    tenant = params.get("tenant")
     if has_bad_text(tenant):
-        raise Refused(Reason.BAD_PARAMETER, f"tenant: {preview(tenant)} holds a NUL or a lone surrogate. Remove it.")
-    timezone = _timezone(asked.get("timezone"))
-    since, until = (_instant(name, asked.get(name), timezone, now) for name in ("since", "until"))
+        raise Refused(Reason.BAD_PARAMETER, f"tenant: {preview(tenant)} contains a NUL or a lone surrogate. Remove it.")
+    timezone = _timezone(params.get("timezone"))
+    since, until = (_instant(name, params.get(name), timezone, now) for name in ("since", "until"))
     if since and until and since > until:
-        period = f"since: {preview(asked.get('since'))} is later than until, {preview(asked.get('until'))}"
-        raise Refused(Reason.BAD_PARAMETER, f"{period}. Swap them.")
+        message = (
+            f"since: {preview(params.get('since'))} is later than until, {preview(params.get('until'))}. Swap them."
+        )
+        raise Refused(Reason.BAD_PARAMETER, message)
     return Scope(
         since=since,
         until=until,
-        surface=_one_of("surface", asked.get("surface"), SURFACES),
-        deployments=allowed if wanted is None else wanted,
+        surface=_one_of("surface", params.get("surface"), SURFACES),
+        deployments=allowed if requested is None else requested,
         tenant=tenant,
-        interval=_one_of("interval", asked.get("interval"), INTERVALS),
+        interval=_one_of("interval", params.get("interval"), INTERVALS),
         timezone=timezone,
         hides_arrival=allowed is not None,
-        is_relative=any(_moment(asked.get(name)) is None for name in ("since", "until") if asked.get(name) is not None),
+        is_relative=any(text is not None and _parse_time(text) is None for text in map(params.get, ("since", "until"))),
     )
 
 
 @cache
 def timezones() -> frozenset[str]:
-    """The time zones that a reader may name: of the IANA database, and known to the engine."""
+    """Return the names of the time zones of the IANA database that DuckDB knows."""
     pinned = files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
-    return (timezone_names() & frozenset(pinned)) - {_NO_ZONE}
+    return (timezone_names() & frozenset(pinned)) - {_UNSET_ZONE}
 
 
 def _timezone(name: str | None) -> str | None:
     if name is None or name in timezones():
         return name
-    # No name of a zone is as long as what is quoted of a wrong one, and comparing takes time.
-    alike = get_close_matches(name[:PREVIEW_CHARACTERS_MAX], sorted(timezones()), n=1, cutoff=_ALIKE_MIN)
-    if name == _NO_ZONE:
-        instead = "It says that nobody chose one. Write it like Europe/Berlin."
-        raise Refused(Reason.BAD_PARAMETER, f"timezone: {preview(name)} is no place's time zone. {instead}")
-    instead = f'Did you mean "{alike[0]}"?' if alike else "Write it like Europe/Berlin."
-    raise Refused(Reason.BAD_PARAMETER, f"timezone: {preview(name)} is no time zone of the IANA database. {instead}")
+    # Comparing long texts is slow, and no time zone has a name that long.
+    similar = get_close_matches(name[:PREVIEW_CHARACTERS_MAX], sorted(timezones()), n=1, cutoff=_SIMILARITY_MIN)
+    advice = f'Did you mean "{similar[0]}"?' if similar and name != _UNSET_ZONE else "Example: Europe/Berlin."
+    raise Refused(Reason.BAD_PARAMETER, f"timezone: {preview(name)} is not a time zone of the IANA database. {advice}")
 
 
 def _deployment(text: str | int) -> int:
@@ -140,7 +148,7 @@ def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> str | Non
 
 
 def parse_instant(name: str, text: str | None) -> datetime | None:
-    """A time as `since` takes it, in UTC: RFC 3339, or a span such as `7d`, that long ago.
+    """Parse a time in the forms of `since`: a date, RFC 3339, or an age such as `7d`. Return it in UTC.
 
     Raises:
         Refused: `bad_parameter`.
@@ -149,36 +157,35 @@ def parse_instant(name: str, text: str | None) -> datetime | None:
 
 
 def _instant(name: str, text: str | None, timezone: str | None, now: Callable[[], datetime]) -> datetime | None:
-    """RFC 3339, by the clocks of `timezone` where it names no zone; or a span such as `7d`: that long ago."""
     if text is None:
         return None
-    moment = _moment(text) or _ago(name, text, now())
+    moment = _parse_time(text) or _parse_age(name, text, now())
     try:
         if moment.tzinfo is None and timezone is not None:
             return utc_of(moment, timezone)
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return aware.astimezone(UTC).replace(tzinfo=None)
     except OverflowError:
-        outside = f"{name}: {preview(text)} lies outside of the years 1 to 9999 in UTC. Take a time within."
-        raise Refused(Reason.BAD_PARAMETER, outside) from None
+        message = f"{name}: {preview(text)} is outside the years 1 to 9999 in UTC. Choose a time within."
+        raise Refused(Reason.BAD_PARAMETER, message) from None
 
 
-def _moment(text: str | None) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(text) if text and _TIME.fullmatch(text) else None
+        return datetime.fromisoformat(text) if _TIME.fullmatch(text) else None
     except ValueError:
-        return None  # such as the 30th of February
+        return None  # Such as 30 February.
 
 
-def _ago(name: str, text: str, now: datetime) -> datetime:
+def _parse_age(name: str, text: str, now: datetime) -> datetime:
     try:
         return now - timedelta(seconds=parse_duration(text))
     except (Misconfigured, OverflowError):
-        raise _no_instant(name, text) from None
+        raise _not_a_time(name, text) from None
 
 
-def _no_instant(name: str, text: str) -> Refused:
-    forms = f"{TIME_FORMS}, or like 7d, that long ago (s, m, h, d or w)"
-    # What an address makes of the plus that its writer did not escape.
-    lost = " In an address write + as %2B." if " " in text and _TIME.fullmatch(text.replace(" ", "+")) else ""
-    return Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is no time. Write it like {forms}.{lost}")
+def _not_a_time(name: str, text: str) -> Refused:
+    # An unescaped + in a URL is decoded as a space.
+    has_lost_plus = " " in text and _TIME.fullmatch(text.replace(" ", "+"))
+    advice = " In a URL, write + as %2B." if has_lost_plus else ""
+    return Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} is not a time. Examples: {TIME_EXAMPLES}.{advice}")

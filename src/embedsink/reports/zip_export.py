@@ -1,4 +1,4 @@
-"""A period in one file: a ZIP with each report as CSV, and a manifest that says what they answer."""
+"""The summary of a period: a ZIP with each report as CSV, and a manifest that describes them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from embedsink import __version__
 from embedsink.reports.catalog import Report, all_reports
-from embedsink.reports.formats import Style, csv_chunks
+from embedsink.reports.csv_writer import CsvOptions, csv_chunks
 from embedsink.reports.scope import Scope
 from embedsink.store.reader import Reader
 
@@ -20,23 +20,23 @@ def write_summary(
     scope: Scope,
     file: IO[bytes],
     *,
-    style: Style,
+    csv: CsvOptions,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
-    """Write every report for the reader's scope as one ZIP. All of them are of one moment: ask it in `consistent`."""
+    """Write every report for the reader's scope to one ZIP. Call it in `reader.consistent()`, so that they agree."""
     written_at = now().replace(microsecond=0)
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         reports = [
-            _manifest_of(
+            _manifest_entry(
                 report,
-                _write(archive, report, csv_chunks(reader, report.name, guard=style.guard, bom=style.bom), written_at),
+                _write(archive, report, csv_chunks(reader, report.name, csv), written_at),
             )
             for report in all_reports(reader)
         ]
         manifest = {
-            "writtenAt": _shown(written_at),
+            "writtenAt": _iso(written_at),
             "embedsink": __version__,
-            "scope": _scope_in_words(scope),
+            "scope": _manifest_scope(scope),
             "reports": reports,
         }
         content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
@@ -44,23 +44,22 @@ def write_summary(
 
 
 def _write(archive: ZipFile, report: Report, chunks: Iterator[bytes], written_at: datetime) -> int:
-    """Write one file; the bytes that it has."""
-    # Its length is known only at the end: it may be more than an archive without these extensions can tell.
+    """Write one file, and return its length in bytes."""
+    # The length is known only at the end, and may exceed the limits of a ZIP without the zip64 extension.
     with archive.open(_entry(f"{report.name}.csv", written_at), "w", force_zip64=True) as entry:
         return sum(entry.write(chunk) for chunk in chunks)
 
 
-def _manifest_of(report: Report, byte_count: int) -> dict[str, Any]:
-    words = {name: getattr(report, name) for name in ("name", "title", "question", "grain")}
-    return words | {"file": f"{report.name}.csv", "bytes": byte_count}
+def _manifest_entry(report: Report, byte_count: int) -> dict[str, Any]:
+    texts = {name: getattr(report, name) for name in ("name", "title", "question", "grain")}
+    return texts | {"file": f"{report.name}.csv", "bytes": byte_count}
 
 
-def _scope_in_words(scope: Scope) -> dict[str, Any]:
-    """The scope; null bounds nothing."""
+def _manifest_scope(scope: Scope) -> dict[str, Any]:
     variables = scope.variables()
     del variables["hides_arrival"]
     times = {
-        name: value and _shown(value.replace(tzinfo=UTC))
+        name: value and _iso(value.replace(tzinfo=UTC))
         for name, value in (("since", scope.since), ("until", scope.until))
     }
     return variables | times | {"interval": scope.interval or "day", "timezone": scope.timezone or "UTC"}
@@ -73,5 +72,5 @@ def _entry(name: str, written_at: datetime) -> ZipInfo:
     return entry
 
 
-def _shown(instant: datetime) -> str:
+def _iso(instant: datetime) -> str:
     return instant.isoformat().replace("+00:00", "Z")

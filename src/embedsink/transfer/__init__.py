@@ -1,1 +1,1 @@
-"""Bulk import, export and quarantine replay."""
+"""Bulk import, export, and the replay and purge of the quarantine."""

@@ -1,4 +1,4 @@
-"""Kept rejections: reading them, and trying them again after an upgrade or a change of settings."""
+"""The quarantine: list rejections, replay them after an upgrade or a change of settings, and purge them."""
 
 import asyncio
 import base64
@@ -9,6 +9,8 @@ from functools import partial
 from itertools import chain, count
 from typing import Any
 from uuid import UUID, uuid5
+
+import orjson
 
 from embedsink.engine import IMPORT_KEY_ID, Engine, now_ms
 from embedsink.errors import Refused, Unavailable, preview, suggestion
@@ -22,49 +24,67 @@ from embedsink.store.duckdb_errors import StoreBroken, StoreRefused
 from embedsink.store.purge import PURGED_AT_ONCE, PurgeFilter
 from embedsink.store.reader import EVERYTHING, Reader
 
-LIST = "quarantine_in_scope"
-REPLAYABLE = "quarantine_replayable"
-UNTRIED = "quarantine_untried"
-STANDSTILL_S_MAX = 30.0
+LIST_VIEW = "quarantine_in_scope"
+REPLAYABLE_VIEW = "quarantine_replayable"
+UNTRIED_VIEW = "quarantine_untried"
+# How long loading may make no progress before a replay or a purge gives up.
+LOADING_STALL_S_MAX = 30.0
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What trying again came to: inputs that were accepted, that are still wrong, and that can't become right."""
+    """The outcome of a replay, in inputs.
+
+    Args:
+        replayed: accepted now.
+        rejected: still invalid.
+        untried: not parsed, since their reason can't change or only their beginning is stored.
+    """
 
     replayed: int = 0
     rejected: int = 0
     untried: int = 0
 
 
-def rows(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> list[dict[str, Any]]:
-    """The newest kept rejections in the reader's scope, at most `limit` (and 1,000).
+def rows_json(reader: Reader, *, limit: int, quarantine_id: UUID | None = None) -> bytes:
+    """Return the newest stored rejections in the reader's scope as JSON, an array of objects with times in UTC.
 
-    Of long ones `raw` is only the beginning, but for the one that is asked for by its id.
+    Args:
+        reader: with the scope.
+        limit: up to 1,000.
+        quarantine_id: selects one rejection, and returns its complete `raw`. In a list, a long `raw` is shortened.
     """
-    return reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST)
+    rows = reader.narrowed(row_limit=limit, quarantine_id=quarantine_id).dicts(LIST_VIEW)
+    return orjson.dumps(rows, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 
 async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
-    """Validate everything in quarantine again, or one input alone, and journal what is valid now, each input once.
+    """Validate the quarantine again, or one input of it, and journal the inputs that are valid now.
 
-    It waits until everything is loaded that was acknowledged before, rejections and what another replay journaled.
+    It first waits until everything that was acknowledged before is loaded, including rejections and earlier replays.
 
-    The envelope and the record that it was replayed are one append, so they become durable together. An input is
-    accepted under its own id; where it had none, under one that depends on the quarantine's: replaying twice counts
-    once.
+    An input's envelopes and its replay record are one append to the journal, so they become durable together. An
+    envelope keeps its id. One without an id gets one that is derived from the quarantine id, so a second replay counts
+    nothing twice.
+
+    Args:
+        engine: the open data folder.
+        quarantine_id: the one input to replay; None for all.
 
     Raises:
-        Unavailable: the journal can't write now, loading stands still, or another replay is running; what was replayed
-            stays replayed.
+        Unavailable: the journal can't write, loading stalls, or another replay is running. Inputs that were replayed
+            before the error stay replayed.
     """
     if engine.replay_lock.locked():
-        raise Unavailable(Reason.OVERLOADED, "quarantine: is being replayed. Wait for that.", retry_after_s=10)
+        raise Unavailable(
+            Reason.OVERLOADED, "quarantine: another replay is running. Retry when it has ended.", retry_after_s=10
+        )
     replayed = rejected = 0
     async with engine.replay_lock:
-        await _catch_up(engine)
+        await _wait_until_loaded(engine)
         after: int | None = None
-        # In a thread, some at a time: each may be a whole body, and senders must not wait for it.
+        # Each input may be a whole body. Blocks are parsed in a thread, so that requests are not delayed.
         while block := await asyncio.to_thread(_next_block, engine, after, quarantine_id):
             if block.replayed:
                 await wait_for(
@@ -78,56 +98,62 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
 
 
 def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) -> PurgeFilter:
-    """Which rejections are purged, from what a person typed: a time or an age, a reason, the id of a key.
+    """Parse the filter of a purge.
+
+    Args:
+        before: a time or an age such as `7d`: only rejections that were received before it.
+        reason: only rejections with this reason.
+        key_id: only rejections of this key.
 
     Raises:
         Refused: `bad_parameter`.
     """
     reasons = [str(known) for known in Reason]
     if reason is not None and reason not in reasons:
-        raise Refused(Reason.BAD_PARAMETER, f"reason: {preview(reason)} does not exist. {suggestion(reason, reasons)}")
+        advice = suggestion(reason, reasons, "The report `rejections` lists the reasons in use.")
+        raise Refused(Reason.BAD_PARAMETER, f"reason: {preview(reason)} does not exist. {advice}")
     return PurgeFilter(before=parse_instant("before", before), reason=reason, key_id=key_id)
 
 
 async def purge(engine: Engine, which: PurgeFilter) -> int:
-    """Take kept rejections out of the quarantine; how many. Their counts stay, in ledgers and in `rejections`.
+    """Delete rejections from the quarantine, and return their number. Ledgers and `rejections` keep the counts.
 
-    It waits until everything is loaded that was acknowledged before. The store file has it when this returns.
+    It first waits until everything that was acknowledged before is loaded. The store file is durable when it returns.
 
     Raises:
-        Unavailable: loading stands still, or the server is stopping; what was purged stays purged.
+        Unavailable: loading stalls, or the server is stopping. Rejections that were purged before stay purged.
     """
-    await _catch_up(engine)
+    await _wait_until_loaded(engine)
     purged = PURGED_AT_ONCE
     total = 0
     while purged == PURGED_AT_ONCE:
-        purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_some, engine, which)))
+        purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_block, engine, which)))
         total += purged
     return total
 
 
-def _purge_some(engine: Engine, which: PurgeFilter) -> int:
+def _purge_block(engine: Engine, which: PurgeFilter) -> int:
     try:
         return engine.loader.quarantine.purge(which)
     except (StoreBroken, StoreRefused) as error:
-        raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again.", retry_after_s=10) from error
+        raise Unavailable(Reason.NOT_READY, f"store: {error}. Retry.", retry_after_s=10) from error
 
 
-async def _catch_up(engine: Engine) -> None:
-    acknowledged, position, moved_at = engine.journal.last_number, 0, time.monotonic()
-    while engine.load_notifier.position < acknowledged:
+async def _wait_until_loaded(engine: Engine) -> None:
+    target, position, progress_at = engine.journal.last_number, 0, time.monotonic()
+    while engine.load_notifier.position < target:
         if engine.load_notifier.position != position:
-            position, moved_at = engine.load_notifier.position, time.monotonic()
-        if time.monotonic() - moved_at > STANDSTILL_S_MAX:
-            why = engine.loader.status.trouble or "Loading stands still"
-            waits = f"quarantine: is not all loaded yet. {why}. Replay it when that has changed."
-            raise Unavailable(Reason.NOT_READY, waits, retry_after_s=10)
-        await asyncio.sleep(0.05)
+            position, progress_at = engine.load_notifier.position, time.monotonic()
+        if time.monotonic() - progress_at > LOADING_STALL_S_MAX:
+            cause = engine.loader.status.trouble or "Loading makes no progress"
+            message = f"quarantine: is not loaded completely. {cause}. Retry when loading continues."
+            raise Unavailable(Reason.NOT_READY, message, retry_after_s=10)
+        await asyncio.sleep(_POLL_S)
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Journal lines of the inputs that are valid by now, how many are not, and where to go on."""
+    """The journal lines of a block's valid inputs, their counts, and the position of the next block."""
 
     lines: bytes
     envelope_count: int
@@ -138,10 +164,10 @@ class _Block:
 
 def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Block | None:
     with engine.store.reader({**EVERYTHING, "after": after, "quarantine_id": quarantine_id}, is_brief=True) as reader:
-        rows = reader.dicts(REPLAYABLE)
+        rows = reader.dicts(REPLAYABLE_VIEW)
     if not rows:
         return None
-    valid = [(row, parsed) for row in rows if (parsed := _valid(row, engine))]
+    valid = [(row, parsed) for row in rows if (parsed := _parse_again(row, engine))]
     return _Block(
         lines=b"".join(_lines_of(row, parsed) for row, parsed in valid),
         envelope_count=sum(len(parsed.accepted) for _, parsed in valid),
@@ -153,22 +179,22 @@ def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
     with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
-        [row] = reader.dicts(UNTRIED)
+        [row] = reader.dicts(UNTRIED_VIEW)
     return int(row["untried_count"])
 
 
-def _valid(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
-    """The input, parsed again; None while anything in it is still wrong, or out of its key's scope."""
+def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:
+    """Parse an input again. Return None while any envelope is invalid or outside its key's scope."""
     raw = row["raw"].encode()
     body = base64.b64decode(raw) if row["raw_encoding"] == "base64" else raw
     key = engine.keys.by_id(row["key_id"])
     if key is None and row["key_id"] != IMPORT_KEY_ID:
-        return None  # Nobody knows any more how far it reached.
+        return None  # The key's scope is unknown since its entry was deleted.
     context = {name: row[name] for name in ("deployment", "session", "viewer", "tenant", "page")}
     try:
         parsed = parse(body, row["received_at_ms"], engine.rules)
-        known = {name: value for name, value in context.items() if value is not None}
-        parsed = parsed.with_default_context(known, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
+        present = {name: value for name, value in context.items() if value is not None}
+        parsed = parsed.with_default_context(present, row["sent_at_ms"]).restrict_to(key.deployments if key else None)
     except Refused:
         return None
     return None if parsed.rejected or not parsed.accepted else parsed
@@ -181,5 +207,5 @@ def _lines_of(row: Mapping[str, Any], parsed: ParsedDelivery) -> bytes:
 
 
 def _ids_from(quarantine_id: UUID) -> NewId:
-    """Ids for the envelopes of an input that have none, in their order: whenever it is replayed, they are the same."""
-    return chain([quarantine_id], (uuid5(quarantine_id, str(place)) for place in count(1))).__next__
+    """Return a source of ids for envelopes without one, in their order. Each replay of the input gives the same ids."""
+    return chain([quarantine_id], (uuid5(quarantine_id, str(index)) for index in count(1))).__next__

@@ -54,7 +54,7 @@ async def show_summary(request: Request) -> Response:
         return freshness.not_modified(ASKED_ABOUT)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
-        write_summary(reader, scope, file, style=style)
+        write_summary(reader, scope, file, csv=style)
 
     file, _ = await while_awaited(request, spooled(request.state.engine, scope.variables(), write, key_id=key.key_id))
     name = f"{file_stem('summary', scope)}.zip"

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from functools import partial
 from uuid import UUID
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -17,9 +16,8 @@ from embedsink.http.query_params import check_parameters, limit_of
 from embedsink.http.security_headers import NEVER_KEPT
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_scope
-from embedsink.store.reader import Reader
 from embedsink.transfer.replay import purge as purge_quarantine
-from embedsink.transfer.replay import purge_filter, rows
+from embedsink.transfer.replay import purge_filter, rows_json
 from embedsink.transfer.replay import replay as try_again
 
 PARAMETERS = ("since", "until", "deployment", "tenant", "limit", "id")
@@ -56,7 +54,8 @@ async def list_quarantine(request: Request) -> Response:
     limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     quarantine_id = _id_of(query.get("id"))
     engine: Engine = request.state.engine
-    read = partial(_read, limit=limit, quarantine_id=quarantine_id)
+    # In a thread: a thousand rejections may be tens of megabytes of JSON.
+    read = partial(rows_json, limit=limit, quarantine_id=quarantine_id)
     body = await while_awaited(
         request, ask_store(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
@@ -75,12 +74,6 @@ async def replay(request: Request) -> Response:
 def _check_all_deployments(key: Key) -> None:
     if key.deployments is not None:
         raise Refused(Reason.OUT_OF_SCOPE, "quarantine: is of all deployments. Use an admin key without a scope.")
-
-
-def _read(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
-    """The answer, in a thread: a thousand rejections may be tens of megabytes of JSON."""
-    found = rows(reader, limit=limit, quarantine_id=quarantine_id)
-    return orjson.dumps(found, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
 
 
 def _id_of(text: str | None) -> UUID | None:

@@ -1,0 +1,134 @@
+"""The CSV writer, with a guard against formulas in spreadsheets."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from unicodedata import category
+
+import orjson
+
+from embedsink.reports.catalog import type_of
+from embedsink.reports.row_values import JSON_OPTIONS, Convert, convert_columns, selected_columns
+from embedsink.store.query import SelectQuery
+from embedsink.store.reader import Reader
+
+# A spreadsheet treats a cell that begins with one of these as a formula. Some treat full-width forms alike.
+_FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
+# Invisible characters, which a spreadsheet may strip first: these Unicode categories, and the other characters with the
+# property Default_Ignorable_Code_Point.
+_INVISIBLE_CATEGORIES = frozenset(("Cc", "Cf", "Zl", "Zp"))
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+_CONTROLS = frozenset("\t\r\n")
+# Where the comma is the decimal sign, spreadsheets separate cells by semicolons, and respect only quotation marks that
+# begin a cell.
+_CELL_END = re.compile(r"[;|\t\r\n]")
+# A field with one of these is quoted, so that it stays one cell with any separator.
+_NEEDS_QUOTES = re.compile(r'[",;|\t\r\n]')
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """The options of a CSV file.
+
+    Args:
+        guard: whether text that a spreadsheet would treat as a formula gets an apostrophe.
+        bom: whether the file begins with a byte-order mark, which Excel needs to detect UTF-8.
+    """
+
+    guard: bool = True
+    bom: bool = False
+
+
+DEFAULT_OPTIONS = CsvOptions()
+
+
+def csv_chunks(reader: Reader, selection: str | SelectQuery, options: CsvOptions = DEFAULT_OPTIONS) -> Iterator[bytes]:
+    """Yield rows as CSV (RFC 4180) with a header line, times in ISO 8601 with Z, and empty fields for nulls.
+
+    Args:
+        reader: with the scope.
+        selection: a view, or a query on one. Validate names from requests with `known_name` and `known_columns`.
+        options: see `CsvOptions`.
+    """
+    columns = selected_columns(reader, selection)
+    mark = "\ufeff" if options.bom else ""
+    yield f"{mark}{','.join([column.name for column in columns])}\r\n".encode()
+    converts: list[Convert | None] = [_convert_for(type_of(column), guard=options.guard) for column in columns]
+    # A parser would skip an empty line, so a single empty field is quoted.
+    empty_line = '""' if len(columns) == 1 else ""
+    for rows in reader.rows(selection):
+        yield "".join([f"{','.join(fields) or empty_line}\r\n" for fields in convert_columns(rows, converts)]).encode()
+
+
+def _convert_for(type_: str, *, guard: bool) -> Convert:
+    converts: dict[str, Convert] = {
+        "integer": _number,
+        "number": _number,
+        "boolean": _boolean,
+        "timestamp": _timestamp,
+        "date": _date,
+    }
+    return converts.get(type_, _guarded_text if guard else _verbatim_text)
+
+
+def _guarded_text(value: Any) -> str:
+    text = _text(value)
+    if not text:
+        return ""
+    is_formula = text[0] in _CONTROLS or _begins_formula(text)
+    if _CELL_END.search(text):
+        text = _CELL_END.sub(lambda end: f"{end[0]}'" if _begins_formula(text, end.end()) else end[0], text)
+    return _quoted(f"'{text}" if is_formula else text)
+
+
+def _begins_formula(text: str, start: int = 0) -> bool:
+    """Return whether a cell that begins at `start` is a formula. Quotes and invisible characters may precede it."""
+    for index in range(start, len(text)):
+        character = text[index]
+        if character in _FORMULA_SIGNS:
+            return True
+        if character != '"' and not _is_invisible(character):
+            return False
+    return False
+
+
+def _is_invisible(character: str) -> bool:
+    # Controls may end a cell. The next cell is checked separately.
+    is_invisible = category(character) in _INVISIBLE_CATEGORIES and character not in _CONTROLS
+    return is_invisible or _IGNORABLE.match(character) is not None
+
+
+def _verbatim_text(value: Any) -> str:
+    return _quoted(_text(value))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=JSON_OPTIONS).decode() if isinstance(value, list | dict) else str(value)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _boolean(value: bool | None) -> str:
+    return "" if value is None else "true" if value else "false"
+
+
+def _timestamp(value: datetime | None) -> str:
+    return "" if value is None else f"{value.isoformat()}Z"
+
+
+def _date(value: date | None) -> str:
+    return "" if value is None else value.isoformat()
