@@ -37,7 +37,7 @@ KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 from embedsink.backup import Repository, create_backup, restore_backup
-from embedsink.folder import DataFolder
+from embedsink.data_folder import DataFolder
 from embedsink.store import Segments
 from embedsink.backup import create, origin
 
