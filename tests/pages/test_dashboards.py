@@ -338,7 +338,7 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
     answer = page.request.get(looking.server.url + href)
     assert answer.status == 200
     assert answer.text().startswith("period_start,deployment,surface,view_count")
-    assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs#report-views"
+    assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs/reports/views"
 
 
 def test_a_saved_chart_tells_what_is_dashed(looking: Reader) -> None:

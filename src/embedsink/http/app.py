@@ -189,6 +189,8 @@ def _routes_of_pages(shown: DashboardPages, login: LoginPage, docs: Docs, vega: 
         Route("/login", login.login, methods=["GET", "POST"]),
         Route("/logout", login.logout, methods=["POST"]),
         Route("/docs", docs.show),
+        Route("/docs/{section}", docs.show),
+        Route("/docs/{section}/{page}", docs.show),
         Route("/pages/vega/{version}.js", vega.show),
         Route("/pages/{name}", show_file),
         Route("/{module}.js", browser.show_file),

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from embedsink.http.pages.templating import page_headers, render
 
-PLACES = ("/dashboards", "/login", "/logout")
+PLACES = ("/dashboards", "/docs", "/login", "/logout")
 Answer = Callable[[Request, Any], Awaitable[Response]]
 
 

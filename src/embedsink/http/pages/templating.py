@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 FOLDER = Path(__file__).parent / "templates"
-# Of a page without scripts and forms.
-HEADERS = policy_headers({"style-src": "'self'"}, referrer="no-referrer")
+# The headers of a page without scripts and forms.
+HEADERS = policy_headers({"style-src": "'self'", "img-src": "'self'"}, referrer="no-referrer")
 _CODE = re.compile(r"`([^`]+)`")
 
 

@@ -266,7 +266,7 @@ function showEmpty() {
       : ["Nothing has arrived yet", "Send an event, and it appears here a second later."];
   at("empty-title").textContent = title;
   at("empty-text").textContent = text;
-  if (state === "live" && !query().size) at("empty-text").append(" ", make("a", { href: "/docs#sending" }, "How to send one"));
+  if (state === "live" && !query().size) at("empty-text").append(" ", make("a", { href: "/docs/sending" }, "How to send one"));
 }
 
 form.addEventListener("submit", (event) => event.preventDefault());
