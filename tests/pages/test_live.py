@@ -138,9 +138,7 @@ def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader:
 
 def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, ingest: str) -> None:
     reader.page.goto(f"{reader.server.url}/dashboards/overview?period=5d")
-    reader.wait(
-        lambda: reader.page.inner_text("#live-text") == "Nothing is shown", "it is told, and the stream has begun"
-    )
+    reader.wait(lambda: reader.page.inner_text("#live-text") == "Not available", "it is told, and the stream has begun")
     asked: list[str] = []
     reader.page.on("request", lambda request: asked.append(request.url))
     for _ in range(2):
@@ -162,7 +160,7 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     page.route("**/sections/**surface=chat**", lambda route: route.fulfill(status=503, json={"detail": "Busy. Wait."}))
     choose_surface(reader, "chat")
     reader.wait(lambda: reader.number("views") == "–", "the number is gone")
-    reader.wait(lambda: "Not up to date" in page.inner_text("#live"), "all sections were answered")
+    reader.wait(lambda: "Out of date" in page.inner_text("#live"), "all sections were answered")
     assert "Busy. Wait." in page.inner_text('[data-tile="views-by-surface"]')
     page.focus('[data-tile="views-by-surface"] .act')
     page.clock.run_for(6_000)  # It asks again, in vain, and whoever is at the button stays there.
@@ -236,7 +234,7 @@ def test_a_chart_that_cannot_be_drawn_says_so_and_is_tried_again(reader: Reader,
         get: () => window.canDraw ? real : () => Promise.reject(new Error('zigzag'))});""")
     reader.open("overview", "?tenant=undrawn")
     tile = reader.page.locator('[data-tile="views-by-surface"]')
-    assert "This could not be drawn" in tile.inner_text()
+    assert "The chart could not be drawn" in tile.inner_text()
     reader.page.evaluate("window.canDraw = true")
     tile.get_by_role("button", name="Try again").click()
     reader.wait(lambda: tile.locator("canvas").count() == 1, "it is drawn")
@@ -310,7 +308,7 @@ def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_p
             reader.page.clock.install()
             load(server, server.key("ingest"), "full")
             reader.open("overview")
-            reader.wait(lambda: "No live place free · as of" in reader.page.inner_text("#live"), "it says so")
+            reader.wait(lambda: "Too many live pages · as of" in reader.page.inner_text("#live"), "it says so")
             load(server, server.key("ingest"), "full")
             reader.page.clock.run_for(31_000)
             reader.wait(lambda: reader.number("views") == "2", "it asks now and then")

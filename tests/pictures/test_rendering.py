@@ -118,7 +118,7 @@ def test_every_dashboard_of_nothing_says_so(stores: dict[str, Store], name: str)
     svg = drawn(stores["nothing"], name).decode()
     assert DASHBOARDS[name].title in texts_of(svg)
     charts = sum(one.kind in ("chart", "table") for section in DASHBOARDS[name].sections for one in section.charts)
-    assert texts_of(svg).count("Nothing in this period") == charts
+    assert texts_of(svg).count("No data in this period") == charts
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
@@ -155,7 +155,7 @@ def test_a_column_without_a_value_stands_where_its_values_would(stores: dict[str
     use = SectionAnswer(answers["use"].span, "day", False, charts)
     svg = parse(render(DASHBOARDS["tenants"], {"use": use}, Telling(NOW), format="svg").decode())
     anchors = {one.text: one.get("text-anchor") for one in svg.iter() if one.tag.endswith("}text")}
-    assert anchors["To first value"] == anchors["Views"] == "end"
+    assert anchors["Time to first value"] == anchors["Views"] == "end"
     assert anchors["Tenant"] is None
 
 
@@ -197,7 +197,7 @@ def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], t
     alone = drawn(store, "overview", compare="off").decode()
     store.close()
     assert "stroke-dasharray" in compared
-    assert "Dashed: the period before." in texts_of(compared)
+    assert "Dashed: the previous period." in texts_of(compared)
     assert "stroke-dasharray" not in alone
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from embedsink.dashboards.labels import AS_BEFORE, NONE_BEFORE
+from embedsink.dashboards.labels import UNCHANGED, ZERO_BEFORE
 from embedsink.dashboards.model import Figure
 
 # Beyond it nobody reads a percentage.
@@ -25,9 +25,9 @@ def change_of(figure: Figure, value: Any, before: Any) -> Change | str | None:
     if not isinstance(value, int | float) or not isinstance(before, int | float):
         return None
     if not before:
-        return NONE_BEFORE
+        return ZERO_BEFORE
     if value == before:
-        return AS_BEFORE
+        return UNCHANGED
     by, format = _by(value, before, is_share=figure.format == "share")
     is_more = value > before
     is_good = None if figure.better == "neither" else (figure.better == "up") == is_more

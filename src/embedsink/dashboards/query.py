@@ -15,7 +15,7 @@ from embedsink.dashboards.aggregate import Aggregator, TopRows, condition, seein
 from embedsink.dashboards.columns import needed_columns, shown_columns, texts_wanted
 from embedsink.dashboards.comparison import Change, change_of
 from embedsink.dashboards.gaps import filled
-from embedsink.dashboards.labels import NONE_BEFORE, NOT_YET
+from embedsink.dashboards.labels import NO_COMPARISON, ZERO_BEFORE
 from embedsink.dashboards.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
 from embedsink.dashboards.period import Period
 from embedsink.dashboards.time_axis import Clock, span_of, utc_of
@@ -212,9 +212,9 @@ def _answer(tile: _Tile, seen: Any, before: Any, shown: _Shown) -> ChartAnswer:
         earlier = before.value()
         change = change_of(tile, value, earlier)
         if value is not None and not shown.has_begun:
-            change = NOT_YET
+            change = NO_COMPARISON
         elif value is not None and earlier is None:
-            change = NONE_BEFORE  # A share of nothing is none.
+            change = ZERO_BEFORE  # A share of nothing is none.
         return ChartAnswer([], [], [], value, earlier, change, asked=asked)
     names = shown_columns(shown.report, tile)
     rows = [[clock.shown(value) for value in row] for row in _narrowed(seen, names)]

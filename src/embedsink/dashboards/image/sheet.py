@@ -11,7 +11,7 @@ from embedsink.dashboards.image.model import SectionAnswer, Telling
 from embedsink.dashboards.image.specs import whole_spec
 from embedsink.dashboards.image.svg import FONT, TEXT_CHARACTERS_MAX, card, cut, group, line, placed, width_of, wrapped
 from embedsink.dashboards.image.text import NONE, change, day, named, write
-from embedsink.dashboards.labels import NOTHING
+from embedsink.dashboards.labels import NO_DATA
 from embedsink.dashboards.model import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.dashboards.theme import Palette
 
@@ -27,7 +27,7 @@ _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
 _FIGURES = ("_count", *_UNITS, "_p50", "_p95")
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
-_DASHED = "Dashed: the period before."
+_DASHED = "Dashed: the previous period."
 _MARKS = {"up": "▲ ", "down": "▼ "}
 
 
@@ -192,7 +192,7 @@ def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, pla
 def _empty(tile: Chart | Table, palette: Palette, place: _Place, y: float) -> Iterator[str]:
     middle = place.x + place.width / 2
     y += (place.y + place.height - y) / 2 - 8
-    yield line(NOTHING, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
+    yield line(NO_DATA, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
     for text in wrapped(tile.empty.replace("`", ""), 13, place.room * 0.8, lines_max=2) if tile.empty else []:
         y += 19
         yield line(text, middle, y, size=13, colour=palette.quiet, anchor="middle")

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from embedsink.auth.key import Key, KeyKind
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
 from embedsink.dashboards.files import is_address
-from embedsink.dashboards.labels import NOTHING
+from embedsink.dashboards.labels import NO_DATA
 from embedsink.dashboards.model import Chart, Dashboard, Gauge, Section, Table, Tile
 from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS
@@ -48,7 +48,7 @@ class Link(NamedTuple):
     description: str
 
 
-INSPECTOR = Link(INSPECTOR_NAME, "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
+INSPECTOR = Link(INSPECTOR_NAME, "Inspector", "Live list of accepted and rejected envelopes.")
 
 
 class DashboardPages:
@@ -94,7 +94,7 @@ class DashboardPages:
             periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
             reports=reports,
             surfaces=SURFACES,
-            nothing=NOTHING,
+            nothing=NO_DATA,
             told=_told(name, dashboard, reports, self._vega.path),
             vega=self._vega.path,
         )

@@ -47,7 +47,9 @@ class LoginPage:
         engine: Engine = request.state.engine
         key = engine.keys.find(fields.get("key", "").strip())
         if key is None:
-            return await self._form(place, trouble="This key is unknown, expired or revoked. Check it, or get another.")
+            return await self._form(
+                place, trouble="This key is unknown, expired or revoked. Check it, or ask the operator for a new key."
+            )
         try:
             check_kind(key, [KeyKind.READ])
         except Refused:

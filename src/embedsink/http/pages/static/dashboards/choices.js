@@ -62,8 +62,8 @@ export class Choices {
     if (name === "since" || name === "until") {
       const { since, until } = this.fields;
       const end = until.value && until.type === "date" ? days(until.value, 1) : until.value;
-      since.setCustomValidity(since.value ? "" : "Choose the first day, too.");
-      until.setCustomValidity(since.value && end && end <= since.value ? "This can't be before the first day." : "");
+      since.setCustomValidity(since.value ? "" : "Choose the first day.");
+      until.setCustomValidity(since.value && end && end <= since.value ? "The last day can't be before the first day." : "");
       return since.reportValidity() && until.reportValidity() && this.set({ period: null, since: since.value, until: end || null });
     }
     return this.set({ [name]: name === "compare" ? (target.checked ? null : "off") : value || null });

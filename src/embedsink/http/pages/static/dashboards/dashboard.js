@@ -110,7 +110,7 @@ async function ask(section, signal) {
     if (signal.aborted) return false;
     section.tag = null;
     // What was shown stays, where it is what is asked for; the sign at the top says that it is old.
-    const detail = error instanceof TypeError ? "The server can't be reached. It is asked again by itself." : error.message;
+    const detail = error instanceof TypeError ? "The server can't be reached. The page retries automatically." : error.message;
     for (const tile of section.tiles) if (!tile.answer || section.query !== query) tile.showTrouble(detail);
     return false;
   }
@@ -130,7 +130,7 @@ function tell(now = state) {
   const shown = state === "live" && (refusal || !isWhole) ? "old" : state;
   const asOf = shownAt && ` · as of ${shownAt}`;
   const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting",
-    stale: `Disconnected${asOf}`, full: `No live place free${asOf}`, old: refusal ? "Nothing is shown" : `Not up to date${asOf}` }[shown];
+    stale: `Disconnected${asOf}`, full: `Too many live pages${asOf}`, old: refusal ? "Not available" : `Out of date${asOf}` }[shown];
   at("live").dataset.state = shown;
   at("live-text").textContent = text;
   // Not told with each new time.

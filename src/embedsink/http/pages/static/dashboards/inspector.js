@@ -9,7 +9,7 @@ const ROWS_MAX = 500;
 const AGAIN_MS = 3000;
 const STALE_MS = 4000;
 const FINAL = ["id_conflict", "out_of_scope"];
-const FIELDS = { id: "Id", received_at: "Received", surface: "Surface", session: "Session", seq: "Place in session", viewer: "Viewer",
+const FIELDS = { id: "ID", received_at: "Received", surface: "Surface", session: "Session", seq: "Sequence number", viewer: "Viewer",
   tenant: "Tenant", deployment: "Deployment", page: "Page", key_id: "Key" };
 
 const list = at("arrivals");
@@ -102,9 +102,9 @@ function tell(state) {
 
 function count(counts) {
   for (const [name, value] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + (value ?? 0);
-  const words = { accepted: "accepted", quarantined: "rejected", duplicate: "repeated", lost: "lost on the way", left: "too many to show" };
+  const words = { accepted: "accepted", quarantined: "rejected", duplicate: "duplicate", lost: "lost by forwarders", left: "not shown" };
   const told = Object.entries(words).filter(([name]) => sums[name] || name === "accepted" || name === "quarantined");
-  at("sums").replaceChildren("Since you opened this: ", ...told.flatMap(([name, word], place) =>
+  at("sums").replaceChildren("Since this page was opened: ", ...told.flatMap(([name, word], place) =>
     [place ? " · " : "", make("b", { className: sums[name] && name !== "accepted" ? "bad" : "" }, write(sums[name] ?? 0, "count")), ` ${word}`]));
 }
 
@@ -148,16 +148,16 @@ function actsOf(row, text) {
     if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value, ...(name === "type" && isUnknown(value) && { outcome: "quarantined" }) })));
   }
   if (navigator.clipboard) acts.push(act("Copy", (copy) => navigator.clipboard.writeText(row.envelope).then(() => say(copy, "Copied"), () => say(copy, "Not allowed"))));
-  if (row.envelope_length > [...row.envelope].length) acts.push(act("Show all of it", (button) => showWhole(row, text, button)));
+  if (row.envelope_length > [...row.envelope].length) acts.push(act("Show all", (button) => showWhole(row, text, button)));
   if (row.outcome === "quarantined" && !FINAL.includes(row.reason)) {
-    acts.push(act(row.replayed_at === null ? "Try again" : "Was accepted later", (button) => replay(row, button), { disabled: row.replayed_at !== null }));
+    acts.push(act(row.replayed_at === null ? "Replay" : "Accepted by a replay", (button) => replay(row, button), { disabled: row.replayed_at !== null }));
   }
   return acts;
 }
 
 function textOf(row) {
   const length = [...row.envelope].length;
-  const cut = row.envelope_length > length ? [`\n… ${write(row.envelope_length - length, "count")} characters more`] : [];
+  const cut = row.envelope_length > length ? [`\n… ${write(row.envelope_length - length, "count")} more characters`] : [];
   const text = row.envelope_encoding ? make("code", {}, visible(row.envelope)) : laidOut(row.envelope, row.path);
   text.append(...cut);
   return text;
@@ -166,7 +166,7 @@ function textOf(row) {
 async function showWhole(row, text, button) {
   const answer = await fetch(`/api/v1/quarantine?id=${row.id}`, { cache: "no-store" }).catch(() => null);
   const [whole] = answer?.ok ? await answer.json() : [];
-  if (!whole) return say(button, "It can't be had now");
+  if (!whole) return say(button, "Not available");
   row.envelope = whole.raw;
   text.replaceChildren(textOf(row));
   button.remove();
@@ -179,7 +179,7 @@ async function replay(row, button) {
   const answer = await fetch(`/api/v1/quarantine/replay?id=${row.id}`, { method: "POST", headers: { Authorization: `Bearer ${admin}` } }).catch(() => null);
   const told = await answer?.json().catch(() => null);
   if (answer?.ok) {
-    button.textContent = told.replayed ? "Accepted now" : told.rejected ? "Still rejected" : told.untried ? "Can never be accepted" : "Was accepted before";
+    button.textContent = told.replayed ? "Accepted" : told.rejected ? "Rejected again" : told.untried ? "Can't be accepted" : "Already accepted";
     button.disabled = !told.rejected;
     return undefined;
   }
@@ -187,10 +187,10 @@ async function replay(row, button) {
   if (answer?.status === 401 || answer?.status === 403) {
     admin = "";
     at("asking-trouble").hidden = false;
-    at("asking-trouble").textContent = visible(told?.detail ?? "This key may not do that.");
+    at("asking-trouble").textContent = visible(told?.detail ?? "This key is not allowed to replay.");
     return replay(row, button);
   }
-  return say(button, answer ? "Not now; try later" : "Can't be reached");
+  return say(button, answer ? "Failed; try again later" : "Server not reachable");
 }
 
 // The key that was typed, for as long as the page lives.
@@ -262,11 +262,11 @@ function showEmpty() {
   if (!isEmpty) return;
   const state = at("live").dataset.state;
   const [title, text] = state !== "live" && state !== "paused" ? ["", ""]
-    : query().size ? ["Nothing like this has arrived", "It appears here when it does. Is a filter misspelt? “Show all” takes them off."]
-      : ["Nothing has arrived yet", "Send an event, and it appears here a second later."];
+    : query().size ? ["No matching envelopes yet", "New envelopes appear automatically. Check the spelling of the filters, or remove them."]
+      : ["No envelopes yet", "Envelopes appear here one second after the server receives them."];
   at("empty-title").textContent = title;
   at("empty-text").textContent = text;
-  if (state === "live" && !query().size) at("empty-text").append(" ", make("a", { href: "/docs/sending" }, "How to send one"));
+  if (state === "live" && !query().size) at("empty-text").append(" ", make("a", { href: "/docs/sending" }, "Send an event"));
 }
 
 form.addEventListener("submit", (event) => event.preventDefault());

@@ -32,7 +32,7 @@ class Tile {
       const place = answer.columns.indexOf(this.told.compare);
       // One period before has a place, and no line.
       const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
-      const told = [isDashed && "Dashed: the period before.", answer.is_cut && `${exact(answer.rows.length)} of ${exact(answer.row_count)} rows are shown.`];
+      const told = [isDashed && "Dashed: the previous period.", answer.is_cut && `${exact(answer.rows.length)} of ${exact(answer.row_count)} rows shown.`];
       this.note.textContent = told.filter(Boolean).join(" ");
       this.note.hidden = !this.note.textContent;
     }
@@ -47,7 +47,7 @@ class Tile {
   }
 
   // Told once, however often it happens: whoever is at the button stays there.
-  showTrouble(detail, title = "This could not be read") {
+  showTrouble(detail, title = "Loading failed") {
     this.stopWaiting();
     if (this.trouble === detail) return;
     this.replace(make("div", { className: "empty", role: "alert" }, make("strong", {}, title), make("p", {}, detail),
@@ -94,7 +94,7 @@ class Number_ extends Tile {
   showTrouble() {
     this.stopWaiting();
     Object.assign(this.at("[data-value]"), { textContent: "–", title: "" });
-    this.at("[data-change]").textContent = "could not be read";
+    this.at("[data-change]").textContent = "loading failed";
   }
 }
 
@@ -151,7 +151,7 @@ class Chart extends Tile {
     const { answer } = this;
     this.drawing = Promise.resolve(this.drawing).then(() => answer === this.answer && this.drawOnce()).catch((error) => {
       console.error(error);
-      this.showTrouble("Its menu has the same rows as a table.", "This could not be drawn");
+      this.showTrouble("The menu can show the rows as a table.", "The chart could not be drawn");
     });
   }
 
@@ -197,7 +197,7 @@ class Chart extends Tile {
   }
 
   describe() {
-    this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${this.answer.rows.length} rows. Its menu has them as a table.`);
+    this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: chart of ${this.answer.rows.length} rows. The menu can show them as a table.`);
   }
 
   // The spec with its rows and its time, as the reader's locale writes it.
