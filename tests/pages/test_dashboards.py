@@ -254,15 +254,15 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
 def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, told: str) -> None:
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/overview{query}")
-    looking.wait(lambda: page.is_visible("#refused"), "it is told")
-    assert told in page.inner_text("#refused")
+    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
+    assert told in page.inner_text("#request-error")
     assert page.locator("section:visible").count() == 0
     assert page.get_by_text("Try again").count() == 0
     looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "and it is not as if all were well")
-    page.click("#refused a")
+    page.click("#request-error a")
     looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "another page has begun")
     looking.wait_until_shown()
-    assert not page.is_visible("#refused")
+    assert not page.is_visible("#request-error")
     assert page.is_checked('input[name="period"][value="7d"]')
     assert looking.number("views") != "–"
     looking.troubles.clear()  # A browser notes each refusal.
@@ -286,9 +286,9 @@ def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -
     page.click("#more > summary")
     page.fill('input[name="timezone"]', "Mars/X")
     page.press('input[name="timezone"]', "Enter")
-    looking.wait(lambda: page.is_visible("#refused"), "it is told")
+    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
     page.go_back()
-    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#refused"), "the way back mends it")
+    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#request-error"), "the way back mends it")
     looking.wait_until_shown()
     looking.troubles.clear()
 
@@ -357,8 +357,8 @@ def test_a_tooltip_follows_the_pointer(looking: Reader) -> None:
     box = looking.page.locator('[data-tile="tenants"] canvas').bounding_box()
     assert box is not None
     looking.page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 20)
-    looking.wait(lambda: looking.page.is_visible("#tip"), "the tooltip is there")
-    assert "Views" in looking.page.inner_text("#tip")
+    looking.wait(lambda: looking.page.is_visible("#tooltip"), "the tooltip is there")
+    assert "Views" in looking.page.inner_text("#tooltip")
 
 
 def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: RunningServer) -> None:

@@ -22,7 +22,7 @@ HOSTILE = (
     "\u202e שלום \x1b]0;run\x07 {{7*7}} '\"`"
 )
 LOADED_MS = 5_000
-WHOLE_TIMES = """[...document.querySelectorAll('.arrival time')].every((time) => {
+WHOLE_TIMES = """[...document.querySelectorAll('.envelope time')].every((time) => {
   const text = document.createRange();
   text.selectNodeContents(time);
   return text.getBoundingClientRect().width <= time.getBoundingClientRect().width;
@@ -52,7 +52,7 @@ class Inspector:
 
     def rows(self, text: str = "") -> Locator:
         """The rows in which a text stands, newest first."""
-        return self.page.locator(".arrival").filter(has_text=text)
+        return self.page.locator(".envelope").filter(has_text=text)
 
     def show(self, text: str) -> Locator:
         """Open the newest row of that text."""
@@ -90,7 +90,7 @@ def test_what_arrives_appears_newest_first_with_reason_and_path(inspector: Inspe
     expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
     expect(inspector.rows().first).to_contain_text("bad_field at payload.format")
     expect(inspector.rows().last).to_contain_text("accepted")
-    expect(inspector.page.locator("#sums")).to_have_text("Since this page was opened: 1 accepted · 1 rejected")
+    expect(inspector.page.locator("#totals")).to_have_text("Since this page was opened: 1 accepted · 1 rejected")
     inspector.send(event_or_action("action:refresh"), session="appears")
     expect(inspector.rows().first).to_contain_text("refreshaction", timeout=LOADED_MS)
 
@@ -201,7 +201,7 @@ def try_again(inspector: Inspector, page: Page, reader: str) -> None:
     row.get_by_role("button", name="Replay").click()
     page.get_by_role("textbox", name="Admin key").fill(reader)
     page.get_by_role("button", name="Replay").last.click()
-    expect(page.locator("#asking-trouble")).to_contain_text("admin keys may")
+    expect(page.locator("#key-form-error")).to_contain_text("admin keys may")
     page.get_by_role("textbox", name="Admin key").fill(inspector.server.key("admin"))
     page.keyboard.press("Enter")
     expect(row.get_by_role("button", name="Rejected again")).to_be_enabled()

@@ -54,12 +54,12 @@ def test_a_load_leaves_the_reader_at_their_place_in_a_table(
     with reader_at(browser, server, key=server.key("read"), viewport={"width": 390, "height": 844}) as reader:
         reader.open("exports", "?tenant=placed")
         page, table = reader.page, reader.page.locator('[data-tile="largest"] .scroll')
-        table.locator(".pick").first.focus()
+        table.locator(".filter-link").first.focus()
         table.evaluate("element => { element.scrollLeft = 40; window.table = element; }")
         load(server, ingest, "placed", event_or_action("event:download", {"rowCount": 6}))
         reader.wait(lambda: len(reader.texts("largest")) == 2, "the download is shown")
         assert page.evaluate("[window.table.isConnected, window.table.scrollLeft]") == [True, 40]
-        assert page.evaluate("document.activeElement.matches('[data-tile=largest] .pick')")
+        assert page.evaluate("document.activeElement.matches('[data-tile=largest] .filter-link')")
 
 
 def test_what_is_loaded_before_the_stream_begins_is_shown_too(reader: Reader, ingest: str) -> None:
@@ -117,7 +117,7 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(
         seem_hidden(first.page, False)
         first.wait(lambda: first.number("views") == "3", "it is shown to whoever comes back")
         seem_hidden(tabs[1], False)
-        first.wait(lambda: tabs[1].locator(".arrival").count() == 3, "and in the inspector")
+        first.wait(lambda: tabs[1].locator(".envelope").count() == 3, "and in the inspector")
         assert seventh.troubles == []
 
 
@@ -162,9 +162,9 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     reader.wait(lambda: reader.number("views") == "–", "the number is gone")
     reader.wait(lambda: "Out of date" in page.inner_text("#live"), "all sections were answered")
     assert "Busy. Wait." in page.inner_text('[data-tile="views-by-surface"]')
-    page.focus('[data-tile="views-by-surface"] .act')
+    page.focus('[data-tile="views-by-surface"] .secondary')
     page.clock.run_for(6_000)  # It asks again, in vain, and whoever is at the button stays there.
-    assert page.evaluate("document.activeElement.matches('[data-tile=\"views-by-surface\"] .act')")
+    assert page.evaluate("document.activeElement.matches('[data-tile=\"views-by-surface\"] .secondary')")
     page.unroute_all(behavior="ignoreErrors")
     page.clock.run_for(6_000)
     reader.wait(lambda: reader.number("views") == "0", "it is read by itself")

@@ -127,7 +127,7 @@ def create_app(
             *_routes_of_upkeep(),
             # First a demo's own pages: its bare address leads to them.
             *(demo.routes if demo else ()),
-            Route("/", shown.lead_in),
+            Route("/", shown.redirect_to_dashboards),
         ],
         middleware=[
             Middleware(AnonymousLimitMiddleware, strangers=events.strangers),

@@ -22,7 +22,7 @@ from embedsink.http.openapi.operation import Operation
 from embedsink.http.pages.base_url import address_of
 from embedsink.http.pages.docs_content import messages_of, shown_reasons
 from embedsink.http.pages.docs_examples import examples
-from embedsink.http.pages.schema_text import type_in_words
+from embedsink.http.pages.schema_text import type_text
 from embedsink.http.pages.templating import HEADERS, render
 from embedsink.http.security_headers import ASKED_ABOUT
 from embedsink.reasons import Reason
@@ -142,7 +142,7 @@ def docs_pages(settings: Settings, reports: list[Report], *, address: str) -> di
         "reports": reports,
         "settings": settings,
         "tabs": TABS,
-        "type_in_words": type_in_words,
+        "type_text": type_text,
         "version": __version__,
     }
     pages: dict[str, tuple[str, dict[str, Any]]] = {tab.path: (tab.template, {"title": tab.title}) for tab in TABS}
