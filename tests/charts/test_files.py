@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from embedsink.dashboards.error_messages import TILES
-from embedsink.dashboards.files import dashboards_folder, dashboards_with, read_dashboards
+from embedsink.dashboards.files import dashboards_folder, read_all_dashboards, read_dashboards
 from embedsink.dashboards.lint import check_dashboards
 from embedsink.dashboards.model import Chart, Figure, Gauge
 from embedsink.errors import Misconfigured
@@ -370,10 +370,10 @@ def test_a_name_that_can_be_no_address_is_told(tmp_path: Path, name: str) -> Non
 
 def test_an_operators_own_stand_beside_ours_and_take_the_place_of_namesakes(tmp_path: Path) -> None:
     ours = read_dashboards()
-    assert dashboards_with(tmp_path / "missing") == ours
+    assert read_all_dashboards(tmp_path / "missing") == ours
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
     (tmp_path / "support-desk.json").write_text((tmp_path / "overview.json").read_text())
-    found = dashboards_with(tmp_path)
+    found = read_all_dashboards(tmp_path)
     assert found.keys() == {*ours, "support-desk"}
     assert found["overview"] == found["support-desk"] != ours["overview"]
 

@@ -63,7 +63,7 @@ def render(
     From a data folder it shows the last snapshot, be a server running or not. What a server alone knows, such as the
     age of its journal, is shown with --url. The PDF is one page, as long as the dashboard.
     """
-    from embedsink.dashboards.image.model import Telling
+    from embedsink.dashboards.image.model import Caption
     from embedsink.dashboards.image.render import FORMATS
     from embedsink.dashboards.image.render import render as rendered
     from embedsink.data_folder import DataFolder
@@ -79,8 +79,8 @@ def render(
     dashboard, answers = _of_folder(name, asked, data, now) if url is None else _of_server(name, asked, url, key)
     narrowed = {one: ", ".join(asked[one]) if one == "deployment" else asked[one] for one in NARROWING if asked[one]}
     snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    telling = Telling(now, timezone or "UTC", narrowed, snapshot_at)
-    drawn = rendered(dashboard, answers, telling, format=format, is_dark=dark)
+    caption = Caption(now, timezone or "UTC", narrowed, snapshot_at)
+    drawn = rendered(dashboard, answers, caption, format=format, is_dark=dark)
     with written_whole(output) as part:
         part.write_bytes(drawn)
 
@@ -123,10 +123,10 @@ def _of_folder(name: str, asked: Asked, data: Path, now: datetime) -> tuple["Das
 
 def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
     """The dashboard as far as a snapshot of an older embedsink goes."""
-    from embedsink.dashboards.lint import without_mistakes
+    from embedsink.dashboards.lint import drop_invalid_tiles
     from embedsink.store.reader import OLDER_SNAPSHOT
 
-    shown, left_out = without_mistakes(dashboard, reports)
+    shown, left_out = drop_invalid_tiles(dashboard, reports)
     if left_out:
         say(f"{name}: leaves out {', '.join(left_out)}, which the snapshot lacks. {OLDER_SNAPSHOT}")
     return shown
@@ -150,12 +150,12 @@ def _of_server(name: str, asked: Asked, url: str, key: str | None) -> tuple["Das
 
 def _find(name: str, data: Path) -> "Dashboard":
     """The dashboard of this program or of this data folder."""
-    from embedsink.dashboards.files import dashboards_with, find_dashboard
+    from embedsink.dashboards.files import find_dashboard, read_all_dashboards
     from embedsink.data_folder import DataFolder
     from embedsink.errors import Misconfigured
 
     mistakes: dict[str, Misconfigured] = {}
-    dashboards = dashboards_with(DataFolder(data).dashboards, on_mistake=mistakes.__setitem__)
+    dashboards = read_all_dashboards(DataFolder(data).dashboards, on_error=mistakes.__setitem__)
     if name in mistakes:
         raise mistakes[name]
     return find_dashboard(dashboards, name)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from embedsink.dashboards.model import Chart, Figure, Group, Leading, Table
+from embedsink.dashboards.model import Chart, Figure, Group, Table, TopValues
 
 Row = Sequence[Any]
 # How many different values a chart puts together; beyond it, only those that are known go on.
@@ -22,7 +22,7 @@ MEDIAN_VALUES_MAX = 2_000
 LEADING_ROWS_MAX = 50_000
 
 
-def condition(tile: Figure | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
+def row_filter(tile: Figure | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
     """Which rows are a tile's; `end` is when what is seen ends, in UTC without a zone."""
     wanted = [(names.index(column), value) for column, value in tile.where.items()]
     # In the first days of the calendar nothing is older.
@@ -40,12 +40,12 @@ def condition(tile: Figure | Chart | Table, names: list[str], end: datetime) -> 
     )
 
 
-def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Aggregator":
+def aggregator_for(tile: Figure | Chart | Table, names: list[str]) -> "Aggregator":
     """What sees the rows for a tile; `names` are those of the columns."""
     if isinstance(tile, Figure):
         return Total(tile, names)
     if tile.group:
-        return Grouped(tile.group, names, tile.sort, tile.rows)
+        return GroupedRows(tile.group, names, tile.sort, tile.rows)
     if isinstance(tile, Chart) and tile.leading:
         return TopSeries(tile.leading, names, tile.rows)
     return TopRows(names, tile.sort, tile.rows)
@@ -65,7 +65,7 @@ class Total:
         self._greatest: Any = None
         self._different: set[Any] = set()
 
-    def see(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         if self._how == "count":
             self._sum += 1
             return
@@ -102,7 +102,7 @@ class TopRows:
         self._order = _Order(names, sort) if sort else None
         self._rows: list[Any] = []
 
-    def see(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         rank = self._order.rank(row) if self._order else None
         if self._order and rank is None:
             return
@@ -124,7 +124,7 @@ class TopRows:
         return self.row_count > self._count
 
 
-class Grouped:
+class GroupedRows:
     """Rows put together, the greatest first."""
 
     def __init__(self, group: Group, names: list[str], sort: str | None, count: int) -> None:
@@ -139,7 +139,7 @@ class Grouped:
         self._count = count
         self._is_full = False
 
-    def see(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         key = tuple([row[place] for place in self._by])
         sums = self._sums.get(key)
         if sums is None:
@@ -153,13 +153,13 @@ class Grouped:
         if self._median:
             middles = self._middles.setdefault(key, [SampledMedian() for _ in self._median])
             for middle, column in zip(middles, self._median, strict=True):
-                middle.see(row[column])
+                middle.add(row[column])
 
     def rows(self) -> list[Row]:
         listed = TopRows(self.names, self._sort, self._count)
         for key, (*sums, count) in self._sums.items():
             middles = [middle.value() for middle in self._middles.get(key, ())]
-            listed.see((*key, *sums, *middles, count) if self._has_count else (*key, *sums, *middles))
+            listed.add((*key, *sums, *middles, count) if self._has_count else (*key, *sums, *middles))
         return listed.rows()
 
     def is_cut(self) -> bool:
@@ -178,7 +178,7 @@ class SampledMedian:
         self._seen_count = 0
         self._step = 1
 
-    def see(self, value: Any) -> None:
+    def add(self, value: Any) -> None:
         if value is None:
             return
         if self._seen_count % self._step == 0:
@@ -195,7 +195,7 @@ class SampledMedian:
 class TopSeries:
     """All rows of the values that lead, in the order in which they came."""
 
-    def __init__(self, leading: Leading, names: list[str], count: int) -> None:
+    def __init__(self, leading: TopValues, names: list[str], count: int) -> None:
         self.names = names
         self.row_count = 0
         self._column = names.index(leading.column)
@@ -206,7 +206,7 @@ class TopSeries:
         self._rows: dict[Any, list[tuple[int, Row]]] = {}
         self._kept_count = 0
 
-    def see(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         self.row_count += 1
         value = row[self._column]
         if value not in self._sums:
@@ -258,4 +258,4 @@ class _Ascending:
         return bool(other.value < self.value)
 
 
-Aggregator = Total | TopRows | Grouped | TopSeries
+Aggregator = Total | TopRows | GroupedRows | TopSeries

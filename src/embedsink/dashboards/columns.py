@@ -10,19 +10,19 @@ from embedsink.reports.catalog import Report
 _WORD = re.compile(r"\w+")
 
 
-def needed_columns(report: Report, tiles: Iterable[Figure | Chart | Table]) -> tuple[str, ...]:
+def required_columns(report: Report, tiles: Iterable[Figure | Chart | Table]) -> tuple[str, ...]:
     """What all of these read of the report, in its order; one at least, so that there are rows."""
     named = {column for tile in tiles for column in _named(report, tile)}
     names = [column.name for column in report.columns]
     return tuple(name for name in names if name in named) or (names[0],)
 
 
-def shown_columns(report: Report, tile: Chart | Table) -> list[str]:
+def row_columns(report: Report, tile: Chart | Table) -> list[str]:
     """Those of the rows of a chart, or of a table before it has its own order."""
-    return list(tile.group.columns if tile.group else needed_columns(report, [tile]))
+    return list(tile.group.columns if tile.group else required_columns(report, [tile]))
 
 
-def texts_wanted(tiles: Sequence[Figure | Chart | Table]) -> tuple[tuple[str, str], ...]:
+def text_filters(tiles: Sequence[Figure | Chart | Table]) -> tuple[tuple[str, str], ...]:
     """The texts that the rows of all these tiles have in some columns: no other row need be read."""
     wanted = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
     return tuple(sorted(set.intersection(*wanted)))

@@ -10,7 +10,7 @@ from embedsink.dashboards.model import (
     NAME,
     SIGNED_COLUMN,
     Chart,
-    Compared,
+    Comparison,
     Dashboard,
     Figure,
     Gauge,
@@ -35,7 +35,7 @@ _CALLED: dict[type[BaseModel], str] = {
     Table: "a table",
     Gauge: "a number of the server",
     Group: "a group",
-    Compared: "a comparison",
+    Comparison: "a comparison",
 }
 # Each kind of tile.
 TILES: dict[str, type[BaseModel]] = {
@@ -61,7 +61,7 @@ _LIMITED: dict[str, Callable[[str, Limits], str]] = {
 }
 
 
-def first_mistake(error: ValidationError, content: Any) -> str:
+def first_error(error: ValidationError, content: Any) -> str:
     """The place of what is wrong in a file's content, and a sentence on it.
 
     Of several it is a misspelt name, rather than what is missing for that.
@@ -117,7 +117,7 @@ def _owner(location: Location) -> type[BaseModel]:
         case (*_, "group"):
             return Group
         case (*_, "compare"):
-            return Compared
+            return Comparison
         case ("sections", _, "charts", _, kind):
             return TILES[str(kind)]
         case ("sections", _):

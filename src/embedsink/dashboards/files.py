@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from embedsink.dashboards.error_messages import first_mistake
+from embedsink.dashboards.error_messages import first_error
 from embedsink.dashboards.model import Dashboard
 from embedsink.errors import Misconfigured, Refused, instead, quote
 from embedsink.reasons import Reason
@@ -17,7 +17,7 @@ from embedsink.reasons import Reason
 # The page at this address is no file.
 INSPECTOR = "inspector"
 # Told the name of a file, and what is wrong with it.
-OnMistake = Callable[[str, Misconfigured], None]
+OnError = Callable[[str, Misconfigured], None]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -37,34 +37,34 @@ def read_dashboards(folder: Path | None = None) -> dict[str, Dashboard]:
     return _in_place(_found(folder or dashboards_folder()))
 
 
-def dashboards_with(own: Path, *, on_mistake: OnMistake | None = None) -> dict[str, Dashboard]:
+def read_all_dashboards(own: Path, *, on_error: OnError | None = None) -> dict[str, Dashboard]:
     """Those that embedsink brings along and those of an operator's folder, which take the place of their namesakes.
 
     Args:
         own: the operator's folder; it need not be there.
-        on_mistake: told of each file in it that is no dashboard. It is left out, and no namesake stands in for it.
+        on_error: told of each file in it that is no dashboard. It is left out, and no namesake stands in for it.
 
     Raises:
         Misconfigured: a file is no dashboard; it names the file and the place in it.
     """
     found = _found(dashboards_folder())
-    for path in files_of(own):
+    for path in dashboard_files(own):
         try:
             found[path.stem] = _read(path)
         except Misconfigured as error:
-            if on_mistake is None:
+            if on_error is None:
                 raise
             found.pop(path.stem, None)
-            on_mistake(path.stem, error)
+            on_error(path.stem, error)
     return _in_place(found)
 
 
-def is_address(name: str) -> bool:
+def is_page_name(name: str) -> bool:
     """Whether a page may have this name."""
     return _NAME.fullmatch(name) is not None and name != INSPECTOR
 
 
-def files_of(folder: Path) -> list[Path]:
+def dashboard_files(folder: Path) -> list[Path]:
     """The files of a folder that should be dashboards."""
     return sorted(folder.glob("*.json"))
 
@@ -78,7 +78,7 @@ def parse_dashboard(content: Any, where: str) -> Dashboard:
     try:
         dashboard = Dashboard.model_validate(content)
     except ValidationError as error:
-        raise Misconfigured(f"{where}: {first_mistake(error, content)}") from None
+        raise Misconfigured(f"{where}: {first_error(error, content)}") from None
     for what, ids in _ids(dashboard):
         for id in ids:
             if ids.count(id) > 1:
@@ -104,12 +104,12 @@ def _in_place(found: dict[str, Dashboard]) -> dict[str, Dashboard]:
 
 
 def _found(folder: Path) -> dict[str, Dashboard]:
-    return {path.stem: _read(path) for path in files_of(folder)}
+    return {path.stem: _read(path) for path in dashboard_files(folder)}
 
 
 def _read(path: Path) -> Dashboard:
     file = f"dashboards/{path.name}"
-    if not is_address(path.stem):
+    if not is_page_name(path.stem):
         taken = "is the inspector's page" if path.stem == INSPECTOR else "is no name for an address"
         raise Misconfigured(
             f"{file}: {taken}. Name the file with small letters, digits and hyphens: support-desk.json."

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from embedsink.dashboards.model import ADDED, Chart
+from embedsink.dashboards.model import PERIOD_END_COLUMNS, Chart
 from embedsink.dashboards.time_axis import TICKS_MAX, Clock
 
 
-def filled(
+def fill_gaps(
     chart: Chart, names: Sequence[str], rows: list[list[Any]], clock: Clock, time: tuple[int | None, int]
 ) -> list[list[Any]]:
     """The rows of the period before with those of its periods that have none; none at all where it has no row.
@@ -23,7 +23,7 @@ def filled(
         chart.compare is None
         or not rows
         or "period_start" not in names
-        or chart.compare.x not in (*ADDED, "period_start")
+        or chart.compare.x not in (*PERIOD_END_COLUMNS, "period_start")
     ):
         return rows
     start, middle, y = (names.index(name) for name in ("period_start", "period_middle", chart.compare.y))
@@ -33,7 +33,7 @@ def filled(
     first, end = time
     for start_ms in _starts(clock, min(known) if first is None else first, end):
         if start_ms not in known:
-            row = [None] * (len(names) - len(ADDED)) + clock.places(start_ms)
+            row = [None] * (len(names) - len(PERIOD_END_COLUMNS)) + clock.places(start_ms)
             row[start], row[y] = start_ms, 0
             found.append(row)
     return found

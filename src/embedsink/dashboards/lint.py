@@ -8,7 +8,7 @@ a tile ─┬─ what it reads ───────▶ columns of the report
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from embedsink.dashboards.model import ADDED, PERIOD_COLUMNS, Chart, Dashboard, Figure, Table, Tile
+from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Dashboard, Figure, Table, Tile
 from embedsink.errors import Misconfigured, Refused, instead, quote
 from embedsink.reports.catalog import Report, unknown_report
 from embedsink.reports.scope import parse_scope
@@ -27,7 +27,7 @@ def check_dashboards(dashboards: Mapping[str, Dashboard], reports: Iterable[Repo
             _check_tile(f"dashboards/{name}.json: {place}", tile, known)
 
 
-def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
+def lint(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]) -> dict[str, Misconfigured]:
     """What `check_dashboards` says of each dashboard in which something is wrong, by its name."""
     known, mistakes = list(reports), {}
     for name, dashboard in dashboards.items():
@@ -38,7 +38,7 @@ def find_mistakes(dashboards: Mapping[str, Dashboard], reports: Iterable[Report]
     return mistakes
 
 
-def without_mistakes(dashboard: Dashboard, reports: Iterable[Report]) -> tuple[Dashboard, list[str]]:
+def drop_invalid_tiles(dashboard: Dashboard, reports: Iterable[Report]) -> tuple[Dashboard, list[str]]:
     """A dashboard without the tiles that name what there is not, and the titles of these.
 
     Raises:
@@ -106,7 +106,7 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
     read = {column.name: column.type for column in report.columns}
     if isinstance(tile, Figure):
         _check_figure(place, tile, report)
-    for where, column in read_by(tile):
+    for where, column in columns_read(tile):
         _check_column(f"{place}.{where}", column, read, f"report {report.name}")
     for column in tile.older_days:
         _check_moment(f"{place}.older_days.{column}", column, report)
@@ -122,8 +122,8 @@ def _check_columns(place: str, tile: OfReport, report: Report) -> None:
     whose = "this group" if tile.group else f"report {report.name}"
     if tile.sort:
         _check_column(f"{place}.sort", tile.sort.removeprefix("-"), shown, whose)
-    known = {*shown, *(ADDED if set(shown) & set(PERIOD_COLUMNS) else ())}
-    for where, column in shown_by(tile):
+    known = {*shown, *(PERIOD_END_COLUMNS if set(shown) & set(PERIOD_COLUMNS) else ())}
+    for where, column in columns_shown(tile):
         made = _made_by(tile) if isinstance(tile, Chart) and where.startswith("spec") else set()
         _check_column(f"{place}.{where}", column, known | made, whose)
 
@@ -169,7 +169,7 @@ def _check_spec(place: str, spec: dict[str, Any]) -> None:
             raise Misconfigured(f"{place}.{where}: may not stand in a spec; the rows are the report's. Remove it.")
 
 
-def read_by(tile: OfReport) -> Iterator[tuple[str, str]]:
+def columns_read(tile: OfReport) -> Iterator[tuple[str, str]]:
     """Every column of the report that a tile reads, and where it says so."""
     for column in tile.where:
         yield f"where.{column}", column
@@ -194,14 +194,16 @@ def _added_by(tile: OfReport) -> Iterator[tuple[str, str]]:
     if not isinstance(tile, Figure):
         yield from (
             (where, column)
-            for where, column in read_by(tile)
+            for where, column in columns_read(tile)
             if where.startswith(("group.sum", "group.median", "leading.by"))
         )
     elif tile.how in ("sum", "ratio") or (tile.how in ("newest", "only") and tile.times != 1):
-        yield from ((where, column) for where, column in read_by(tile) if where == "column" or where.startswith("of"))
+        yield from (
+            (where, column) for where, column in columns_read(tile) if where == "column" or where.startswith("of")
+        )
 
 
-def shown_by(tile: Chart | Table) -> Iterator[tuple[str, str]]:
+def columns_shown(tile: Chart | Table) -> Iterator[tuple[str, str]]:
     """Every column that a tile shows, of those that its rows have."""
     if isinstance(tile, Table):
         yield from ((f"columns.{column}", column) for column in tile.columns)

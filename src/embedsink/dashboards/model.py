@@ -23,7 +23,7 @@ Measure = Literal["loading_delay_s", "journal_segment_count", "journal_bytes", "
 
 # Rows with one of these are of a period, and get further columns: where it ends, its middle, and the ends of its bar.
 PERIOD_COLUMNS = ("period_start", "day")
-ADDED = ("period_end", "period_middle", "bar_start", "bar_end")
+PERIOD_END_COLUMNS = ("period_end", "period_middle", "bar_start", "bar_end")
 ROWS_MAX = 5_000
 CHARTS_MAX = 24
 SECTIONS_MAX = 12
@@ -41,7 +41,7 @@ class _Tile(_Part):
     span: Literal[1, 2, 3, 4, 6] = 3
 
     @property
-    def report_asked(self) -> str | None:
+    def report_name(self) -> str | None:
         """The report that it is made of, if it is made of one."""
         return getattr(self, "report", None)
 
@@ -102,7 +102,7 @@ class _Rows(_OfReport):
     empty: Sentence = ""
 
 
-class Leading(_Part):
+class TopValues(_Part):
     """Which rows are drawn where there are too many lines: those of the values of `column` with the most of `by`."""
 
     column: Column
@@ -110,7 +110,7 @@ class Leading(_Part):
     count: int = Field(7, ge=1, le=50)
 
 
-class Compared(_Part):
+class Comparison(_Part):
     """Where the period before is drawn: the sum of `y` over `x`, as a dashed line."""
 
     x: Column
@@ -134,8 +134,8 @@ class Chart(_Rows):
     height: int = Field(240, ge=40, le=800)
     # What a click on a mark narrows the page to.
     select: Literal["surface", "deployment", "tenant", "period_start"] | None = None
-    compare: Compared | None = None
-    leading: Leading | None = None
+    compare: Comparison | None = None
+    leading: TopValues | None = None
     marks: Marks | None = None
 
 

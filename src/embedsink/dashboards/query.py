@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedsink.dashboards.aggregate import Aggregator, TopRows, condition, seeing
-from embedsink.dashboards.columns import needed_columns, shown_columns, texts_wanted
+from embedsink.dashboards.aggregate import Aggregator, TopRows, aggregator_for, row_filter
+from embedsink.dashboards.columns import required_columns, row_columns, text_filters
 from embedsink.dashboards.comparison import Change, change_of
-from embedsink.dashboards.gaps import filled
+from embedsink.dashboards.gaps import fill_gaps
 from embedsink.dashboards.labels import NO_COMPARISON, ZERO_BEFORE
-from embedsink.dashboards.model import ADDED, PERIOD_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
+from embedsink.dashboards.model import PERIOD_COLUMNS, PERIOD_END_COLUMNS, Chart, Figure, Gauge, Marks, Section, Table
 from embedsink.dashboards.period import Period
 from embedsink.dashboards.time_axis import Clock, span_of, utc_of
 from embedsink.reports.catalog import Report
@@ -116,7 +116,7 @@ def _moments(reader: Reader, marks: Marks, asked: "_Asked") -> list[int]:
     for rows in reader.narrowed(**scope.variables()).rows(SelectQuery(marks.report, (marks.at,))):
         for row in rows:
             if row[0] is not None and row[0] <= now:
-                listed.see(row)
+                listed.add(row)
     return [Clock(scope).shown(at) for (at,) in listed.rows()]
 
 
@@ -191,15 +191,15 @@ def _own_scope(scope: Scope, own: dict[str, str], now: datetime) -> dict[str, An
 def _read(
     reader: Reader, report: Report, tiles: Sequence[_Tile], variables: dict[str, Any], now: datetime
 ) -> list[Aggregator]:
-    names = list(needed_columns(report, tiles))
-    seen = [seeing(tile, names) for tile in tiles]
+    names = list(required_columns(report, tiles))
+    seen = [aggregator_for(tile, names) for tile in tiles]
     end = min(variables["until"] or utc_of(now), utc_of(now))
-    conditions = [condition(tile, names, end) for tile in tiles]
-    for rows in reader.narrowed(**variables).rows(SelectQuery(report.name, tuple(names), where=texts_wanted(tiles))):
-        for one, holds in zip(seen, conditions, strict=True):
+    row_filters = [row_filter(tile, names, end) for tile in tiles]
+    for rows in reader.narrowed(**variables).rows(SelectQuery(report.name, tuple(names), where=text_filters(tiles))):
+        for one, holds in zip(seen, row_filters, strict=True):
             for row in rows:
                 if holds(row):
-                    one.see(row)
+                    one.add(row)
     return seen
 
 
@@ -216,17 +216,17 @@ def _answer(tile: _Tile, seen: Any, before: Any, shown: _Shown) -> ChartAnswer:
         elif value is not None and earlier is None:
             change = ZERO_BEFORE  # A share of nothing is none.
         return ChartAnswer([], [], [], value, earlier, change, asked=asked)
-    names = shown_columns(shown.report, tile)
+    names = row_columns(shown.report, tile)
     rows = [[clock.shown(value) for value in row] for row in _narrowed(seen, names)]
     earlier = [[clock.shown(value, is_before=True) for value in row] for row in _narrowed(before, names)]
     if start := next((name for name in PERIOD_COLUMNS if name in names), None):
         place = names.index(start)
-        names += ADDED
+        names += PERIOD_END_COLUMNS
         for row in itertools.chain(rows, earlier):
             row += clock.places(row[place], is_day=start == "day")
     if isinstance(tile, Chart) and earlier:
         time = (shown.span[0], min(shown.before_end, shown.span[1]))
-        earlier = filled(tile, names, earlier, clock, time if shown.has_begun else (None, time[1]))
+        earlier = fill_gaps(tile, names, earlier, clock, time if shown.has_begun else (None, time[1]))
     if isinstance(tile, Table):
         places = [names.index(column) for column in tile.columns]
         names, rows = list(tile.columns), [[row[place] for place in places] for row in rows]

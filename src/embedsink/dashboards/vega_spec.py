@@ -26,7 +26,7 @@ _LABEL = "isValid(datum.value) ? datum.label : '(none)'"
 _Spec = dict[str, Any]
 
 
-def completed(chart: Chart) -> _Spec:
+def complete_spec(chart: Chart) -> _Spec:
     """The spec of a chart, in need of the datasets `rows`, `before` and `marks`, the parameters, and a width."""
     spec = deepcopy(chart.spec)
     layers = [_line(chart.compare.x, chart.compare.y)] if chart.compare else []

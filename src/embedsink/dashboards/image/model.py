@@ -24,7 +24,7 @@ class SectionAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Caption:
     """What stands above the charts: of whom they are, and when they were made; `snapshot_at` where they are of one.
 
     `timezone` is that of its times.

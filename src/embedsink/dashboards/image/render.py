@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from embedsink.dashboards.image.model import SectionAnswer, Telling
+from embedsink.dashboards.image.model import Caption, SectionAnswer
 from embedsink.dashboards.image.sheet import draw
 from embedsink.dashboards.image.svg import escaped
 from embedsink.dashboards.model import Dashboard
@@ -13,18 +13,18 @@ PNG_SCALE = 2.0
 
 
 def render(
-    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Telling, *, format: str, is_dark: bool = False
+    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, *, format: str, is_dark: bool = False
 ) -> bytes:
     """A dashboard as a file.
 
     Args:
         dashboard: with the sections and their charts.
         answers: what they show, by the section's id.
-        telling: what is told about them.
+        caption: what is told about them.
         format: one of `FORMATS`. A PDF is one page, as long as it has to be.
         is_dark: light on dark.
     """
-    svg = draw(dashboard, answers, telling, DARK if is_dark else LIGHT)
+    svg = draw(dashboard, answers, caption, DARK if is_dark else LIGHT)
     if format == "svg":
         return svg.encode()
     if format == "html":

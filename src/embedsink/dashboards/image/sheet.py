@@ -6,11 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from embedsink.dashboards.image.chart import picture_of
-from embedsink.dashboards.image.model import SectionAnswer, Telling
-from embedsink.dashboards.image.specs import whole_spec
-from embedsink.dashboards.image.svg import FONT, TEXT_CHARACTERS_MAX, card, cut, group, line, placed, width_of, wrapped
-from embedsink.dashboards.image.text import NONE, change, day, named, write
+from embedsink.dashboards.image.chart import chart_svg, spec_with_data
+from embedsink.dashboards.image.model import Caption, SectionAnswer
+from embedsink.dashboards.image.svg import (
+    FONT,
+    TEXT_CHARACTERS_MAX,
+    card,
+    group,
+    nested_svg,
+    text_line,
+    text_width,
+    truncate,
+    wrap,
+)
+from embedsink.dashboards.image.text import NONE, display_name, format_change, format_day, format_value
 from embedsink.dashboards.labels import NO_DATA
 from embedsink.dashboards.model import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.dashboards.theme import Palette
@@ -31,9 +40,9 @@ _DASHED = "Dashed: the previous period."
 _MARKS = {"up": "▲ ", "down": "▼ "}
 
 
-def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Telling, palette: Palette) -> str:
+def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, palette: Palette) -> str:
     """The whole sheet as SVG that needs nothing else."""
-    parts, y = _head(dashboard, answers, telling, palette)
+    parts, y = _head(dashboard, answers, caption, palette)
     for section in dashboard.sections:
         if section.id in answers:
             drawn, y = _section(section, answers[section.id], palette, y)
@@ -47,29 +56,31 @@ def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Te
 
 
 def _head(
-    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Telling, palette: Palette
+    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, palette: Palette
 ) -> tuple[list[str], float]:
     room = WIDTH - 2 * MARGIN
-    zone = ZoneInfo(telling.timezone)
-    made = f"made {telling.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
-    if telling.snapshot_at:
-        made += f", of the snapshot of {telling.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
+    zone = ZoneInfo(caption.timezone)
+    made = f"made {caption.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
+    if caption.snapshot_at:
+        made += f", of the snapshot of {caption.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
     spans = [answer.span for answer in answers.values()]
-    days = (day(min(start for start, _ in spans)), day(max(end for _, end in spans) - 1)) if spans else ()
+    days = (format_day(min(start for start, _ in spans)), format_day(max(end for _, end in spans) - 1)) if spans else ()
     period = " – ".join(dict.fromkeys(days))
-    narrowed = [f"{name} {named(value)}" for name, value in telling.narrowed.items()]
-    told = " · ".join([f"{period} ({telling.timezone})", *narrowed, made])
+    narrowed = [f"{name} {display_name(value)}" for name, value in caption.narrowed.items()]
+    told = " · ".join([f"{period} ({caption.timezone})", *narrowed, made])
     parts = [
-        line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.ink, is_bold=True),
-        line("embedsink", WIDTH - MARGIN, MARGIN + 26, size=14, colour=palette.quiet, is_bold=True, anchor="end"),
-        line(cut(dashboard.description, 15, room), MARGIN, MARGIN + 56, size=15, colour=palette.quiet),
-        line(cut(told, 15, room, is_bold=True), MARGIN, MARGIN + 82, size=15, colour=palette.ink, is_bold=True),
+        text_line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.ink, is_bold=True),
+        text_line("embedsink", WIDTH - MARGIN, MARGIN + 26, size=14, colour=palette.quiet, is_bold=True, anchor="end"),
+        text_line(truncate(dashboard.description, 15, room), MARGIN, MARGIN + 56, size=15, colour=palette.quiet),
+        text_line(
+            truncate(told, 15, room, is_bold=True), MARGIN, MARGIN + 82, size=15, colour=palette.ink, is_bold=True
+        ),
     ]
     return parts, MARGIN + 90.0
 
 
 def _section(section: Section, answer: SectionAnswer, palette: Palette, y: float) -> tuple[list[str], float]:
-    parts = [line(section.title, MARGIN, y + 38, size=19, colour=palette.ink, is_bold=True)]
+    parts = [text_line(section.title, MARGIN, y + 38, size=19, colour=palette.ink, is_bold=True)]
     y += 52
     for row in _rows_of([tile for tile in section.charts if tile.id in answer.charts]):
         height = max(_height(tile, answer) for tile in row)
@@ -125,7 +136,7 @@ def _height(tile: Tile, answer: SectionAnswer) -> float:
 def _about(tile: Tile, told: Mapping[str, Any], room: float) -> list[str]:
     # Nobody can click a picture.
     about = _CLICK.sub("", tile.description) if isinstance(tile, Chart | Table) and tile.select else tile.description
-    lines = wrapped(about, 13, room, lines_max=2) if about else []
+    lines = wrap(about, 13, room, lines_max=2) if about else []
     return [*lines, _DASHED] if _is_dashed(tile, told) else lines
 
 
@@ -145,13 +156,15 @@ def _tile(tile: Tile, answer: SectionAnswer, palette: Palette, place: _Place) ->
         return
     y = place.y + PADDING + 14
     left_out = _left_out(tile, told)
-    room = place.room - (width_of(left_out, 13) + 12 if left_out else 0)
-    yield line(cut(tile.title, 15, room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
+    room = place.room - (text_width(left_out, 13) + 12 if left_out else 0)
+    yield text_line(
+        truncate(tile.title, 15, room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True
+    )
     if left_out:
-        yield line(left_out, place.left + place.room, y, size=13, colour=palette.quiet, anchor="end")
+        yield text_line(left_out, place.left + place.room, y, size=13, colour=palette.quiet, anchor="end")
     for text in _about(tile, told, place.room):
         y += 17
-        yield line(text, place.left, y, size=13, colour=palette.quiet)
+        yield text_line(text, place.left, y, size=13, colour=palette.quiet)
     if not told["rows"]:
         yield from _empty(tile, palette, place, y)
     elif isinstance(tile, Table):
@@ -160,8 +173,8 @@ def _tile(tile: Tile, answer: SectionAnswer, palette: Palette, place: _Place) ->
         y += 12
         # Down to the end of the card, so that charts side by side stand on one line.
         room = place.y + place.height - PADDING - y
-        svg = picture_of(whole_spec(tile, told, palette, width=place.room, height=room), tile=tile.id)
-        yield placed(svg, place.left, y, name=tile.id)
+        svg = chart_svg(spec_with_data(tile, told, palette, width=place.room, height=room), tile=tile.id)
+        yield nested_svg(svg, place.left, y, name=tile.id)
 
 
 def _left_out(tile: Tile, told: Mapping[str, Any]) -> str:
@@ -171,31 +184,31 @@ def _left_out(tile: Tile, told: Mapping[str, Any]) -> str:
 
 
 def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
-    titles = wrapped(tile.title, 13, place.room, lines_max=2)
+    titles = wrap(tile.title, 13, place.room, lines_max=2)
     for number, text in enumerate(titles):
-        yield line(text, place.left, place.y + 30 + 16 * number, size=13, colour=palette.quiet)
-    text, size = write(told.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
-    while size > 13 and width_of(text, size, is_bold=True) > place.room:
+        yield text_line(text, place.left, place.y + 30 + 16 * number, size=13, colour=palette.quiet)
+    text, size = format_value(told.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
+    while size > 13 and text_width(text, size, is_bold=True) > place.room:
         size -= 1
-    text = cut(text, size, place.room, is_bold=True)
-    yield line(text, place.left, place.y + 80, size=size, colour=palette.ink, is_bold=True)
-    direction, by = change(changed := told.get("change"), told.get("value_before"), tile.format)
+    text = truncate(text, size, place.room, is_bold=True)
+    yield text_line(text, place.left, place.y + 80, size=size, colour=palette.ink, is_bold=True)
+    direction, by = format_change(changed := told.get("change"), told.get("value_before"), tile.format)
     is_good = changed["is_good"] if isinstance(changed, Mapping) else None
     tone = palette.quiet if is_good is None else palette.good if is_good else palette.bad
     if by:
         shown = f"{_MARKS.get(direction, '')}{by}"
-        if width_of(shown, 12) > place.room:
-            shown = cut(shown.partition(" from ")[0], 12, place.room)
-        yield line(shown, place.left, place.y + 102, size=12, colour=tone)
+        if text_width(shown, 12) > place.room:
+            shown = truncate(shown.partition(" from ")[0], 12, place.room)
+        yield text_line(shown, place.left, place.y + 102, size=12, colour=tone)
 
 
 def _empty(tile: Chart | Table, palette: Palette, place: _Place, y: float) -> Iterator[str]:
     middle = place.x + place.width / 2
     y += (place.y + place.height - y) / 2 - 8
-    yield line(NO_DATA, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
-    for text in wrapped(tile.empty.replace("`", ""), 13, place.room * 0.8, lines_max=2) if tile.empty else []:
+    yield text_line(NO_DATA, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
+    for text in wrap(tile.empty.replace("`", ""), 13, place.room * 0.8, lines_max=2) if tile.empty else []:
         y += 19
-        yield line(text, middle, y, size=13, colour=palette.quiet, anchor="middle")
+        yield text_line(text, middle, y, size=13, colour=palette.quiet, anchor="middle")
 
 
 def _table(tile: Table, told: Mapping[str, Any], palette: Palette, place: _Place, y: float) -> Iterator[str]:
@@ -209,9 +222,9 @@ def _table(tile: Table, told: Mapping[str, Any], palette: Palette, place: _Place
         stands = y + 18 + (0 if is_head else HEAD_HEIGHT + (number - 1) * ROW_HEIGHT)
         x = place.left
         for text, width, is_figure in zip(row, widths, figures, strict=True):
-            shown = cut(text, 13, width - 12)
+            shown = truncate(text, 13, width - 12)
             at, anchor = (x + width - 12, "end") if is_figure else (x, "start")
-            yield line(shown, at, stands, size=13, colour=palette.quiet if is_head else palette.ink, anchor=anchor)
+            yield text_line(shown, at, stands, size=13, colour=palette.quiet if is_head else palette.ink, anchor=anchor)
             x += width
         rule = f'x1="{place.left:.1f}" x2="{place.left + place.room:.1f}" y1="{stands + 9:.1f}" y2="{stands + 9:.1f}"'
         yield f'<line {rule} stroke="{palette.line}"/>'
@@ -232,21 +245,21 @@ def _cell(name: str, value: Any) -> str:
     if value is None:
         return NONE
     if name == "day":
-        return day(int(value))
+        return format_day(int(value))
     if _is_time(name):
-        return write(value, "time")
+        return format_value(value, "time")
     if name == "deployment" or not isinstance(value, int | float):
-        return named(str(value))
+        return display_name(str(value))
     if name.startswith("seconds_"):
-        return write(value, "s")
+        return format_value(value, "s")
     unit = next((format for ending, format in _UNITS.items() if name.endswith(ending)), None)
-    return write(value, unit or ("count" if isinstance(value, int) else "number"))
+    return format_value(value, unit or ("count" if isinstance(value, int) else "number"))
 
 
 def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], room: float) -> list[float]:
     """As wide as the columns want to be; the widest give way."""
     columns = zip(titles, *cells, strict=True)
-    wanted = [min(340.0, max(width_of(text[:TEXT_CHARACTERS_MAX], 13) for text in column) + 18) for column in columns]
+    wanted = [min(340.0, max(text_width(text[:TEXT_CHARACTERS_MAX], 13) for text in column) + 18) for column in columns]
     while sum(wanted) > room:
         widest = wanted.index(max(wanted))
         wanted[widest] -= min(8.0, sum(wanted) - room)

@@ -17,49 +17,49 @@ _TAG = re.compile(r"<[^>]+>")
 _NAME = re.compile(r'(\bid="|url\(#|href="#)')
 
 
-def seen(text: str) -> str:
+def strip_unsafe(text: str) -> str:
     """A text without what an SVG can't hold, and without what turns or hides the text around it."""
     return _UNSEEN.sub(" ", text)
 
 
 def escaped(text: object) -> str:
     """A text for the content of an element."""
-    return escape(seen(str(text)))
+    return escape(strip_unsafe(str(text)))
 
 
-def width_of(text: str, size: float, *, is_bold: bool = False) -> float:
+def text_width(text: str, size: float, *, is_bold: bool = False) -> float:
     """How wide a line of text is, about."""
     wide = sum(_width(one) for one in text) * size
     return wide * _WIDTH_BOLD if is_bold else wide
 
 
-def cut(text: str, size: float, room: float, *, is_bold: bool = False) -> str:
+def truncate(text: str, size: float, room: float, *, is_bold: bool = False) -> str:
     """As much of a text as there is room for, with an ellipsis where that is not all."""
     text = text[:1_000]
-    if width_of(text, size, is_bold=is_bold) <= room:
+    if text_width(text, size, is_bold=is_bold) <= room:
         return text
     fitting = bisect_right(
-        range(len(text)), room, key=lambda count: width_of(f"{text[:count]}…", size, is_bold=is_bold)
+        range(len(text)), room, key=lambda count: text_width(f"{text[:count]}…", size, is_bold=is_bold)
     )
     return f"{text[: max(0, fitting - 1)].rstrip()}…"
 
 
-def wrapped(text: str, size: float, room: float, *, lines_max: int) -> list[str]:
+def wrap(text: str, size: float, room: float, *, lines_max: int) -> list[str]:
     """A text in lines."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if width_of(longer, size) <= room or not lines[-1]:
+        if text_width(longer, size) <= room or not lines[-1]:
             lines[-1] = longer
         elif len(lines) == lines_max:
-            lines[-1] = cut(f"{lines[-1]} {word} …", size, room)
+            lines[-1] = truncate(f"{lines[-1]} {word} …", size, room)
             break
         else:
             lines.append(word)
     return lines
 
 
-def line(
+def text_line(
     text: str,
     x: float,
     y: float,
@@ -81,7 +81,7 @@ def card(x: float, y: float, width: float, height: float, *, ground: str, line: 
     return f'<rect {where} rx="10" fill="{ground}" stroke="{line}"/>'
 
 
-def placed(svg: str, x: float, y: float, *, name: str) -> str:
+def nested_svg(svg: str, x: float, y: float, *, name: str) -> str:
     """Another SVG in its place, its ids made its own by a name: two charts both have a `clip0`."""
     inner = _TAG.sub(lambda tag: _NAME.sub(rf"\g<1>{name}-", tag[0]), svg[svg.index("<svg") :])
     return inner.replace("<svg", f'<svg x="{x:.1f}" y="{y:.1f}"', 1)
@@ -89,7 +89,7 @@ def placed(svg: str, x: float, y: float, *, name: str) -> str:
 
 def group(label: str, *parts: str) -> str:
     """Parts that belong together, and what they are for who can't see them."""
-    return f'<g role="group" aria-label={quoteattr(seen(label))}>{"".join(parts)}</g>'
+    return f'<g role="group" aria-label={quoteattr(strip_unsafe(label))}>{"".join(parts)}</g>'
 
 
 def _width(one: str) -> float:

@@ -10,13 +10,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from embedsink.auth.key import Key, KeyKind
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
-from embedsink.dashboards.files import is_address
+from embedsink.dashboards.files import is_page_name
 from embedsink.dashboards.labels import NO_DATA
 from embedsink.dashboards.model import Chart, Dashboard, Gauge, Section, Table, Tile
 from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS
 from embedsink.dashboards.theme import DARK, LIGHT, vega_config
-from embedsink.dashboards.vega_spec import completed
+from embedsink.dashboards.vega_spec import complete_spec
 from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, without_keys
 from embedsink.http.api.dashboards import Dashboards
@@ -145,7 +145,9 @@ class DashboardPages:
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
         invalid = [
-            Link(name, name, message) for name, message in sorted(self._dashboards.mistakes.items()) if is_address(name)
+            Link(name, name, message)
+            for name, message in sorted(self._dashboards.mistakes.items())
+            if is_page_name(name)
         ]
         return [*links, *invalid, INSPECTOR]
 
@@ -193,11 +195,11 @@ def _section_config(section: Section) -> dict[str, Any]:
 
 
 def _tile_config(tile: Tile) -> dict[str, Any]:
-    config: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_asked}
+    config: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_name}
     if isinstance(tile, Chart | Table):
         config["empty"] = tile.empty
     if isinstance(tile, Chart):
-        spec = completed(tile)
+        spec = complete_spec(tile)
         tooltips = list(_tooltips_of(spec))
         for tooltip in tooltips:
             if tooltip.get("type") == "temporal":
