@@ -93,7 +93,7 @@ def test_it_says_what_it_is_of_when_and_for_whom(stores: dict[str, Store]) -> No
     caption = Caption(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
     texts = texts_of(render(dashboard, answers, caption, format="svg").decode())
     assert texts[0] == "Overview"
-    told = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · made 6 Nov 2026, 13:00"
+    told = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · rendered 6 Nov 2026, 13:00"
     assert told in texts
 
 
@@ -101,7 +101,7 @@ def test_it_says_of_which_snapshot_it_is(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
     caption = Caption(NOW, "Europe/Berlin", {"tenant": "\u202eacme"}, snapshot_at=NOW - timedelta(days=2, hours=3))
     texts = texts_of(render(dashboard, answers_of(stores["nothing"], dashboard), caption, format="svg").decode())
-    assert "tenant \\u202eacme · made 6 Nov 2026, 13:00, of the snapshot of 4 Nov 2026, 10:00" in texts[3]
+    assert "tenant \\u202eacme · rendered 6 Nov 2026, 13:00, snapshot of 4 Nov 2026, 10:00" in texts[3]
 
 
 def test_numbers_are_those_of_the_reports(stores: dict[str, Store]) -> None:
@@ -180,7 +180,7 @@ def test_another_period_shows_other_numbers(stores: dict[str, Store]) -> None:
     until = (NOW - timedelta(days=7)).date().isoformat()
     texts = texts_of(drawn(stores["honest"], "overview", since="2026-10-01", until=until).decode())
     assert texts[texts.index("Views") + 1] == "0"
-    assert "1 Oct 2026 – 29 Oct 2026 (UTC) · made 6 Nov 2026, 12:00" in texts
+    assert "1 Oct 2026 – 29 Oct 2026 (UTC) · rendered 6 Nov 2026, 12:00" in texts
 
 
 def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], tmp_path: Path) -> None:

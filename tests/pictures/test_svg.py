@@ -73,7 +73,7 @@ def test_two_pictures_keep_their_own_clips() -> None:
 
 
 def test_a_card_is_drawn_within_its_place() -> None:
-    [rect] = parse(f"<svg>{card(0, 0, 100, 50, ground='#fff', line='#eee')}</svg>")
+    [rect] = parse(f"<svg>{card(0, 0, 100, 50, background='#fff', line='#eee')}</svg>")
     assert (rect.get("width"), rect.get("height")) == ("99.0", "49.0")
 
 

@@ -185,7 +185,7 @@ def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], ve
             for report in sorted(used)
         },
         "themes": {"light": vega_config(LIGHT), "dark": vega_config(DARK)},
-        "grounds": {"light": LIGHT.ground, "dark": DARK.ground},
+        "grounds": {"light": LIGHT.card, "dark": DARK.card},
         "vega": vega,
     }
 
