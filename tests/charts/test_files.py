@@ -241,8 +241,8 @@ WRONG_TILES: list[tuple[Any, str]] = [
     ),
     (
         NUMBER | {"column": "View Count"},
-        '[0].column: "View Count" is not a column name: lowercase letters, digits and underscores, starting with a letter. '
-        "Correct it.",
+        '[0].column: "View Count" is not a column name: lowercase letters, digits and underscores, '
+        "starting with a letter. Correct it.",
     ),
     (
         NUMBER | {"of": ["+a"]},
@@ -260,8 +260,8 @@ WRONG_TILES: list[tuple[Any, str]] = [
     ),
     (
         NUMBER | {"where": {"A b": 1}},
-        '[0].where["A b"]: "A b" is not a column name: lowercase letters, digits and underscores, starting with a letter. '
-        "Correct it.",
+        '[0].where["A b"]: "A b" is not a column name: lowercase letters, digits and underscores, '
+        "starting with a letter. Correct it.",
     ),
     (
         SERVER | {"measure": "journal_byte"},

@@ -148,7 +148,7 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
     looking.open("tenants", "?since=2026-11-20")
     page, until = looking.page, looking.page.locator('input[name="until"]')
     until.fill("2026-11-18")
-    assert until.evaluate("field => field.validationMessage") == "This can't be before the first day."
+    assert until.evaluate("field => field.validationMessage") == "The last day can't be before the first day."
     assert "until=" not in page.url
     until.fill("2026-11-20")
     assert until.evaluate("field => field.validationMessage") == ""
@@ -210,7 +210,7 @@ def test_a_table_that_is_cut_says_how_many_rows_there_are(looking: Reader) -> No
     assert told, note
     assert int(told[1]) > 12
     link = looking.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
-    assert link.text_content() == "All rows of the report as CSV"
+    assert link.text_content() == "Download the whole report as CSV"
 
 
 def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:

@@ -295,9 +295,9 @@ def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -
 def test_however_long_it_is_nothing_in_it_is_looked_at_twice(inspector: Inspector) -> None:
     inspector.open()
     took_ms = """async text => {
-      const {laidOut} = await import('/pages/envelope.js');
+      const {formatEnvelope} = await import('/pages/envelope.js');
       const began = performance.now();
-      laidOut(text, 'a');
+      formatEnvelope(text, 'a');
       return performance.now() - began;
     }"""
     short, long = (inspector.page.evaluate(took_ms, 'x"' + '\\"' * count) for count in (8_000, 64_000))

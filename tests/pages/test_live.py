@@ -268,7 +268,7 @@ def test_what_is_refused_during_a_logout_leads_nowhere_else(
         reader.wait_until_shown()
         reader.page.on("response", lambda response: statuses.append(response.status))
         reader.page.route("**/logout", lambda route: held.append(route))
-        reader.page.click(".leave button", no_wait_after=True)
+        reader.page.click(".logout button", no_wait_after=True)
         KeyStore(server.data / "keys.json").revoke(key, now=time.time())
         reader.wait(lambda: 401 in statuses and bool(held), "a section is refused", timeout_s=15)
         held[0].continue_()
