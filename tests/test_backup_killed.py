@@ -36,9 +36,11 @@ def target(tmp_path: Path) -> Path:
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from embedsink.backup import Repository, create_backup, restore_backup
+from embedsink.backup.create import create_backup
+from embedsink.backup.repository import Repository
+from embedsink.backup.restore import restore_backup
 from embedsink.data_folder import DataFolder
-from embedsink.store import Segments
+from embedsink.store.snapshot_file import Segments
 from embedsink.backup import create, origin
 
 # DuckDB has threads, which a forked child has not. It writes nothing here.

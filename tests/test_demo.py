@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from embedsink.dashboards.labels import NOT_YET
+from embedsink.dashboards.labels import NO_COMPARISON
 from embedsink.demo.fixtures import FORGOTTEN, NEW_TENANT, QUIET_TENANT
 from embedsink.demo.run import live_counts
 from embedsink.demo.send import Account
@@ -329,14 +329,14 @@ class TestRun:
             if shown.get("change")
         }
         assert len(told) > 25
-        assert NOT_YET not in told.values()
+        assert NO_COMPARISON not in told.values()
         changes = [change for change in told.values() if isinstance(change, dict)]
         assert {change["direction"] for change in changes} == {"up", "down"}
         assert {change["is_good"] for change in changes} == {True, False, None}
         assert {change["format"] for change in changes} == {"share", "points"}, "and never in times"
 
     def test_what_nobody_views_any_more_is_told_and_nothing_else(self, demo: Demo) -> None:
-        cobwebs = demo.read("dashboards/content/sections/cobwebs")["charts"]["cobwebs"]
+        cobwebs = demo.read("dashboards/content/sections/unused")["charts"]["unused"]
         place = cobwebs["columns"].index("public_id")
         assert {row[place] for row in cobwebs["rows"]} == {FORGOTTEN.public_id}
 

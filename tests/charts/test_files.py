@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from embedsink.dashboards.error_messages import TILES
-from embedsink.dashboards.files import dashboards_folder, dashboards_with, read_dashboards
+from embedsink.dashboards.files import dashboards_folder, read_all_dashboards, read_dashboards
 from embedsink.dashboards.lint import check_dashboards
 from embedsink.dashboards.model import Chart, Figure, Gauge
 from embedsink.errors import Misconfigured
@@ -92,14 +92,13 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             '[0].column: column "views_count" does not exist in report views. Did you mean "view_count"?',
         ),
         (NUMBER | {"how": "ratio", "of": ["-x"]}, '[0].of[0]: column "x" does not exist in report views. There are '),
-        (NUMBER | {"how": "ratio"}, "[0].of: is missing; `ratio` needs it. Name a column."),
-        (NUMBER | {"how": "only"}, "[0].how: `only` is for a report of one row, and views has many. Name totals."),
+        (NUMBER | {"how": "ratio"}, "[0].of: is missing; `ratio` requires it. Name a column."),
+        (NUMBER | {"how": "only"}, "[0].how: `only` requires a report with one row, and views has many. Use totals."),
         (NUMBER | {"how": "only", "report": "totals", "column": "views"}, '[0].column: column "views" does not exist'),
         (NUMBER | {"parameters": {"interval": "year"}}, '[0].parameters: interval: "year" is not one of hour, day'),
         (
             NUMBER | {"parameters": {"limit": "5"}},
-            "[0].parameters.limit: is no parameter that a dashboard has of its own. "
-            "There are interval, since, surface, tenant.",
+            "[0].parameters.limit: is not a parameter that a tile can set. There are interval, since, surface, tenant.",
         ),
         (NUMBER | {"where": {"surfaces": "app"}}, '[0].where.surfaces: column "surfaces" does not exist'),
         (TABLE | {"columns": {"surfac": "S"}}, '[0].columns.surfac: column "surfac" does not exist in report views.'),
@@ -108,18 +107,18 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
             CHART | {"spec": {"layer": [{"encoding": {"y": {"field": "viewcount"}}}]}},
             '[0].spec.layer[0].encoding.y.field: column "viewcount" does not exist in report views. Did you mean',
         ),
-        (CHART | {"spec": SPEC | {"data": {"url": "x"}}}, "[0].spec.data: may not stand in a spec"),
-        (CHART | {"spec": {"mark": {"type": "image", "url": "x"}}}, "[0].spec.mark.url: may not stand in a spec"),
-        (CHART | {"spec": {"encoding": {"href": {"field": "surface"}}}}, "[0].spec.encoding.href: may not stand"),
+        (CHART | {"spec": SPEC | {"data": {"url": "x"}}}, "[0].spec.data: is not allowed in a spec"),
+        (CHART | {"spec": {"mark": {"type": "image", "url": "x"}}}, "[0].spec.mark.url: is not allowed in a spec"),
+        (CHART | {"spec": {"encoding": {"href": {"field": "surface"}}}}, "[0].spec.encoding.href: is not allowed"),
         (CHART | {"compare": {"x": "period_start", "y": "nothing"}}, '[0].compare.y: column "nothing" does not exist'),
         (CHART | {"leading": {"column": "surfac", "by": "view_count"}}, '[0].leading.column: column "surfac" does not'),
         (
             CHART | {"leading": {"column": "surface", "by": "surface"}},
-            '[0].leading.by: column "surface" holds no numbers',
+            '[0].leading.by: column "surface" has no numbers',
         ),
         (
             CHART | {"leading": {"column": "surface", "by": "view_count"}, "sort": "-view_count"},
-            "[0].leading: stands beside group or sort, which choose rows, too. Remove one of them.",
+            "[0].leading: can't be combined with group or sort. Remove one of them.",
         ),
         (
             CHART | {"marks": MARKS | {"report": "sync"}},
@@ -127,21 +126,21 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
         (
             CHART | {"marks": MARKS | {"at": "duration_ms"}},
-            '[0].marks.at: column "duration_ms" of report sync_impact holds no times. There are completed_at.',
+            '[0].marks.at: column "duration_ms" of report sync_impact has no times. There are completed_at.',
         ),
         (
             TABLE | {"older_days": {"view_count": 14}},
-            '[0].older_days.view_count: column "view_count" of report views holds no times. There are period_start.',
+            '[0].older_days.view_count: column "view_count" of report views has no times. There are period_start.',
         ),
         (CHART | {"group": {"by": ["surfaces"]}}, '[0].group.by[0]: column "surfaces" does not exist'),
-        (CHART | {"group": {"by": ["surface"]}}, "[0].group: nothing says which rows come first. Name columns in"),
+        (CHART | {"group": {"by": ["surface"]}}, "[0].group: has no sort order. Name columns in"),
         (
             CHART | {"group": {"by": ["surface"], "count": "n"}},
             '[0].spec.encoding.y.field: column "view_count" does not exist in this group. There are n, surface.',
         ),
         (
             TABLE | {"group": {"by": ["surface"], "median": ["surface"]}},
-            '[0].group.median[0]: column "surface" holds no numbers. There are deployment, ',
+            '[0].group.median[0]: column "surface" has no numbers. There are deployment, ',
         ),
         (
             TABLE | {"group": {"by": ["surface"], "sum": ["view_count"], "median": ["view_count"]}},
@@ -149,7 +148,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
         (
             TABLE | {"group": {"by": ["surface"], "sum": ["deployment", "surface"]}},
-            '[0].group.sum[1]: column "surface" holds no numbers. There are deployment, ',
+            '[0].group.sum[1]: column "surface" has no numbers. There are deployment, ',
         ),
         (
             TABLE | {"group": {"by": ["deployment"], "count": "n"}},
@@ -169,14 +168,14 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
         (TABLE | {"sort": "period_end"}, '[0].sort: column "period_end" does not exist in report views.'),
         (NUMBER | {"where": {"bar_end": 1}}, '[0].where.bar_end: column "bar_end" does not exist in report views.'),
-        (NUMBER | {"column": "surface"}, '[0].column: column "surface" holds no numbers. There are deployment, '),
+        (NUMBER | {"column": "surface"}, '[0].column: column "surface" has no numbers. There are deployment, '),
         (
             NUMBER | {"how": "ratio", "of": ["view_count", "-surface"]},
-            '[0].of[1]: column "surface" holds no numbers.',
+            '[0].of[1]: column "surface" has no numbers.',
         ),
         (
             NUMBER | {"how": "newest", "column": "period_start", "times": 2},
-            '[0].column: column "period_start" holds no numbers.',
+            '[0].column: column "period_start" has no numbers.',
         ),
         (
             {"id": "a", "kind": "server", "title": "A", "measure": "last_arrival_at"},
@@ -205,25 +204,25 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (NUMBER | {"kind": "gauge"}, f'[0].kind: "gauge" is not one of {KINDS}. Write one of these.'),
     (NUMBER | {"kind": "numbers"}, f'[0].kind: "numbers" is not one of {KINDS}. Did you mean "number"?'),
     (NUMBER | {"kind": ["number"]}, f'[0].kind: ["number"] is not one of {KINDS}. Write one of these.'),
-    (without(NUMBER, "kind"), f"[0].kind: is missing. There are {KINDS}."),
-    (without(NUMBER, "how"), "[0].how: is missing; a number has to have it. Add it."),
+    (without(NUMBER, "kind"), f"[0].kind: is missing. Write one of {KINDS}."),
+    (without(NUMBER, "how"), "[0].how: is missing; a number requires it. Add it."),
     (5, "[0]: 5 is not an object. Write an object."),
     # A misspelt name comes before what is missing for that.
-    (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is no field of a number. Did you mean "title"?'),
-    (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is no field of a number. Did you mean "column"?'),
+    (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is not a field of a number. Did you mean "title"?'),
+    (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is not a field of a number. Did you mean "column"?'),
     # What is there already was not meant.
     (
         SERVER | {"titel": "A"},
-        "[0].titel: is no field of a number of the server. "
-        "There are id, title, description, span, kind, measure, format.",
+        "[0].titel: is not a field of a number of the server. "
+        "The fields are id, title, description, span, kind, measure, format.",
     ),
     (
         NUMBER | {"sort": "surface"},
-        "[0].sort: is no field of a number, but of a chart and a table. Remove it, or change the kind.",
+        "[0].sort: is not a field of a number, but of a chart and a table. Remove it, or change the kind.",
     ),
     (
         SERVER | {"better": "up"},
-        "[0].better: is no field of a number of the server, but of a number. Remove it, or change the kind.",
+        "[0].better: is not a field of a number of the server, but of a number. Remove it, or change the kind.",
     ),
     (NUMBER | {"how": "summ"}, f'[0].how: "summ" is not one of {HOWS}. Did you mean "sum"?'),
     (NUMBER | {"how": "average"}, f'[0].how: "average" is not one of {HOWS}. Write one of these.'),
@@ -233,23 +232,26 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (NUMBER | {"span": "2"}, '[0].span: "2" is not one of 1, 2, 3, 4, 6. Write one of these.'),
     (NUMBER | {"times": 1.5}, "[0].times: 1.5 is not an integer. Write an integer."),
     (NUMBER | {"title": None}, "[0].title: null is not a string. Write a string."),
-    (NUMBER | {"title": ""}, "[0].title: is empty. Say something there."),
+    (NUMBER | {"title": ""}, "[0].title: is empty. Write a text."),
     (NUMBER | {"title": "t" * 101}, f'[0].title: "{"t" * 61}…" is longer than 100 characters. Shorten it.'),
     (NUMBER | {"title": "\ud800"}, r'[0].title: "\ud800" has a lone surrogate. Remove it.'),
     (
         NUMBER | {"id": "My Id"},
-        '[0].id: "My Id" is not an id: small letters, digits and hyphens, a letter first. Correct it.',
+        '[0].id: "My Id" is not an id: lowercase letters, digits and hyphens, starting with a letter. Correct it.',
     ),
     (
         NUMBER | {"column": "View Count"},
-        '[0].column: "View Count" is not the name of a column: small letters, digits and underscores, a letter first. '
-        "Correct it.",
+        '[0].column: "View Count" is not a column name: lowercase letters, digits and underscores, '
+        "starting with a letter. Correct it.",
     ),
-    (NUMBER | {"of": ["+a"]}, '[0].of[0]: "+a" is not the name of a column, or a minus and one. Correct it.'),
+    (
+        NUMBER | {"of": ["+a"]},
+        '[0].of[0]: "+a" is not a column name, optionally with a minus sign before it. Correct it.',
+    ),
     (NUMBER | {"of": "view_count"}, '[0].of: "view_count" is not an array. Write an array.'),
     (
         NUMBER | {"parameters": {"intervall": "day"}},
-        '[0].parameters.intervall: is no parameter that a dashboard has of its own. Did you mean "interval"?',
+        '[0].parameters.intervall: is not a parameter that a tile can set. Did you mean "interval"?',
     ),
     (NUMBER | {"parameters": {"since": 5}}, "[0].parameters.since: 5 is not a string. Write a string."),
     (
@@ -258,8 +260,8 @@ WRONG_TILES: list[tuple[Any, str]] = [
     ),
     (
         NUMBER | {"where": {"A b": 1}},
-        '[0].where["A b"]: "A b" is not the name of a column: small letters, digits and underscores, a letter first. '
-        "Correct it.",
+        '[0].where["A b"]: "A b" is not a column name: lowercase letters, digits and underscores, '
+        "starting with a letter. Correct it.",
     ),
     (
         SERVER | {"measure": "journal_byte"},
@@ -273,25 +275,25 @@ WRONG_TILES: list[tuple[Any, str]] = [
         CHART | {"select": "viewer"},
         '[0].select: "viewer" is not one of surface, deployment, tenant, period_start. Write one of these.',
     ),
-    (CHART | {"compare": {"x": "day"}}, "[0].compare.y: is missing; a comparison has to have it. Add it."),
+    (CHART | {"compare": {"x": "day"}}, "[0].compare.y: is missing; a comparison requires it. Add it."),
     (CHART | {"group": {"by": []}}, "[0].group.by: is empty. Name at least one."),
-    (CHART | {"group": {"by": ["a"], "sums": ["b"]}}, '[0].group.sums: is no field of a group. Did you mean "sum"?'),
+    (CHART | {"group": {"by": ["a"], "sums": ["b"]}}, '[0].group.sums: is not a field of a group. Did you mean "sum"?'),
     (TABLE | {"columns": {}}, "[0].columns: is empty. Name at least one."),
     (TABLE | {"columns": ["surface"]}, '[0].columns: ["surface"] is not an object. Write an object.'),
 ]
 WRONG_FILES: list[tuple[dict[str, Any], str]] = [
-    ({"titles": "T"}, "titles: is no field of a dashboard. There are title, description, place, sections."),
+    ({"titles": "T"}, "titles: is not a field of a dashboard. The fields are title, description, place, sections."),
     ({"place": "1"}, 'place: "1" is not an integer. Write an integer.'),
     ({"sections": []}, "sections: is empty. Name at least one."),
     ({"sections": {}}, "sections: {} is not an array. Write an array."),
     ({"sections": [1]}, "sections[0]: 1 is not an object. Write an object."),
     (
         {"sections": [{"id": "s", "title": "S", "chart": [NUMBER]}]},
-        'sections[0].chart: is no field of a section. Did you mean "charts"?',
+        'sections[0].chart: is not a field of a section. Did you mean "charts"?',
     ),
     (
         {"sections": [{"id": "s", "title": "S", "charts": [NUMBER] * 25}]},
-        "sections[0].charts: has 25 members; the limit is 24. Move some elsewhere.",
+        "sections[0].charts: has 25 members; the limit is 24. Remove some.",
     ),
 ]
 
@@ -312,11 +314,14 @@ def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: d
         (b"{", "is not JSON (line 1, column 2). Correct the file."),
         (b'{\n  "title": "T"\n  "place": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
         (b"", "is not JSON (line 1, column 1). Correct the file."),
-        (b'{"title": "\xff"}', "is not JSON (not UTF-8, too deep, or a number too long). Correct the file."),
-        (b"[" * 200_000, "is not JSON (not UTF-8, too deep, or a number too long). Correct the file."),
+        (
+            b'{"title": "\xff"}',
+            "is not JSON (not UTF-8, too deeply nested, or a number that is too long). Correct the file.",
+        ),
+        (b"[" * 200_000, "is not JSON (not UTF-8, too deeply nested, or a number that is too long). Correct the file."),
         (b"[]", "file: [] is not an object. Write an object."),
         (b"null", "file: null is not an object. Write an object."),
-        (b"{}", "title: is missing; a dashboard has to have it. Add it."),
+        (b"{}", "title: is missing; a dashboard requires it. Add it."),
     ],
     ids=["open", "comma", "empty", "latin", "deep", "array", "null", "nothing"],
 )
@@ -327,7 +332,7 @@ def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path, content: byte
 
 def test_a_file_out_of_reach_is_told(tmp_path: Path) -> None:
     (tmp_path / "mine.json").mkdir()
-    told = "dashboards/mine.json: Is a directory. Make it readable for this user, or move it away."
+    told = "dashboards/mine.json: Is a directory. Make it readable for this user, or remove it."
     assert refusal(tmp_path, []) == told
 
 
@@ -357,23 +362,23 @@ def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Repo
 
 
 def test_an_id_stands_once(tmp_path: Path, reports: list[Report]) -> None:
-    twice = 'dashboards/mine.json: charts: id "a" stands twice. Give each one of its own.'
+    twice = 'dashboards/mine.json: charts: id "a" is not unique. Give each one its own id.'
     assert refusal(written(tmp_path, NUMBER, NUMBER), reports) == twice
 
 
 @pytest.mark.parametrize("name", ["inspector", "My Desk", "ä", "A", "-a", "a--b", ".hidden"])
 def test_a_name_that_can_be_no_address_is_told(tmp_path: Path, name: str) -> None:
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / f"{name}.json")
-    with pytest.raises(Misconfigured, match=rf"^dashboards/{re.escape(name)}\.json: is .*\. Name the file with small"):
+    with pytest.raises(Misconfigured, match=rf"^dashboards/{re.escape(name)}\.json: is .*\. Use lowercase letters"):
         read_dashboards(tmp_path)
 
 
 def test_an_operators_own_stand_beside_ours_and_take_the_place_of_namesakes(tmp_path: Path) -> None:
     ours = read_dashboards()
-    assert dashboards_with(tmp_path / "missing") == ours
+    assert read_all_dashboards(tmp_path / "missing") == ours
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
     (tmp_path / "support-desk.json").write_text((tmp_path / "overview.json").read_text())
-    found = dashboards_with(tmp_path)
+    found = read_all_dashboards(tmp_path)
     assert found.keys() == {*ours, "support-desk"}
     assert found["overview"] == found["support-desk"] != ours["overview"]
 

@@ -102,8 +102,8 @@ def test_a_key_sees_its_deployments_also_where_none_is_asked_for() -> None:
     ("asked", "told"),
     [
         ({"period": "8d"}, 'period: "8d" is not one of 24h, 7d, 30d, 90d.'),
-        ({"period": "7d", "since": "2026-11-01"}, "period: stands beside since. Give one of them."),
-        ({"until": "2026-11-01"}, "until: stands without since. Give both, or a period such as 7d."),
+        ({"period": "7d", "since": "2026-11-01"}, "period: is given together with since. Give one of them."),
+        ({"until": "2026-11-01"}, "until: is given without since. Give both, or a period such as 7d."),
         ({"compare": "yes"}, 'compare: "yes" is not one of on, off.'),
         ({"surface": "tv"}, 'surface: "tv" is not one of dashboard, app, chat.'),
         ({"timezone": "Mars"}, 'timezone: "Mars" is not a time zone of the IANA database.'),

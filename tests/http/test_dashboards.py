@@ -83,7 +83,7 @@ def test_numbers_are_those_of_the_reports_now_and_before(told: Server) -> None:
 
 def test_a_scoped_key_sees_its_deployments_in_every_tile(told: Server) -> None:
     key = told.key("read", deployments=[2])
-    for name, sections in {"overview": ("use", "quality", "leaders"), "tenants": ("use",)}.items():
+    for name, sections in {"overview": ("use", "quality", "top"), "tenants": ("use",)}.items():
         for section in sections:
             text = told.get(f"/api/v1/dashboards/{name}/sections/{section}", key=key).text
             assert "t1" not in text
@@ -232,7 +232,7 @@ def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
     assert found["damaged"] == 0
     assert found["delay"] >= 0
     assert found["segments"] >= 0
-    arrived = charts(told, USE.replace("use", "leaders"), told.key("read"))["last-event"]["value"]
+    arrived = charts(told, USE.replace("use", "top"), told.key("read"))["last-event"]["value"]
     assert abs(arrived - now_ms()) < 300_000
 
 

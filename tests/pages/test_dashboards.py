@@ -71,8 +71,8 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking:
         assert "not comparable yet" in changes, name  # It has a week, and no whole one before it.
         assert not any("from" in change for change in changes), name
         if name == "content":
-            cobwebs = looking.page.inner_text('[data-tile="cobwebs"]')
-            assert "No dashboard of the last 90 days has gone two weeks without a view." in cobwebs
+            unused = looking.page.inner_text('[data-tile="unused"]')
+            assert "Every dashboard of the last 90 days has a view in the last 14 days." in unused
         if name == OF_ALL_KINDS:
             found = Axe().run(looking.page).response["violations"]
             assert [one["id"] for one in found if one["impact"] in SERIOUS] == [], name
@@ -148,7 +148,7 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
     looking.open("tenants", "?since=2026-11-20")
     page, until = looking.page, looking.page.locator('input[name="until"]')
     until.fill("2026-11-18")
-    assert until.evaluate("field => field.validationMessage") == "This can't be before the first day."
+    assert until.evaluate("field => field.validationMessage") == "The last day can't be before the first day."
     assert "until=" not in page.url
     until.fill("2026-11-20")
     assert until.evaluate("field => field.validationMessage") == ""
@@ -181,7 +181,7 @@ def test_a_last_day_without_a_first_is_told(looking: Reader) -> None:
     since = page.locator('input[name="since"]')
     since.evaluate("field => { field.value = ''; }")
     page.fill('input[name="until"]', "2026-11-20")
-    assert since.evaluate("field => field.validationMessage") == "Choose the first day, too."
+    assert since.evaluate("field => field.validationMessage") == "Choose the first day."
     assert "until=" not in page.url
     since.fill("2026-11-19")
     assert "since=2026-11-19&until=2026-11-21" in page.url
@@ -206,11 +206,11 @@ def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(looking
 def test_a_table_that_is_cut_says_how_many_rows_there_are(looking: Reader) -> None:
     looking.open("exports")
     note = looking.page.inner_text('[data-tile="by-viewer"] [data-note]')
-    told = re.fullmatch(r"12 of (\d+) rows are shown\.", note)
+    told = re.fullmatch(r"12 of (\d+) rows shown\.", note)
     assert told, note
     assert int(told[1]) > 12
     link = looking.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
-    assert link.text_content() == "All rows of the report as CSV"
+    assert link.text_content() == "Download the whole report as CSV"
 
 
 def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
@@ -254,15 +254,15 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
 def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, told: str) -> None:
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/overview{query}")
-    looking.wait(lambda: page.is_visible("#refused"), "it is told")
-    assert told in page.inner_text("#refused")
+    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
+    assert told in page.inner_text("#request-error")
     assert page.locator("section:visible").count() == 0
     assert page.get_by_text("Try again").count() == 0
-    looking.wait(lambda: page.inner_text("#live").startswith("Nothing is shown"), "and it is not as if all were well")
-    page.click("#refused a")
+    looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "and it is not as if all were well")
+    page.click("#request-error a")
     looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "another page has begun")
     looking.wait_until_shown()
-    assert not page.is_visible("#refused")
+    assert not page.is_visible("#request-error")
     assert page.is_checked('input[name="period"][value="7d"]')
     assert looking.number("views") != "–"
     looking.troubles.clear()  # A browser notes each refusal.
@@ -286,9 +286,9 @@ def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -
     page.click("#more > summary")
     page.fill('input[name="timezone"]', "Mars/X")
     page.press('input[name="timezone"]', "Enter")
-    looking.wait(lambda: page.is_visible("#refused"), "it is told")
+    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
     page.go_back()
-    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#refused"), "the way back mends it")
+    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#request-error"), "the way back mends it")
     looking.wait_until_shown()
     looking.troubles.clear()
 
@@ -338,18 +338,18 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
     answer = page.request.get(looking.server.url + href)
     assert answer.status == 200
     assert answer.text().startswith("period_start,deployment,surface,view_count")
-    assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs#report-views"
+    assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs/reports/views"
 
 
 def test_a_saved_chart_tells_what_is_dashed(looking: Reader) -> None:
     looking.open("overview", "?period=24h")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
-    assert page.inner_text(f"{tile} [data-note]") == "Dashed: the period before."
+    assert page.inner_text(f"{tile} [data-note]") == "Dashed: the previous period."
     page.click(f"{tile} summary")
     with page.expect_download() as saved:
         page.click(f'{tile} [data-do="svg"]')
     texts = texts_of(Path(saved.value.path()).read_text())
-    assert "View events of each surface. Dashed: the period before." in texts
+    assert "View events by surface. Dashed: the previous period." in texts
 
 
 def test_a_tooltip_follows_the_pointer(looking: Reader) -> None:
@@ -357,8 +357,8 @@ def test_a_tooltip_follows_the_pointer(looking: Reader) -> None:
     box = looking.page.locator('[data-tile="tenants"] canvas').bounding_box()
     assert box is not None
     looking.page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 20)
-    looking.wait(lambda: looking.page.is_visible("#tip"), "the tooltip is there")
-    assert "Views" in looking.page.inner_text("#tip")
+    looking.wait(lambda: looking.page.is_visible("#tooltip"), "the tooltip is there")
+    assert "Views" in looking.page.inner_text("#tooltip")
 
 
 def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: RunningServer) -> None:

@@ -22,7 +22,7 @@ HOSTILE = (
     "\u202e שלום \x1b]0;run\x07 {{7*7}} '\"`"
 )
 LOADED_MS = 5_000
-WHOLE_TIMES = """[...document.querySelectorAll('.arrival time')].every((time) => {
+WHOLE_TIMES = """[...document.querySelectorAll('.envelope time')].every((time) => {
   const text = document.createRange();
   text.selectNodeContents(time);
   return text.getBoundingClientRect().width <= time.getBoundingClientRect().width;
@@ -52,7 +52,7 @@ class Inspector:
 
     def rows(self, text: str = "") -> Locator:
         """The rows in which a text stands, newest first."""
-        return self.page.locator(".arrival").filter(has_text=text)
+        return self.page.locator(".envelope").filter(has_text=text)
 
     def show(self, text: str) -> Locator:
         """Open the newest row of that text."""
@@ -85,12 +85,12 @@ def inspector(browser: Browser, server: RunningServer) -> Iterator[Inspector]:
 
 def test_what_arrives_appears_newest_first_with_reason_and_path(inspector: Inspector) -> None:
     inspector.open("?session=appears")
-    expect(inspector.page.get_by_text("Nothing like this has arrived")).to_be_visible()
+    expect(inspector.page.get_by_text("No matching envelopes yet")).to_be_visible()
     inspector.send(view(), WRONG, session="appears", deployment=12)
     expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
     expect(inspector.rows().first).to_contain_text("bad_field at payload.format")
     expect(inspector.rows().last).to_contain_text("accepted")
-    expect(inspector.page.locator("#sums")).to_have_text("Since you opened this: 1 accepted · 1 rejected")
+    expect(inspector.page.locator("#totals")).to_have_text("Since this page was opened: 1 accepted · 1 rejected")
     inspector.send(event_or_action("action:refresh"), session="appears")
     expect(inspector.rows().first).to_contain_text("refreshaction", timeout=LOADED_MS)
 
@@ -165,7 +165,7 @@ def test_filters_stand_in_the_address_and_a_link_shows_the_same(inspector: Inspe
     assert page.get_by_label("Session").input_value() == "one"
     page.go_back()
     expect(inspector.rows()).to_have_count(2, timeout=LOADED_MS)
-    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("button", name="Remove all filters").click()
     expect(inspector.rows("two").first).to_be_visible(timeout=LOADED_MS)
     page.get_by_label("Type").fill("svc:event:download")
     page.keyboard.press("Enter")
@@ -198,13 +198,13 @@ def try_again(inspector: Inspector, page: Page, reader: str) -> None:
     inspector.open("?session=again")
     inspector.send(WRONG, session="again")
     row = inspector.show("bad_field")
-    row.get_by_role("button", name="Try again").click()
+    row.get_by_role("button", name="Replay").click()
     page.get_by_role("textbox", name="Admin key").fill(reader)
-    page.get_by_role("button", name="Try again").last.click()
-    expect(page.locator("#asking-trouble")).to_contain_text("admin keys may")
+    page.get_by_role("button", name="Replay").last.click()
+    expect(page.locator("#key-form-error")).to_contain_text("admin keys may")
     page.get_by_role("textbox", name="Admin key").fill(inspector.server.key("admin"))
     page.keyboard.press("Enter")
-    expect(row.get_by_role("button", name="Still rejected")).to_be_enabled()
+    expect(row.get_by_role("button", name="Rejected again")).to_be_enabled()
     assert page.locator("#admin").input_value() == ""
     assert page.evaluate("JSON.stringify([localStorage, sessionStorage])") == "[{},{}]"
     assert [line for line in inspector.said if "403" not in line] == []  # Browsers note each of those.
@@ -295,9 +295,9 @@ def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -
 def test_however_long_it_is_nothing_in_it_is_looked_at_twice(inspector: Inspector) -> None:
     inspector.open()
     took_ms = """async text => {
-      const {laidOut} = await import('/pages/envelope.js');
+      const {formatEnvelope} = await import('/pages/envelope.js');
       const began = performance.now();
-      laidOut(text, 'a');
+      formatEnvelope(text, 'a');
       return performance.now() - began;
     }"""
     short, long = (inspector.page.evaluate(took_ms, 'x"' + '\\"' * count) for count in (8_000, 64_000))

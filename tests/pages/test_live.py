@@ -54,12 +54,12 @@ def test_a_load_leaves_the_reader_at_their_place_in_a_table(
     with reader_at(browser, server, key=server.key("read"), viewport={"width": 390, "height": 844}) as reader:
         reader.open("exports", "?tenant=placed")
         page, table = reader.page, reader.page.locator('[data-tile="largest"] .scroll')
-        table.locator(".pick").first.focus()
+        table.locator(".filter-link").first.focus()
         table.evaluate("element => { element.scrollLeft = 40; window.table = element; }")
         load(server, ingest, "placed", event_or_action("event:download", {"rowCount": 6}))
         reader.wait(lambda: len(reader.texts("largest")) == 2, "the download is shown")
         assert page.evaluate("[window.table.isConnected, window.table.scrollLeft]") == [True, 40]
-        assert page.evaluate("document.activeElement.matches('[data-tile=largest] .pick')")
+        assert page.evaluate("document.activeElement.matches('[data-tile=largest] .filter-link')")
 
 
 def test_what_is_loaded_before_the_stream_begins_is_shown_too(reader: Reader, ingest: str) -> None:
@@ -117,7 +117,7 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(
         seem_hidden(first.page, False)
         first.wait(lambda: first.number("views") == "3", "it is shown to whoever comes back")
         seem_hidden(tabs[1], False)
-        first.wait(lambda: tabs[1].locator(".arrival").count() == 3, "and in the inspector")
+        first.wait(lambda: tabs[1].locator(".envelope").count() == 3, "and in the inspector")
         assert seventh.troubles == []
 
 
@@ -138,9 +138,7 @@ def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader:
 
 def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, ingest: str) -> None:
     reader.page.goto(f"{reader.server.url}/dashboards/overview?period=5d")
-    reader.wait(
-        lambda: reader.page.inner_text("#live-text") == "Nothing is shown", "it is told, and the stream has begun"
-    )
+    reader.wait(lambda: reader.page.inner_text("#live-text") == "Not available", "it is told, and the stream has begun")
     asked: list[str] = []
     reader.page.on("request", lambda request: asked.append(request.url))
     for _ in range(2):
@@ -162,11 +160,11 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     page.route("**/sections/**surface=chat**", lambda route: route.fulfill(status=503, json={"detail": "Busy. Wait."}))
     choose_surface(reader, "chat")
     reader.wait(lambda: reader.number("views") == "–", "the number is gone")
-    reader.wait(lambda: "Not up to date" in page.inner_text("#live"), "all sections were answered")
+    reader.wait(lambda: "Out of date" in page.inner_text("#live"), "all sections were answered")
     assert "Busy. Wait." in page.inner_text('[data-tile="views-by-surface"]')
-    page.focus('[data-tile="views-by-surface"] .act')
+    page.focus('[data-tile="views-by-surface"] .secondary')
     page.clock.run_for(6_000)  # It asks again, in vain, and whoever is at the button stays there.
-    assert page.evaluate("document.activeElement.matches('[data-tile=\"views-by-surface\"] .act')")
+    assert page.evaluate("document.activeElement.matches('[data-tile=\"views-by-surface\"] .secondary')")
     page.unroute_all(behavior="ignoreErrors")
     page.clock.run_for(6_000)
     reader.wait(lambda: reader.number("views") == "0", "it is read by itself")
@@ -236,7 +234,7 @@ def test_a_chart_that_cannot_be_drawn_says_so_and_is_tried_again(reader: Reader,
         get: () => window.canDraw ? real : () => Promise.reject(new Error('zigzag'))});""")
     reader.open("overview", "?tenant=undrawn")
     tile = reader.page.locator('[data-tile="views-by-surface"]')
-    assert "This could not be drawn" in tile.inner_text()
+    assert "The chart could not be drawn" in tile.inner_text()
     reader.page.evaluate("window.canDraw = true")
     tile.get_by_role("button", name="Try again").click()
     reader.wait(lambda: tile.locator("canvas").count() == 1, "it is drawn")
@@ -270,7 +268,7 @@ def test_what_is_refused_during_a_logout_leads_nowhere_else(
         reader.wait_until_shown()
         reader.page.on("response", lambda response: statuses.append(response.status))
         reader.page.route("**/logout", lambda route: held.append(route))
-        reader.page.click(".leave button", no_wait_after=True)
+        reader.page.click(".logout button", no_wait_after=True)
         KeyStore(server.data / "keys.json").revoke(key, now=time.time())
         reader.wait(lambda: 401 in statuses and bool(held), "a section is refused", timeout_s=15)
         held[0].continue_()
@@ -310,7 +308,7 @@ def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_p
             reader.page.clock.install()
             load(server, server.key("ingest"), "full")
             reader.open("overview")
-            reader.wait(lambda: "No live place free · as of" in reader.page.inner_text("#live"), "it says so")
+            reader.wait(lambda: "Too many live pages · as of" in reader.page.inner_text("#live"), "it says so")
             load(server, server.key("ingest"), "full")
             reader.page.clock.run_for(31_000)
             reader.wait(lambda: reader.number("views") == "2", "it asks now and then")

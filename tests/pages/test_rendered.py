@@ -6,7 +6,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from embedsink.dashboards.files import read_dashboards
-from embedsink.dashboards.image.model import SectionAnswer, Telling
+from embedsink.dashboards.image.model import Caption, SectionAnswer
 from embedsink.dashboards.image.render import render
 
 
@@ -18,7 +18,7 @@ def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) ->
     told = {"columns": ["tenant", "view_count"], "rows": rows, "before": []}
     answers = {section.id: SectionAnswer((0, 86_400_000), "day", False, {chart.id: told})}
     file = tmp_path / "tenants.html"
-    file.write_bytes(render(dashboard, answers, Telling(datetime.now(UTC)), format="html"))
+    file.write_bytes(render(dashboard, answers, Caption(datetime.now(UTC)), format="html"))
     asked: list[str] = []
     said: list[str] = []
     page = browser.new_page(viewport={"width": 390, "height": 800})

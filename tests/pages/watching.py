@@ -33,7 +33,7 @@ class Reader:
     def give(self, key: str) -> None:
         """Fill in the form of the login, and send it."""
         self.page.fill('input[name="key"]', key)
-        self.page.click("button.main")
+        self.page.click("button.primary")
 
     def open(self, name: str, query: str = "") -> None:
         """A dashboard, and wait until all of it is shown."""

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from embedsink.dashboards.files import read_dashboards
-from embedsink.dashboards.image.chart import picture_of
-from embedsink.dashboards.image.model import SectionAnswer, Telling
+from embedsink.dashboards.image.chart import chart_svg, spec_with_data
+from embedsink.dashboards.image.model import Caption, SectionAnswer
 from embedsink.dashboards.image.render import render
-from embedsink.dashboards.image.specs import whole_spec
 from embedsink.dashboards.model import Chart, Dashboard
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import ChartAnswer, answer_section
@@ -85,24 +84,24 @@ def _charts(answers: dict[str, ChartAnswer]) -> dict[str, dict[str, Any]]:
 
 def drawn(store: Store, name: str, format: str = "svg", *, is_dark: bool = False, **asked: str) -> bytes:
     dashboard = DASHBOARDS[name]
-    return render(dashboard, answers_of(store, dashboard, **asked), Telling(NOW), format=format, is_dark=is_dark)
+    return render(dashboard, answers_of(store, dashboard, **asked), Caption(NOW), format=format, is_dark=is_dark)
 
 
 def test_it_says_what_it_is_of_when_and_for_whom(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
     answers = answers_of(stores["honest"], dashboard, period="7d")
-    telling = Telling(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
-    texts = texts_of(render(dashboard, answers, telling, format="svg").decode())
+    caption = Caption(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
+    texts = texts_of(render(dashboard, answers, caption, format="svg").decode())
     assert texts[0] == "Overview"
-    told = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · made 6 Nov 2026, 13:00"
+    told = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · rendered 6 Nov 2026, 13:00"
     assert told in texts
 
 
 def test_it_says_of_which_snapshot_it_is(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
-    telling = Telling(NOW, "Europe/Berlin", {"tenant": "\u202eacme"}, snapshot_at=NOW - timedelta(days=2, hours=3))
-    texts = texts_of(render(dashboard, answers_of(stores["nothing"], dashboard), telling, format="svg").decode())
-    assert "tenant \\u202eacme · made 6 Nov 2026, 13:00, of the snapshot of 4 Nov 2026, 10:00" in texts[3]
+    caption = Caption(NOW, "Europe/Berlin", {"tenant": "\u202eacme"}, snapshot_at=NOW - timedelta(days=2, hours=3))
+    texts = texts_of(render(dashboard, answers_of(stores["nothing"], dashboard), caption, format="svg").decode())
+    assert "tenant \\u202eacme · rendered 6 Nov 2026, 13:00, snapshot of 4 Nov 2026, 10:00" in texts[3]
 
 
 def test_numbers_are_those_of_the_reports(stores: dict[str, Store]) -> None:
@@ -118,7 +117,7 @@ def test_every_dashboard_of_nothing_says_so(stores: dict[str, Store], name: str)
     svg = drawn(stores["nothing"], name).decode()
     assert DASHBOARDS[name].title in texts_of(svg)
     charts = sum(one.kind in ("chart", "table") for section in DASHBOARDS[name].sections for one in section.charts)
-    assert texts_of(svg).count("Nothing in this period") == charts
+    assert texts_of(svg).count("No data in this period") == charts
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
@@ -153,9 +152,9 @@ def test_a_column_without_a_value_stands_where_its_values_would(stores: dict[str
     rows = [["acme", 5, 2, 1, None]]
     charts = {"all": {"columns": columns, "rows": rows, "before": []}}
     use = SectionAnswer(answers["use"].span, "day", False, charts)
-    svg = parse(render(DASHBOARDS["tenants"], {"use": use}, Telling(NOW), format="svg").decode())
+    svg = parse(render(DASHBOARDS["tenants"], {"use": use}, Caption(NOW), format="svg").decode())
     anchors = {one.text: one.get("text-anchor") for one in svg.iter() if one.tag.endswith("}text")}
-    assert anchors["To first value"] == anchors["Views"] == "end"
+    assert anchors["Time to first value"] == anchors["Views"] == "end"
     assert anchors["Tenant"] is None
 
 
@@ -165,7 +164,7 @@ def test_charts_side_by_side_stand_on_one_line(stores: dict[str, Store]) -> None
     pair = [chart | {"id": "a", "title": "A", "description": words}, chart | {"id": "b", "title": "B"}]
     sections = [{"id": "s", "title": "S", "charts": pair}]
     dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": sections})
-    svg = parse(render(dashboard, answers_of(stores["honest"], dashboard), Telling(NOW), format="svg").decode())
+    svg = parse(render(dashboard, answers_of(stores["honest"], dashboard), Caption(NOW), format="svg").decode())
     inner = [one for one in svg.iter() if one.tag.endswith("}svg") and one.get("y")]
     first, second = (float(one.get("y") or 0) + float(one.get("height") or 0) for one in inner)
     assert first == pytest.approx(second)
@@ -181,7 +180,7 @@ def test_another_period_shows_other_numbers(stores: dict[str, Store]) -> None:
     until = (NOW - timedelta(days=7)).date().isoformat()
     texts = texts_of(drawn(stores["honest"], "overview", since="2026-10-01", until=until).decode())
     assert texts[texts.index("Views") + 1] == "0"
-    assert "1 Oct 2026 – 29 Oct 2026 (UTC) · made 6 Nov 2026, 12:00" in texts
+    assert "1 Oct 2026 – 29 Oct 2026 (UTC) · rendered 6 Nov 2026, 12:00" in texts
 
 
 def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], tmp_path: Path) -> None:
@@ -197,7 +196,7 @@ def test_a_chart_with_the_period_before_has_its_line(stores: dict[str, Store], t
     alone = drawn(store, "overview", compare="off").decode()
     store.close()
     assert "stroke-dasharray" in compared
-    assert "Dashed: the period before." in texts_of(compared)
+    assert "Dashed: the previous period." in texts_of(compared)
     assert "stroke-dasharray" not in alone
 
 
@@ -209,10 +208,10 @@ def test_titles_of_any_length_are_cut_before_they_are_measured_and_stay_apart() 
     )
     titles = [("مرحبا <b>W" * 4_000) + end for end in ("first", "second", "")]
     answer = {"columns": ["title", "view_count"], "rows": [[one, 5] for one in titles], "before": []}
-    spec = whole_spec(chart, answer, LIGHT, width=500, height=200)
+    spec = spec_with_data(chart, answer, LIGHT, width=500, height=200)
     written = [row["title"] for row in spec["datasets"]["rows"]]
     assert max(map(len, written)) < 300
-    svg = picture_of(spec, tile="one")
+    svg = chart_svg(spec, tile="one")
     assert sum("مرحبا" in text for text in texts_of(svg)) == 3  # bars of one name would be one
 
 
@@ -221,7 +220,7 @@ def test_a_newest_text_of_any_length_stays_in_its_tile() -> None:
     section = {"id": "s", "title": "S", "charts": [tile]}
     dashboard = Dashboard.model_validate({"title": "D", "description": "D.", "sections": [section]})
     answer = SectionAnswer((0, 1), None, False, {"one": {"value": "W" * 60_000, "value_before": None}})
-    svg = render(dashboard, {"s": answer}, Telling(NOW), format="svg").decode()
+    svg = render(dashboard, {"s": answer}, Caption(NOW), format="svg").decode()
     assert max(map(len, texts_of(svg))) < 100
 
 
@@ -232,6 +231,6 @@ def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:
     for row_count, told in ((1_063, True), (1, False)):
         table = {"columns": ["day"], "rows": [[0]], "is_cut": row_count > 1, "row_count": row_count}
         answers = {"s": SectionAnswer((0, 1), "day", False, {"a": table})}
-        texts = texts_of(render(dashboard, answers, Telling(datetime(2026, 11, 2, tzinfo=UTC)), format="svg").decode())
+        texts = texts_of(render(dashboard, answers, Caption(datetime(2026, 11, 2, tzinfo=UTC)), format="svg").decode())
         assert ("1 of 1,063" in texts) is told
         assert "1 Jan 1970" in texts

@@ -66,7 +66,7 @@ def render(
     From a data folder it draws the last snapshot, also while a server runs. Values that only a server has, such as the
     age of its journal, need --url. A PDF has one page, as long as the dashboard.
     """
-    from embedsink.dashboards.image.model import Telling
+    from embedsink.dashboards.image.model import Caption
     from embedsink.dashboards.image.render import FORMATS
     from embedsink.dashboards.image.render import render as rendered
     from embedsink.data_folder import DataFolder
@@ -82,8 +82,8 @@ def render(
     dashboard, answers = _read_local(name, params, data, now) if url is None else _read_remote(name, params, url, key)
     narrowed = {one: ", ".join(params[one]) if one == "deployment" else params[one] for one in FILTERS if params[one]}
     snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    telling = Telling(now, timezone or "UTC", narrowed, snapshot_at)
-    drawn = rendered(dashboard, answers, telling, format=format, is_dark=dark)
+    caption = Caption(now, timezone or "UTC", narrowed, snapshot_at)
+    drawn = rendered(dashboard, answers, caption, format=format, is_dark=dark)
     with atomic_write(output) as part:
         part.write_bytes(drawn)
 
@@ -126,10 +126,10 @@ def _read_local(name: str, params: Params, data: Path, now: datetime) -> tuple["
 
 def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
     """Return the dashboard without charts that a snapshot of an older embedsink lacks."""
-    from embedsink.dashboards.lint import without_mistakes
+    from embedsink.dashboards.lint import drop_invalid_tiles
     from embedsink.store.reader import OLDER_SNAPSHOT
 
-    shown, left_out = without_mistakes(dashboard, reports)
+    shown, left_out = drop_invalid_tiles(dashboard, reports)
     if left_out:
         print_message(f"{name}: omits {', '.join(left_out)}, which the snapshot lacks. {OLDER_SNAPSHOT}")
     return shown
@@ -157,12 +157,12 @@ def _read_remote(
 
 def _find(name: str, data: Path) -> "Dashboard":
     """Return a built-in dashboard, or one of the data folder."""
-    from embedsink.dashboards.files import dashboards_with, find_dashboard
+    from embedsink.dashboards.files import find_dashboard, read_all_dashboards
     from embedsink.data_folder import DataFolder
     from embedsink.errors import Misconfigured
 
     mistakes: dict[str, Misconfigured] = {}
-    dashboards = dashboards_with(DataFolder(data).dashboards, on_mistake=mistakes.__setitem__)
+    dashboards = read_all_dashboards(DataFolder(data).dashboards, on_error=mistakes.__setitem__)
     if name in mistakes:
         raise mistakes[name]
     return find_dashboard(dashboards, name)

@@ -1,6 +1,6 @@
-"""What has seen the rows of a report, one by one, and what it made of them: a number, a list, sums.
+"""Streaming aggregates over the rows of a report: one number, top rows, groups and top series.
 
-Rows go through and are not kept: a report may have a million, and a chart shows some.
+Memory is bounded: a report can have a million rows, and a chart shows a fraction of them.
 """
 
 import heapq
@@ -11,98 +11,100 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from embedsink.dashboards.model import Chart, Figure, Group, Leading, Table
+from embedsink.dashboards.model import Chart, Figure, Group, Table, TopValues
 
 Row = Sequence[Any]
-# How many different values a chart puts together; beyond it, only those that are known go on.
+# The maximum number of groups. Rows of further groups are dropped.
 GROUPS_MAX = 50_000
-# How many values are kept for a median, an even number; of more, each second one, then each fourth, and so on.
+# The maximum sample of a median, an even number. Beyond it every second value is kept, then every fourth, and so on.
 MEDIAN_VALUES_MAX = 2_000
-# How many rows are kept until it is known which values lead; beyond it, those that have least so far are given up.
+# The maximum number of buffered rows of a top series. Beyond it, the series with the smallest sums are dropped.
 LEADING_ROWS_MAX = 50_000
 
 
-def condition(tile: Figure | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
-    """Which rows are a tile's; `end` is when what is seen ends, in UTC without a zone."""
-    wanted = [(names.index(column), value) for column, value in tile.where.items()]
-    # In the first days of the calendar nothing is older.
+def row_filter(tile: Figure | Chart | Table, names: list[str], end: datetime) -> Callable[[Row], bool]:
+    """Return the filter of a tile's rows. `end` is the end of the period, in UTC without a zone."""
+    equal = [(names.index(column), value) for column, value in tile.where.items()]
+    # The clamp keeps dates within the calendar.
     latest = [
         (names.index(column), end - min(timedelta(days=days), end - datetime.min))
         for column, days in tile.older_days.items()
     ]
-    some = names.index(tile.nonzero) if tile.nonzero else None
-    if some is None and not wanted and not latest:
+    nonzero = names.index(tile.nonzero) if tile.nonzero else None
+    if nonzero is None and not equal and not latest:
         return lambda row: True
     return lambda row: (
-        (some is None or bool(row[some]))
-        and all(row[place] == value for place, value in wanted)
-        and all(row[place] is not None and row[place] < most for place, most in latest)
+        (nonzero is None or bool(row[nonzero]))
+        and all(row[index] == value for index, value in equal)
+        and all(row[index] is not None and row[index] < limit for index, limit in latest)
     )
 
 
-def seeing(tile: Figure | Chart | Table, names: list[str]) -> "Aggregator":
-    """What sees the rows for a tile; `names` are those of the columns."""
+def aggregator_for(tile: Figure | Chart | Table, names: list[str]) -> "Aggregator":
+    """Return the aggregator of a tile for rows with the columns `names`."""
     if isinstance(tile, Figure):
         return Total(tile, names)
     if tile.group:
-        return Grouped(tile.group, names, tile.sort, tile.rows)
+        return GroupedRows(tile.group, names, tile.sort, tile.rows)
     if isinstance(tile, Chart) and tile.leading:
         return TopSeries(tile.leading, names, tile.rows)
     return TopRows(names, tile.sort, tile.rows)
 
 
 class Total:
-    """One number of all rows."""
+    """One number over all rows."""
 
     def __init__(self, figure: Figure, names: list[str]) -> None:
-        self._how = figure.how
+        self._function = figure.how
         self._times = figure.times
         self._column = names.index(figure.column) if figure.column else -1
-        self._of = [(names.index(name.removeprefix("-")), -1 if name[0] == "-" else 1) for name in figure.of]
-        # Where nothing happened, `totals` has no row: a count is nothing then, and a share is none.
+        self._divisor_columns = [
+            (names.index(name.removeprefix("-")), -1 if name[0] == "-" else 1) for name in figure.of
+        ]
+        # Without events `totals` has no row: a count is then 0, and a share is None.
         self._sum: Any = None if figure.how == "only" and figure.format != "count" else 0
-        self._whole = 0
-        self._greatest: Any = None
-        self._different: set[Any] = set()
+        self._divisor = 0
+        self._newest: Any = None
+        self._distinct: set[Any] = set()
 
-    def see(self, row: Row) -> None:
-        if self._how == "count":
+    def add(self, row: Row) -> None:
+        if self._function == "count":
             self._sum += 1
             return
         value = row[self._column]
-        if self._how == "only":
+        if self._function == "only":
             self._sum = value
-        elif self._how == "distinct":
-            self._different.add(value)
-        elif self._how == "newest":
-            if value is not None and (self._greatest is None or value > self._greatest):
-                self._greatest = self._sum = value
+        elif self._function == "distinct":
+            self._distinct.add(value)
+        elif self._function == "newest":
+            if value is not None and (self._newest is None or value > self._newest):
+                self._newest = self._sum = value
         else:
             self._sum += value or 0
-            self._whole += sum(sign * (row[place] or 0) for place, sign in self._of)
+            self._divisor += sum(sign * (row[index] or 0) for index, sign in self._divisor_columns)
 
     def value(self) -> Any:
-        """The number; None where there was nothing to make it of."""
-        if self._how == "ratio":
-            return self._sum * self._times / self._whole if self._whole > 0 else None
-        if self._how == "distinct":
-            return len(self._different - {None})
-        if self._how == "newest" and self._greatest is None:
+        """Return the number, or None without rows to compute it from."""
+        if self._function == "ratio":
+            return self._sum * self._times / self._divisor if self._divisor > 0 else None
+        if self._function == "distinct":
+            return len(self._distinct - {None})
+        if self._function == "newest" and self._newest is None:
             return None
         return self._sum * self._times if self._times != 1 and self._sum is not None else self._sum
 
 
 class TopRows:
-    """The first rows, or the greatest."""
+    """The first rows, or the greatest by a column."""
 
     def __init__(self, names: list[str], sort: str | None, count: int) -> None:
         self.names = names
         self.row_count = 0
         self._count = count
-        self._order = _Order(names, sort) if sort else None
+        self._order = _Ranking(names, sort) if sort else None
         self._rows: list[Any] = []
 
-    def see(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         rank = self._order.rank(row) if self._order else None
         if self._order and rank is None:
             return
@@ -124,8 +126,8 @@ class TopRows:
         return self.row_count > self._count
 
 
-class Grouped:
-    """Rows put together, the greatest first."""
+class GroupedRows:
+    """Rows aggregated by group, the greatest group first."""
 
     def __init__(self, group: Group, names: list[str], sort: str | None, count: int) -> None:
         self.names = group.columns
@@ -133,34 +135,34 @@ class Grouped:
         self._sum = [names.index(name) for name in group.sum]
         self._median = [names.index(name) for name in group.median]
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
-        self._middles: dict[tuple[Any, ...], list[SampledMedian]] = {}
+        self._medians: dict[tuple[Any, ...], list[SampledMedian]] = {}
         self._sort = sort or f"-{self.names[len(group.by)]}"
         self._has_count = group.count is not None
         self._count = count
         self._is_full = False
 
-    def see(self, row: Row) -> None:
-        key = tuple([row[place] for place in self._by])
+    def add(self, row: Row) -> None:
+        key = tuple([row[index] for index in self._by])
         sums = self._sums.get(key)
         if sums is None:
             if len(self._sums) == GROUPS_MAX:
                 self._is_full = True
                 return
             sums = self._sums[key] = [0] * (len(self._sum) + 1)
-        for place, column in enumerate(self._sum):
-            sums[place] += row[column] or 0
+        for index, column in enumerate(self._sum):
+            sums[index] += row[column] or 0
         sums[-1] += 1
         if self._median:
-            middles = self._middles.setdefault(key, [SampledMedian() for _ in self._median])
-            for middle, column in zip(middles, self._median, strict=True):
-                middle.see(row[column])
+            medians = self._medians.setdefault(key, [SampledMedian() for _ in self._median])
+            for sample, column in zip(medians, self._median, strict=True):
+                sample.add(row[column])
 
     def rows(self) -> list[Row]:
-        listed = TopRows(self.names, self._sort, self._count)
+        top = TopRows(self.names, self._sort, self._count)
         for key, (*sums, count) in self._sums.items():
-            middles = [middle.value() for middle in self._middles.get(key, ())]
-            listed.see((*key, *sums, *middles, count) if self._has_count else (*key, *sums, *middles))
-        return listed.rows()
+            medians = [sample.value() for sample in self._medians.get(key, ())]
+            top.add((*key, *sums, *medians, count) if self._has_count else (*key, *sums, *medians))
+        return top.rows()
 
     def is_cut(self) -> bool:
         return self._is_full or len(self._sums) > self._count
@@ -171,31 +173,31 @@ class Grouped:
 
 
 class SampledMedian:
-    """The median of values as they come; of many, that of some of them, evenly spread."""
+    """The median of a stream of values, computed from an evenly spaced sample if there are many."""
 
     def __init__(self) -> None:
-        self._kept: list[Any] = []
-        self._seen_count = 0
+        self._sample: list[Any] = []
+        self._value_count = 0
         self._step = 1
 
-    def see(self, value: Any) -> None:
+    def add(self, value: Any) -> None:
         if value is None:
             return
-        if self._seen_count % self._step == 0:
-            if len(self._kept) == MEDIAN_VALUES_MAX:
-                del self._kept[1::2]
+        if self._value_count % self._step == 0:
+            if len(self._sample) == MEDIAN_VALUES_MAX:
+                del self._sample[1::2]
                 self._step *= 2
-            self._kept.append(value)
-        self._seen_count += 1
+            self._sample.append(value)
+        self._value_count += 1
 
     def value(self) -> Any:
-        return median(self._kept) if self._kept else None
+        return median(self._sample) if self._sample else None
 
 
 class TopSeries:
-    """All rows of the values that lead, in the order in which they came."""
+    """All rows of the series with the largest sums, in their original order."""
 
-    def __init__(self, leading: Leading, names: list[str], count: int) -> None:
+    def __init__(self, leading: TopValues, names: list[str], count: int) -> None:
         self.names = names
         self.row_count = 0
         self._column = names.index(leading.column)
@@ -204,9 +206,9 @@ class TopSeries:
         self._count = count
         self._sums: dict[Any, Any] = {}
         self._rows: dict[Any, list[tuple[int, Row]]] = {}
-        self._kept_count = 0
+        self._buffered_count = 0
 
-    def see(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         self.row_count += 1
         value = row[self._column]
         if value not in self._sums:
@@ -216,41 +218,41 @@ class TopSeries:
         self._sums[value] += row[self._by] or 0
         if value in self._rows:
             self._rows[value].append((self.row_count, row))
-            self._kept_count += 1
-            if self._kept_count > LEADING_ROWS_MAX:
-                self._give_up()
+            self._buffered_count += 1
+            if self._buffered_count > LEADING_ROWS_MAX:
+                self._drop_trailing()
 
     def rows(self) -> list[Row]:
-        led = sorted(itertools.chain.from_iterable(self._rows[value] for value in self._first(self._values_max)))
-        return [row for _, row in led[: self._count]]
+        rows = sorted(itertools.chain.from_iterable(self._rows[value] for value in self._top_values(self._values_max)))
+        return [row for _, row in rows[: self._count]]
 
     def is_cut(self) -> bool:
         return len(self._sums) > self._values_max or self.row_count > self._count
 
-    def _first(self, count: int) -> list[Any]:
+    def _top_values(self, count: int) -> list[Any]:
         return heapq.nlargest(count, self._rows, key=self._sums.__getitem__)
 
-    def _give_up(self) -> None:
-        """Keep only the rows of those that may still lead. What is given up stays so: its line would have a hole."""
-        self._rows = {value: self._rows[value] for value in self._first(2 * self._values_max)}
-        self._kept_count = sum(map(len, self._rows.values()))
+    def _drop_trailing(self) -> None:
+        """Drop all but the leading series. A dropped series stays dropped, because its line would have a gap."""
+        self._rows = {value: self._rows[value] for value in self._top_values(2 * self._values_max)}
+        self._buffered_count = sum(map(len, self._rows.values()))
 
 
-class _Order:
-    """How rows are ranked by a column; greater ranks come first, and rows without a value are left out."""
+class _Ranking:
+    """The sort order of rows: greater ranks come first, and rows without a value are omitted."""
 
     def __init__(self, names: list[str], sort: str) -> None:
-        self._place = names.index(sort.removeprefix("-"))
+        self._index = names.index(sort.removeprefix("-"))
         self._is_descending = sort.startswith("-")
 
     def rank(self, row: Row) -> Any:
-        value = row[self._place]
+        value = row[self._index]
         return value if value is None or self._is_descending else _Ascending(value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ascending:
-    """A value, be it a number, a time or a text, that is greater than those that are greater than it."""
+    """A value of any type whose comparison is reversed."""
 
     value: Any
 
@@ -258,4 +260,4 @@ class _Ascending:
         return bool(other.value < self.value)
 
 
-Aggregator = Total | TopRows | Grouped | TopSeries
+Aggregator = Total | TopRows | GroupedRows | TopSeries

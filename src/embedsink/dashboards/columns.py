@@ -1,4 +1,4 @@
-"""Which columns of a report its charts need: what nobody shows is not asked for, and so costs the store nothing."""
+"""Column pruning: the columns of a report that its tiles need. The store computes no others."""
 
 import json
 import re
@@ -10,35 +10,35 @@ from embedsink.reports.catalog import Report
 _WORD = re.compile(r"\w+")
 
 
-def needed_columns(report: Report, tiles: Iterable[Figure | Chart | Table]) -> tuple[str, ...]:
-    """What all of these read of the report, in its order; one at least, so that there are rows."""
-    named = {column for tile in tiles for column in _named(report, tile)}
+def required_columns(report: Report, tiles: Iterable[Figure | Chart | Table]) -> tuple[str, ...]:
+    """Return the columns that the tiles read, in report order. At least one, so that the query returns rows."""
+    columns = {column for tile in tiles for column in _columns_of(report, tile)}
     names = [column.name for column in report.columns]
-    return tuple(name for name in names if name in named) or (names[0],)
+    return tuple(name for name in names if name in columns) or (names[0],)
 
 
-def shown_columns(report: Report, tile: Chart | Table) -> list[str]:
-    """Those of the rows of a chart, or of a table before it has its own order."""
-    return list(tile.group.columns if tile.group else needed_columns(report, [tile]))
+def row_columns(report: Report, tile: Chart | Table) -> list[str]:
+    """Return the columns of a chart's rows, or of a table's rows before reordering."""
+    return list(tile.group.columns if tile.group else required_columns(report, [tile]))
 
 
-def texts_wanted(tiles: Sequence[Figure | Chart | Table]) -> tuple[tuple[str, str], ...]:
-    """The texts that the rows of all these tiles have in some columns: no other row need be read."""
-    wanted = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
-    return tuple(sorted(set.intersection(*wanted)))
+def text_filters(tiles: Sequence[Figure | Chart | Table]) -> tuple[tuple[str, str], ...]:
+    """Return the column filters that all tiles share. Rows that fail them need not be read."""
+    filters = [{(column, value) for column, value in tile.where.items() if isinstance(value, str)} for tile in tiles]
+    return tuple(sorted(set.intersection(*filters)))
 
 
-def _named(report: Report, tile: Figure | Chart | Table) -> set[str]:
-    named = {*tile.where, *tile.older_days, *([tile.nonzero] if tile.nonzero else [])}
+def _columns_of(report: Report, tile: Figure | Chart | Table) -> set[str]:
+    columns = {*tile.where, *tile.older_days, *([tile.nonzero] if tile.nonzero else [])}
     if isinstance(tile, Figure):
-        return named.union([tile.column] if tile.column else [], (name.removeprefix("-") for name in tile.of))
+        return columns.union([tile.column] if tile.column else [], (name.removeprefix("-") for name in tile.of))
     if tile.group:
-        return named.union(tile.group.by, tile.group.sum, tile.group.median)
-    named.update(PERIOD_COLUMNS, [tile.sort.removeprefix("-")] if tile.sort else [])
+        return columns.union(tile.group.by, tile.group.sum, tile.group.median)
+    columns.update(PERIOD_COLUMNS, [tile.sort.removeprefix("-")] if tile.sort else [])
     if isinstance(tile, Table):
-        return named.union(tile.columns)
-    # What tells rows apart is no number, but for deployments; and an expression can name a column anywhere.
-    named.update(one.name for one in report.columns if one.type not in ("integer", "number"))
-    named.update(["deployment"], _WORD.findall(json.dumps(tile.spec, ensure_ascii=False)))
-    named.update([tile.compare.x, tile.compare.y] if tile.compare else [])
-    return named.union([tile.leading.column, tile.leading.by] if tile.leading else [])
+        return columns.union(tile.columns)
+    # Dimensions are not numbers, except deployments. Expressions can name a column anywhere in the spec.
+    columns.update(one.name for one in report.columns if one.type not in ("integer", "number"))
+    columns.update(["deployment"], _WORD.findall(json.dumps(tile.spec, ensure_ascii=False)))
+    columns.update([tile.compare.x, tile.compare.y] if tile.compare else [])
+    return columns.union([tile.leading.column, tile.leading.by] if tile.leading else [])

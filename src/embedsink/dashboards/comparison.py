@@ -1,18 +1,18 @@
-"""What a number says against the period before, for pages and pictures alike."""
+"""The change of a number from the previous period, for pages and images."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from embedsink.dashboards.labels import AS_BEFORE, NONE_BEFORE
+from embedsink.dashboards.labels import UNCHANGED, ZERO_BEFORE
 from embedsink.dashboards.model import Figure
 
-# Beyond it nobody reads a percentage.
+# Larger ratios are shown as a factor instead of a percentage.
 TIMES_ABOVE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """By how much, in which format: as a share, in points of a share, or in times."""
+    """A change: `by` as a share, in percentage points, or as a factor."""
 
     direction: Literal["up", "down"]
     is_good: bool | None
@@ -21,13 +21,13 @@ class Change:
 
 
 def change_of(figure: Figure, value: Any, before: Any) -> Change | str | None:
-    """The change of a number, or the words for why there is none; None where there is nothing to say."""
+    """Return the change of a number, a label in place of a change, or None without numbers to compare."""
     if not isinstance(value, int | float) or not isinstance(before, int | float):
         return None
     if not before:
-        return NONE_BEFORE
+        return ZERO_BEFORE
     if value == before:
-        return AS_BEFORE
+        return UNCHANGED
     by, format = _by(value, before, is_share=figure.format == "share")
     is_more = value > before
     is_good = None if figure.better == "neither" else (figure.better == "up") == is_more

@@ -1,4 +1,4 @@
-"""The files of `dashboards/`: found and read."""
+"""Dashboard files: read and parsed."""
 
 import json
 import re
@@ -9,85 +9,85 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from embedsink.dashboards.error_messages import first_mistake
+from embedsink.dashboards.error_messages import first_error
 from embedsink.dashboards.model import Dashboard
 from embedsink.errors import Misconfigured, Refused, preview, suggestion
 from embedsink.reasons import Reason
 
-# The page at this address is no file.
+# The inspector has a page, but no dashboard file.
 INSPECTOR = "inspector"
-# Told the name of a file, and what is wrong with it.
-OnMistake = Callable[[str, Misconfigured], None]
+# Called with the name of a file and its error.
+OnError = Callable[[str, Misconfigured], None]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @cache
 def dashboards_folder() -> Path:
-    """Where they lie: in the package when it was installed, at the top of the checkout when not."""
+    """Return the folder of the shipped dashboards: in the installed package, or at the top of a checkout."""
     packaged = Path(__file__).with_name("definitions")
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "dashboards"
 
 
 def read_dashboards(folder: Path | None = None) -> dict[str, Dashboard]:
-    """Every dashboard by its name, in the order of `place`.
+    """Return the dashboards of a folder by name, in the order of `place`.
 
     Raises:
-        Misconfigured: a file is no dashboard; it names the file and the place in it.
+        Misconfigured: a file is not a dashboard; the error names the file and the path in it.
     """
-    return _in_place(_found(folder or dashboards_folder()))
+    return _sorted(_read_folder(folder or dashboards_folder()))
 
 
-def dashboards_with(own: Path, *, on_mistake: OnMistake | None = None) -> dict[str, Dashboard]:
-    """Those that embedsink brings along and those of an operator's folder, which take the place of their namesakes.
+def read_all_dashboards(own: Path, *, on_error: OnError | None = None) -> dict[str, Dashboard]:
+    """Return the shipped dashboards and those of an operator's folder, which override shipped ones of the same name.
 
     Args:
-        own: the operator's folder; it need not be there.
-        on_mistake: told of each file in it that is no dashboard. It is left out, and no namesake stands in for it.
+        own: the operator's folder; it may be missing.
+        on_error: called with each invalid file. Neither this file nor a shipped one of the same name is returned.
 
     Raises:
-        Misconfigured: a file is no dashboard; it names the file and the place in it.
+        Misconfigured: a file is not a dashboard, and `on_error` is None.
     """
-    found = _found(dashboards_folder())
-    for path in files_of(own):
+    dashboards = _read_folder(dashboards_folder())
+    for path in dashboard_files(own):
         try:
-            found[path.stem] = _read(path)
+            dashboards[path.stem] = _read(path)
         except Misconfigured as error:
-            if on_mistake is None:
+            if on_error is None:
                 raise
-            found.pop(path.stem, None)
-            on_mistake(path.stem, error)
-    return _in_place(found)
+            dashboards.pop(path.stem, None)
+            on_error(path.stem, error)
+    return _sorted(dashboards)
 
 
-def is_address(name: str) -> bool:
-    """Whether a page may have this name."""
+def is_page_name(name: str) -> bool:
+    """Return whether a dashboard page may have this name."""
     return _NAME.fullmatch(name) is not None and name != INSPECTOR
 
 
-def files_of(folder: Path) -> list[Path]:
-    """The files of a folder that should be dashboards."""
+def dashboard_files(folder: Path) -> list[Path]:
+    """Return the JSON files of a folder."""
     return sorted(folder.glob("*.json"))
 
 
 def parse_dashboard(content: Any, where: str) -> Dashboard:
-    """The dashboard that JSON is; `where` is where it stands, for whoever has to correct it.
+    """Return the dashboard in parsed JSON. `where` names the file in errors.
 
     Raises:
-        Misconfigured: it is none.
+        Misconfigured: the content is not a dashboard.
     """
     try:
         dashboard = Dashboard.model_validate(content)
     except ValidationError as error:
-        raise Misconfigured(f"{where}: {first_mistake(error, content)}") from None
+        raise Misconfigured(f"{where}: {first_error(error, content)}") from None
     for what, ids in _ids(dashboard):
         for id in ids:
             if ids.count(id) > 1:
-                raise Misconfigured(f"{where}: {what}: id {preview(id)} stands twice. Give each one of its own.")
+                raise Misconfigured(f"{where}: {what}: id {preview(id)} is not unique. Give each one its own id.")
     return dashboard
 
 
 def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
-    """The dashboard of this name.
+    """Return the dashboard of this name.
 
     Raises:
         Refused: `not_found`.
@@ -99,21 +99,19 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
     return dashboard
 
 
-def _in_place(found: dict[str, Dashboard]) -> dict[str, Dashboard]:
-    return dict(sorted(found.items(), key=lambda entry: (entry[1].place, entry[0])))
+def _sorted(dashboards: dict[str, Dashboard]) -> dict[str, Dashboard]:
+    return dict(sorted(dashboards.items(), key=lambda entry: (entry[1].place, entry[0])))
 
 
-def _found(folder: Path) -> dict[str, Dashboard]:
-    return {path.stem: _read(path) for path in files_of(folder)}
+def _read_folder(folder: Path) -> dict[str, Dashboard]:
+    return {path.stem: _read(path) for path in dashboard_files(folder)}
 
 
 def _read(path: Path) -> Dashboard:
     file = f"dashboards/{path.name}"
-    if not is_address(path.stem):
-        taken = "is the inspector's page" if path.stem == INSPECTOR else "is no name for an address"
-        raise Misconfigured(
-            f"{file}: {taken}. Name the file with small letters, digits and hyphens: support-desk.json."
-        )
+    if not is_page_name(path.stem):
+        problem = "is the name of the inspector" if path.stem == INSPECTOR else "is not a valid name for a page"
+        raise Misconfigured(f"{file}: {problem}. Use lowercase letters, digits and hyphens, such as support-desk.json.")
     return parse_dashboard(_content(path, file), file)
 
 
@@ -121,12 +119,12 @@ def _content(path: Path, file: str) -> Any:
     try:
         return json.loads(path.read_bytes())
     except json.JSONDecodeError as error:
-        seen = f"line {error.lineno}, column {error.colno}"
+        position = f"line {error.lineno}, column {error.colno}"
     except (ValueError, RecursionError):
-        seen = "not UTF-8, too deep, or a number too long"
+        position = "not UTF-8, too deeply nested, or a number that is too long"
     except OSError as error:
-        raise Misconfigured(f"{file}: {error.strerror}. Make it readable for this user, or move it away.") from None
-    raise Misconfigured(f"{file}: is not JSON ({seen}). Correct the file.")
+        raise Misconfigured(f"{file}: {error.strerror}. Make it readable for this user, or remove it.") from None
+    raise Misconfigured(f"{file}: is not JSON ({position}). Correct the file.")
 
 
 def _ids(dashboard: Dashboard) -> Iterator[tuple[str, list[str]]]:

@@ -1,42 +1,42 @@
-"""Periods of which a report has no row, because nothing happened: there the line of the period before is at nothing."""
+"""Zero rows for periods without events, so that the line of the previous period drops to zero."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from embedsink.dashboards.model import ADDED, Chart
+from embedsink.dashboards.model import PERIOD_END_COLUMNS, Chart
 from embedsink.dashboards.time_axis import TICKS_MAX, Clock
 
 
-def filled(
+def fill_gaps(
     chart: Chart, names: Sequence[str], rows: list[list[Any]], clock: Clock, time: tuple[int | None, int]
 ) -> list[list[Any]]:
-    """The rows of the period before with those of its periods that have none; none at all where it has no row.
+    """Return the rows of the previous period with a zero row for each missing period, or no rows if there are none.
 
     Args:
-        chart: one that is compared.
-        names: of the columns, with what is added to a row of a period.
-        rows: moved onto the period that is seen.
-        clock: the reader's.
-        time: from where to where to fill, in epoch milliseconds; None for from the first row on.
+        chart: a chart with a comparison.
+        names: the columns, with those added for periods.
+        rows: shifted onto the current period.
+        clock: the reader's clock.
+        time: the start and end to fill, in epoch milliseconds; a start of None means the first row.
     """
     if (
         chart.compare is None
         or not rows
         or "period_start" not in names
-        or chart.compare.x not in (*ADDED, "period_start")
+        or chart.compare.x not in (*PERIOD_END_COLUMNS, "period_start")
     ):
         return rows
     start, middle, y = (names.index(name) for name in ("period_start", "period_middle", chart.compare.y))
-    # By their middles: where the clocks changed meanwhile, a period that was moved doesn't begin where one begins here.
-    known = {clock.start(row[middle]) for row in rows}
-    found = list(rows)
+    # Compare by the middles: after a clock change, a shifted period doesn't start exactly where a current one starts.
+    existing = {clock.start(row[middle]) for row in rows}
+    filled_rows = list(rows)
     first, end = time
-    for start_ms in _starts(clock, min(known) if first is None else first, end):
-        if start_ms not in known:
-            row = [None] * (len(names) - len(ADDED)) + clock.places(start_ms)
+    for start_ms in _starts(clock, min(existing) if first is None else first, end):
+        if start_ms not in existing:
+            row = [None] * (len(names) - len(PERIOD_END_COLUMNS)) + clock.period_columns(start_ms)
             row[start], row[y] = start_ms, 0
-            found.append(row)
-    return found
+            filled_rows.append(row)
+    return filled_rows
 
 
 def _starts(clock: Clock, first: int, end: int) -> Iterator[int]:

@@ -1,7 +1,7 @@
-"""What pages and pictures say in the same words."""
+"""Labels that dashboard pages and rendered images share."""
 
-NOTHING = "Nothing in this period"
-# Why no change is told against the period before.
-NOT_YET = "not comparable yet"
-NONE_BEFORE = "none before"
-AS_BEFORE = "as before"
+NO_DATA = "No data in this period"
+# Shown in place of the change from the previous period.
+NO_COMPARISON = "not comparable yet"
+ZERO_BEFORE = "0 before"
+UNCHANGED = "no change"

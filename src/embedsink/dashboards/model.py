@@ -1,4 +1,4 @@
-"""What a file of `dashboards/` may say, as types (docs/dashboards.md)."""
+"""The format of dashboard files as pydantic models (docs/dashboards.md)."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,15 +15,15 @@ SignedColumn = Annotated[str, Field(pattern=SIGNED_COLUMN)]
 OwnParameter = Literal["since", "interval", "surface", "tenant"]
 Scalar = str | int | bool
 Format = Literal["count", "number", "share", "ms", "s", "bytes", "time", "text"]
-# What specs are written in, of those that vl-convert carries.
+# The Vega-Lite version of all specs; vl-convert ships several.
 VEGA_LITE = "6.4"
 
-# What a server knows of itself; http/dashboards.py has each.
+# Gauges of the server; http/api/dashboards.py computes them.
 Measure = Literal["loading_delay_s", "journal_segment_count", "journal_bytes", "snapshot_age_s", "damaged_count"]
 
-# Rows with one of these are of a period, and get further columns: where it ends, its middle, and the ends of its bar.
+# Rows with one of these columns belong to a period and get the columns below: its end, its middle, and its bar.
 PERIOD_COLUMNS = ("period_start", "day")
-ADDED = ("period_end", "period_middle", "bar_start", "bar_end")
+PERIOD_END_COLUMNS = ("period_end", "period_middle", "bar_start", "bar_end")
 ROWS_MAX = 5_000
 CHARTS_MAX = 24
 SECTIONS_MAX = 12
@@ -37,33 +37,33 @@ class _Tile(_Part):
     id: Name
     title: Title
     description: Sentence = ""
-    # Of the six columns of a wide screen.
+    # The width in columns; a wide screen has six.
     span: Literal[1, 2, 3, 4, 6] = 3
 
     @property
-    def report_asked(self) -> str | None:
-        """The report that it is made of, if it is made of one."""
+    def report_name(self) -> str | None:
+        """The report of the tile; None for gauges."""
         return getattr(self, "report", None)
 
 
 class _OfReport(_Tile):
     report: str
-    # Those of the report, where they are not the reader's choice.
+    # Report parameters that override those of the reader.
     parameters: dict[OwnParameter, str] = Field(default_factory=dict)
-    # Only rows that have these values.
+    # Only rows with these values.
     where: dict[Column, Scalar] = Field(default_factory=dict)
-    # Only rows in which this column is more than nothing.
+    # Only rows in which this column is not zero.
     nonzero: Column | None = None
-    # Only rows whose time in this column lies more than so many days before the end of what is seen.
+    # Only rows whose time in this column is more than this number of days before the end of the period.
     older_days: dict[Column, Annotated[int, Field(ge=1, le=3_650)]] = Field(default_factory=dict)
 
 
 class Figure(_OfReport):
-    """One number of all rows.
+    """One number over all rows.
 
-    `sum` adds a column; `ratio` divides its sum by that of `of` (a minus before a name takes it off); `newest` is the
-    greatest value; `count` counts rows; `distinct` the different values of a column; `only` is the value of the one
-    row, of a report that has no more.
+    `sum` adds a column. `ratio` divides its sum by the sum of `of`; a minus before a name subtracts the column.
+    `newest` is the greatest value. `count` counts rows. `distinct` counts distinct values. `only` is the value of the
+    single row of a report.
     """
 
     kind: Literal["number"]
@@ -77,48 +77,48 @@ class Figure(_OfReport):
 
 
 class Group(_Part):
-    """Rows put together: one for each value of `by`, with sums of columns that may be added, the greatest first.
+    """Aggregated rows: one per value of `by` with sums of additive columns, greatest first.
 
-    `median` is of columns that may not: the median of those rows that have a value.
+    `median` is for columns that are not additive: the median over rows with a value.
     """
 
     by: list[Column] = Field(min_length=1)
     sum: list[Column] = Field(default_factory=list)
     median: list[Column] = Field(default_factory=list)
-    # The name of a column with the number of rows.
+    # The name of an added column with the number of rows.
     count: Column | None = None
 
     @property
     def columns(self) -> list[Column]:
-        """Those of its rows, in their order."""
+        """The columns of the aggregated rows, in order."""
         return [*self.by, *self.sum, *self.median, *([self.count] if self.count else [])]
 
 
 class _Rows(_OfReport):
     group: Group | None = None
-    # A column; with a minus before it the greatest come first. Without, the report's own order.
+    # A column; a minus sorts in descending order. Without `sort`, rows keep the order of the report.
     sort: SignedColumn | None = None
-    # What is said where there are none.
+    # The text of an empty tile.
     empty: Sentence = ""
 
 
-class Leading(_Part):
-    """Which rows are drawn where there are too many lines: those of the values of `column` with the most of `by`."""
+class TopValues(_Part):
+    """The limit of series: the values of `column` with the largest sums of `by`."""
 
     column: Column
     by: Column
     count: int = Field(7, ge=1, le=50)
 
 
-class Compared(_Part):
-    """Where the period before is drawn: the sum of `y` over `x`, as a dashed line."""
+class Comparison(_Part):
+    """The dashed line of the previous period: the sum of `y` over `x`."""
 
     x: Column
     y: Column
 
 
 class Marks(_Part):
-    """Moments that are marked in a chart over time: those of the column `at` of a report, called `title`."""
+    """Marked times in a chart: the column `at` of a report, with the label `title`."""
 
     report: str
     at: Column
@@ -126,21 +126,21 @@ class Marks(_Part):
 
 
 class Chart(_Rows):
-    """A Vega-Lite spec without its data: that is the report's rows."""
+    """A Vega-Lite chart. Its spec has no data, because the rows come from the report."""
 
     kind: Literal["chart"]
     spec: dict[str, Any]
     rows: int = Field(ROWS_MAX, ge=1, le=ROWS_MAX)
     height: int = Field(240, ge=40, le=800)
-    # What a click on a mark narrows the page to.
+    # The filter that a click on a mark sets.
     select: Literal["surface", "deployment", "tenant", "period_start"] | None = None
-    compare: Compared | None = None
-    leading: Leading | None = None
+    compare: Comparison | None = None
+    leading: TopValues | None = None
     marks: Marks | None = None
 
 
 class Table(_Rows):
-    """Rows as a table."""
+    """A table of rows."""
 
     kind: Literal["table"]
     columns: dict[Column, Title] = Field(min_length=1)
@@ -149,7 +149,7 @@ class Table(_Rows):
 
 
 class Gauge(_Tile):
-    """Something that the server knows of itself, now."""
+    """A current value of the server itself."""
 
     kind: Literal["server"]
     measure: Measure
@@ -161,7 +161,7 @@ Tile = Annotated[Figure | Chart | Table | Gauge, Field(discriminator="kind")]
 
 
 class Section(_Part):
-    """Charts that are asked for together."""
+    """Tiles that are requested together."""
 
     id: Name
     title: Title
@@ -169,14 +169,14 @@ class Section(_Part):
 
 
 class Dashboard(_Part):
-    """A file. Its name is the file's."""
+    """A dashboard file. Its name is the file name without the suffix."""
 
     title: Title
     description: Sentence
-    # Where it stands in the list.
+    # The position in the navigation bar; lower values come first.
     place: int = 100
     sections: list[Section] = Field(min_length=1, max_length=SECTIONS_MAX)
 
     def section(self, id: str) -> Section | None:
-        """The section of this id."""
+        """Return the section with this id, if any."""
         return next((section for section in self.sections if section.id == id), None)

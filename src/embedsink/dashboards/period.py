@@ -1,4 +1,4 @@
-"""The period that a page shows, the one before it, and how fine both are divided: from the words of an address."""
+"""The period of a page, its previous period and their interval, from query parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from embedsink.errors import Refused, preview
 from embedsink.reasons import Reason
 from embedsink.reports.scope import Scope, parse_scope
 
-# How many of the reader's days, today among them; a single one is the 24 hours up to now.
+# Lengths in local days, including today. One day means the last 24 hours.
 PERIODS: dict[str, int] = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
 PERIOD_DEFAULT = "7d"
 PARAMETERS = ("period", "since", "until", "compare", "surface", "deployment", "tenant", "timezone")
@@ -19,9 +19,9 @@ _INTERVALS = ((timedelta(days=2), "hour"), (timedelta(days=100), "day"), (timede
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What is seen, and `before`: as long a time just before it, None where that is not asked for.
+    """The scope of a page, and `before`: the scope of the previous period of the same length, or None.
 
-    `asked` is the scope in the words of a report's address.
+    `asked` has the query parameters of a report with the same scope.
     """
 
     scope: Scope
@@ -31,7 +31,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Who asks: what its scopes have in common, and its clock."""
+    """The parameters that both periods share, and the clock."""
 
     shared: dict[str, str | None]
     deployments: Sequence[str]
@@ -39,12 +39,12 @@ class _Reader:
     now: datetime
 
     def scope(self, since: str | None, until: str | None, interval: str | None = None) -> Scope:
-        words = self.shared | {"since": since, "until": until, "interval": interval}
-        return parse_scope(words, deployments=self.deployments, allowed=self.allowed, now=lambda: self.now)
+        params = self.shared | {"since": since, "until": until, "interval": interval}
+        return parse_scope(params, deployments=self.deployments, allowed=self.allowed, now=lambda: self.now)
 
     def local(self) -> datetime:
-        """What the reader's clocks show."""
-        timezone = self.scope(None, None).timezone  # as it is known to be one
+        """Return the reader's local time."""
+        timezone = self.scope(None, None).timezone  # a validated time zone
         return self.now.astimezone(ZoneInfo(timezone or "UTC")).replace(tzinfo=None)
 
 
@@ -55,13 +55,13 @@ def period_of(
     allowed: frozenset[int] | None = None,
     now: datetime,
 ) -> Period:
-    """The period of an address.
+    """Return the period of query parameters.
 
     Args:
-        asked: `period`, or `since` and `until`; `compare`, `surface`, `tenant`, `timezone`. None is as missing.
-        deployments: those asked for.
-        allowed: those of the reader's key; None for all.
-        now: the clock, with a zone.
+        asked: `period`, or `since` and `until`; `compare`, `surface`, `tenant`, `timezone`. None means missing.
+        deployments: the requested deployments.
+        allowed: the deployments of the reader's key; None for all.
+        now: the current time, with a zone.
 
     Raises:
         Refused: `bad_parameter`, or `out_of_scope`.
@@ -69,26 +69,26 @@ def period_of(
     reader = _Reader({name: asked.get(name) for name in ("surface", "tenant", "timezone")}, deployments, allowed, now)
     since, until = asked.get("since"), asked.get("until")
     if since is None and until is not None:
-        raise Refused(Reason.BAD_PARAMETER, "until: stands without since. Give both, or a period such as 7d.")
+        raise Refused(Reason.BAD_PARAMETER, "until: is given without since. Give both, or a period such as 7d.")
     before: tuple[str, str] | None
     if since is None:
         since, before = _rolling(asked.get("period") or PERIOD_DEFAULT, reader)
     elif asked.get("period") is not None:
-        raise Refused(Reason.BAD_PARAMETER, "period: stands beside since. Give one of them.")
+        raise Refused(Reason.BAD_PARAMETER, "period: is given together with since. Give one of them.")
     else:
-        before = _chosen(reader.scope(since, until), now)
-    seen = reader.scope(since, until)
-    interval = _interval(_length(seen, now))
-    told = {"since": since, "until": until, "interval": interval, **reader.shared}
+        before = _previous_of_custom(reader.scope(since, until), now)
+    scope = reader.scope(since, until)
+    interval = _interval(_length(scope, now))
+    params = {"since": since, "until": until, "interval": interval, **reader.shared}
     return Period(
         reader.scope(since, until, interval),
         reader.scope(*before, interval) if before and _is_compared(asked.get("compare")) else None,
-        {name: value for name, value in told.items() if value is not None},
+        {name: value for name, value in params.items() if value is not None},
     )
 
 
 def _rolling(period: str, reader: _Reader) -> tuple[str, tuple[str, str]]:
-    """Since when, and the period before: up to the same time of day."""
+    """Return the start of a rolling period, and the previous period up to the same time of day."""
     if period not in PERIODS:
         raise Refused(Reason.BAD_PARAMETER, f"period: {preview(period)} is not one of {', '.join(PERIODS)}.")
     length = timedelta(days=PERIODS[period])
@@ -101,22 +101,22 @@ def _rolling(period: str, reader: _Reader) -> tuple[str, tuple[str, str]]:
     return first.isoformat(), ((first - length).isoformat(), (local - length).replace(microsecond=0).isoformat())
 
 
-def _chosen(seen: Scope, now: datetime) -> tuple[str, str] | None:
-    """The period before one that somebody chose: it ends where that begins."""
-    start = seen.since or datetime.min
+def _previous_of_custom(scope: Scope, now: datetime) -> tuple[str, str] | None:
+    """Return the previous period of a custom period: it ends where the custom period starts."""
+    start = scope.since or datetime.min
     try:
-        if seen.since and seen.until and (days := _whole_days(seen.local(seen.since), seen.local(seen.until))):
+        if scope.since and scope.until and (days := _whole_days(scope.local(scope.since), scope.local(scope.until))):
             return days
-        return f"{(start - _length(seen, now)).isoformat()}Z", f"{start.isoformat()}Z"
+        return f"{(start - _length(scope, now)).isoformat()}Z", f"{start.isoformat()}Z"
     except OverflowError:
         return None
 
 
 def _whole_days(first: datetime, end: datetime) -> tuple[str, str] | None:
-    """As many days before some whole ones, by the reader's clocks: not each of them has 24 hours."""
+    """Return the same number of local days before whole days, or None. Local days can have 23 or 25 hours."""
     before = first - (end - first)
     are_whole = first.time() == end.time() == time.min
-    # In the first days, other clocks may show times that UTC does not have.
+    # In the first days of the calendar, local times can be outside the range of UTC.
     return (before.isoformat(), first.isoformat()) if are_whole and before > _FIRST_DAYS else None
 
 

@@ -1,6 +1,6 @@
-"""What the reader's clocks show, and where periods begin and end by them.
+"""Local times of the reader in epoch milliseconds, and the starts and ends of periods.
 
-Times have years from 1 to 9999. Where a period ends is a number alone, so the last one may end when they do.
+Times have the years 1 to 9999. Period ends are numbers, so the last period may end after the year 9999.
 """
 
 from calendar import monthrange
@@ -11,10 +11,10 @@ from typing import Any
 
 from embedsink.reports.scope import Scope
 
-# Of a period, the part that its bar leaves free.
+# The share of a period that its bar leaves empty.
 GAP_SHARE = 0.24
 DAY_MS = 86_400_000
-# No axis has room for more names; Vega chooses some of them itself.
+# The maximum number of axis labels. Vega omits those that overlap.
 TICKS_MAX = 400
 _EPOCH = datetime(1970, 1, 1)
 _MS = timedelta(milliseconds=1)
@@ -24,14 +24,14 @@ _LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timede
 
 
 def utc_of(now: datetime) -> datetime:
-    """A time in UTC, without its zone: as scopes and rows have it."""
+    """Return a time in UTC without a zone, as in scopes and rows."""
     return now.astimezone(UTC).replace(tzinfo=None)
 
 
 def span_of(scope: Scope, *, now: datetime) -> list[int]:
-    """From where to where a chart's time goes, in whole periods: epoch ms of what the reader's clocks show."""
+    """Return the start and end of a chart's time axis in whole periods, in epoch ms of the reader's local time."""
     clock = Clock(scope)
-    # `until` is no part of it, and so neither is the period that begins then.
+    # `until` is exclusive, so a period that starts at `until` is not included.
     last = utc_of(now) if scope.until is None else max(scope.until, datetime.min + _LEAST) - _LEAST
     first = scope.since or last
     return [clock.start(clock.shown(first)), clock.end(clock.start(clock.shown(max(first, last))))]
@@ -39,17 +39,17 @@ def span_of(scope: Scope, *, now: datetime) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the reader's clocks show, in epoch milliseconds.
+    """The reader's local time in epoch milliseconds.
 
-    `shift` is how much earlier the period before begins. On the clocks it may be an hour more or less, where these
-    change in between: what is seen and what was before are laid side by side by what the clocks show.
+    `shift` is the distance to the previous period. After a clock change the local distance differs by an hour, because
+    both periods are aligned by local time.
     """
 
     scope: Scope
     shift: timedelta = timedelta()
 
     def shown(self, value: Any, *, is_before: bool = False) -> Any:
-        """A value of a row as a chart has it."""
+        """Return a row value for a chart: times as local epoch milliseconds, other values unchanged."""
         if isinstance(value, datetime):
             shown = _ms_of(self.scope.local(value))
         elif isinstance(value, date):
@@ -62,26 +62,26 @@ class Clock:
         since = self.scope.since
         return (self.shift if since is None else self.scope.local(since) - self.scope.local(since - self.shift)) // _MS
 
-    def places(self, start_ms: int, *, is_day: bool = False) -> list[int]:
-        """What is added to a row that is of a period: where it ends, its middle, and where its bar begins and ends."""
+    def period_columns(self, start_ms: int, *, is_day: bool = False) -> list[int]:
+        """Return the added columns of a period: its end, its middle, and the start and end of its bar."""
         length_ms = DAY_MS if is_day else self.end(start_ms) - start_ms
         gap_ms = int(length_ms * GAP_SHARE / 2)
         return [start_ms + length_ms, start_ms + length_ms // 2, start_ms + gap_ms, start_ms + length_ms - gap_ms]
 
     def ticks(self, span: Sequence[int], *, is_day: bool = False) -> list[int] | None:
-        """The middles of all periods of a span, below which days and longer ones are named; None leaves it to Vega."""
+        """Return the middles of all periods of a span as label positions, or None to let Vega choose."""
         if self.scope.interval == "hour" and not is_day:
             return None
         start_ms, end_ms = span
-        found: list[int] = []
-        while start_ms < end_ms and len(found) <= TICKS_MAX:
+        middles: list[int] = []
+        while start_ms < end_ms and len(middles) <= TICKS_MAX:
             after_ms = start_ms + DAY_MS if is_day else self.end(start_ms)
-            found.append((start_ms + after_ms) // 2)
+            middles.append((start_ms + after_ms) // 2)
             start_ms = after_ms
-        return found if len(found) <= TICKS_MAX else None
+        return middles if len(middles) <= TICKS_MAX else None
 
     def start(self, shown_ms: int) -> int:
-        """Where the period begins that this is in."""
+        """Return the start of the period that contains this time."""
         shown = (_EPOCH + shown_ms * _MS).replace(minute=0, second=0, microsecond=0)
         if self.scope.interval == "hour":
             return _ms_of(shown)
@@ -91,7 +91,7 @@ class Clock:
         return _ms_of(midnight.replace(day=1) if self.scope.interval == "month" else midnight)
 
     def end(self, start_ms: int) -> int:
-        """Where a period ends that begins so."""
+        """Return the end of the period with this start."""
         interval = self.scope.interval or "day"
         if interval in _LENGTHS:
             return start_ms + int(_LENGTHS[interval].total_seconds() * 1_000)
@@ -100,5 +100,5 @@ class Clock:
 
 
 def _ms_of(local: datetime) -> int:
-    # In integers: the last microseconds of the year 9999 would be rounded into the year after.
+    # Integer division: floats would round the last microseconds of the year 9999 into the next year.
     return (local - _EPOCH) // _MS

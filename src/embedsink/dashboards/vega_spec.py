@@ -1,10 +1,10 @@
-"""A chart's spec with what every chart has, so that no file says it: axes, time, sizes, and the period before.
+"""Defaults of all chart specs: axes, time scale, sizes, and the line of the previous period.
 
-A page and a picture add only their rows, their colours and these parameters, which are as the rows are:
+Pages and images add the rows, the colours and these parameters:
 
-    span          where time begins and ends
-    ticks         the middles of its periods, where they are named below it; null leaves it to Vega
-    date_format   how these are written (d3-time-format)
+    span          the start and end of the time axis
+    ticks         the label positions, which are the middles of periods; null lets Vega choose
+    date_format   the format of the labels (d3-time-format)
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from typing import Any
 from embedsink.dashboards.model import Chart
 
 ROWS, BEFORE, MARKS = "rows", "before", "marks"
-# What keeps the nature of the counts that it puts together.
-_KEEPING = (None, "sum", "max", "min")
-_COUNTING = ("count", "distinct")
+# Aggregates whose result is a count if their input is a count.
+_COUNT_PRESERVING = (None, "sum", "max", "min")
+_COUNT_AGGREGATES = ("count", "distinct")
 _POSITIONS = ("x", "y")
-# Nothing happens half. Vega has one step more than it is told to have room for: with 1 it would still halve it.
+# Counts have no fractional ticks. Vega allows one more step than requested, so a step of 1 could still be halved.
 _WHOLE_STEP = 1.01
 _BAR_PX_MAX = 28
 _START = "(isValid(datum.period_start) ? datum.period_start : datum.day)"
@@ -26,8 +26,8 @@ _LABEL = "isValid(datum.value) ? datum.label : '(none)'"
 _Spec = dict[str, Any]
 
 
-def completed(chart: Chart) -> _Spec:
-    """The spec of a chart, in need of the datasets `rows`, `before` and `marks`, the parameters, and a width."""
+def complete_spec(chart: Chart) -> _Spec:
+    """Return the spec of a chart with all defaults. The caller adds the datasets, the parameters and a width."""
     spec = deepcopy(chart.spec)
     layers = [_line(chart.compare.x, chart.compare.y)] if chart.compare else []
     if chart.marks:
@@ -41,7 +41,7 @@ def completed(chart: Chart) -> _Spec:
             axis = part.get("encoding", {}).get(channel)
             if isinstance(axis, dict):
                 _complete(axis, channel, is_count=_is_count(axis, counts))
-                layers += _widened(axis, channel)
+                layers += _domain_layers(axis, channel)
     if layers:
         spec = {"layer": [spec, *layers]}
     return spec | {
@@ -68,18 +68,18 @@ def _complete(axis: _Spec, channel: str, *, is_count: bool) -> None:
         across: _Spec = {"grid": True, "domain": False, "tickCount": 4, "labelSeparation": 8} if channel == "x" else {}
         axis["axis"] = across | ({"tickMinStep": _WHOLE_STEP} if is_count else {}) | own
         if is_count:
-            # Where nothing happened, too, there is an axis and not a lone zero.
+            # Without events the axis still reaches 1 instead of showing only a zero.
             axis["scale"] = {"domain": {"unionWith": [0, 1]}} | scale
 
 
 def _name_none(colour: Any) -> None:
-    """A legend names what has no name as an axis does."""
+    """Give the legend the same label for missing names as the axes."""
     if isinstance(colour, dict) and colour.get("type") == "nominal" and colour.get("legend", {}) is not None:
         colour["legend"] = {"labelExpr": _LABEL} | colour.get("legend", {})
 
 
-def _widened(axis: _Spec, channel: str) -> Iterator[_Spec]:
-    """What a domain is united with, as a layer that nobody sees: a layer that says so leaves out the others' values."""
+def _domain_layers(axis: _Spec, channel: str) -> Iterator[_Spec]:
+    """Yield invisible layers for `unionWith` domains, because the option itself ignores the values of other layers."""
     domain = (axis.get("scale") or {}).get("domain")
     if isinstance(domain, dict) and "unionWith" in domain:
         del axis["scale"]["domain"]
@@ -91,13 +91,13 @@ def _widened(axis: _Spec, channel: str) -> Iterator[_Spec]:
 
 
 def _limit_bar(mark: Any) -> None:
-    """One row alone would be a bar as high as the chart."""
+    """Limit the bar height, because a single bar would otherwise fill the chart."""
     if isinstance(mark, dict) and isinstance(height := mark.get("height"), dict) and "band" in height:
         mark["height"] = {"expr": f"min({_BAR_PX_MAX}, {height['band']} * bandwidth('y'))"}
 
 
 def _line(x: str, y: str) -> _Spec:
-    """The period before, dashed."""
+    """Return the dashed line of the previous period."""
     return {
         "data": {"name": BEFORE},
         "mark": {"type": "line", "style": "before", "tooltip": False, "cursor": "default"},
@@ -109,7 +109,7 @@ def _line(x: str, y: str) -> _Spec:
 
 
 def _rules(title: str) -> _Spec:
-    """Moments that are marked."""
+    """Return the vertical lines of marked times."""
     return {
         "data": {"name": MARKS},
         "mark": {"type": "rule", "style": "moment", "cursor": "default"},
@@ -121,7 +121,7 @@ def _rules(title: str) -> _Spec:
 
 
 def _break_lines(spec: _Spec) -> None:
-    """A line ends where a period has no row, and begins anew after it: nothing is known of what lies between."""
+    """Break lines at periods without a row, because their values are unknown."""
     shared = spec.get("encoding", {})
     for part in [spec, *spec.get("layer", [])]:
         encoding = shared | part.get("encoding", {})
@@ -141,24 +141,24 @@ def _break_lines(spec: _Spec) -> None:
 
 
 def _counts_of(spec: _Spec) -> set[str]:
-    """The fields that a spec makes of counts, and that are counts again."""
-    made: set[str] = set()
+    """Return the fields of a spec's transforms that are counts."""
+    computed: set[str] = set()
     for part in _parts(spec):
         for step in part.get("transform", []):
-            if "fold" in step and all(_is_count({"field": field}, made) for field in step["fold"]):
-                made.add(step.get("as", ["key", "value"])[1])
+            if "fold" in step and all(_is_count({"field": field}, computed) for field in step["fold"]):
+                computed.add(step.get("as", ["key", "value"])[1])
             for one in [*step.get("aggregate", []), *step.get("joinaggregate", [])]:
-                if "as" in one and _is_count({"aggregate": one.get("op"), "field": one.get("field")}, made):
-                    made.add(one["as"])
-    return made
+                if "as" in one and _is_count({"aggregate": one.get("op"), "field": one.get("field")}, computed):
+                    computed.add(one["as"])
+    return computed
 
 
-def _is_count(definition: _Spec, made: set[str]) -> bool:
-    if definition.get("aggregate") in _COUNTING:
+def _is_count(definition: _Spec, computed: set[str]) -> bool:
+    if definition.get("aggregate") in _COUNT_AGGREGATES:
         return True
     field = str(definition.get("field"))
-    # Columns of reports are named for what they count.
-    return definition.get("aggregate") in _KEEPING and (field.endswith("_count") or field in made)
+    # Count columns of reports end in `_count`.
+    return definition.get("aggregate") in _COUNT_PRESERVING and (field.endswith("_count") or field in computed)
 
 
 def _parts(spec: Any) -> Iterator[_Spec]:

@@ -127,7 +127,7 @@ def create_app(
             *_routes_of_upkeep(),
             # First a demo's own pages: its bare address leads to them.
             *(demo.routes if demo else ()),
-            Route("/", shown.lead_in),
+            Route("/", shown.redirect_to_dashboards),
         ],
         middleware=[
             Middleware(AnonymousLimitMiddleware, strangers=events.strangers),
@@ -189,6 +189,8 @@ def _routes_of_pages(shown: DashboardPages, login: LoginPage, docs: Docs, vega: 
         Route("/login", login.login, methods=["GET", "POST"]),
         Route("/logout", login.logout, methods=["POST"]),
         Route("/docs", docs.show),
+        Route("/docs/{section}", docs.show),
+        Route("/docs/{section}/{page}", docs.show),
         Route("/pages/vega/{version}.js", vega.show),
         Route("/pages/{name}", show_file),
         Route("/{module}.js", browser.show_file),

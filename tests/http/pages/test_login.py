@@ -233,7 +233,7 @@ def test_the_bundle_is_made_for_nobody_without_a_login(tmp_path: Path, monkeypat
         made.append(gzip.compress(b"drawn"))
         return made[-1]
 
-    monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_make", make)
+    monkeypatch.setattr(embedsink.http.pages.vega_bundle, "_build_in_child", make)
     with open_server(tmp_path) as server:
         path = VegaBundle(server.folder).path
         assert problem(server.get(path)) == "not_ready"

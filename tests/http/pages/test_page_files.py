@@ -23,7 +23,7 @@ def loaded_by(module: str) -> set[str]:
 
 def test_a_dashboard_loads_less_than_30_kb_of_our_scripts() -> None:
     modules = loaded_by("dashboard.js")
-    assert {"tiles.js", "words.js", "live.js", "choices.js"} <= modules
+    assert {"tiles.js", "format.js", "live.js", "filters.js"} <= modules
     assert sum(len(page_files()[name].content) for name in modules) <= OWN_BYTES_MAX
 
 

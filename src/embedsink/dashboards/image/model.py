@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SectionAnswer:
-    """What the charts of a section show, as `/api/v1/dashboards/{name}/sections/{section}` tells it.
+    """The data of a section, as returned by `/api/v1/dashboards/{name}/sections/{section}`.
 
     Args:
-        span: where its time begins and ends, in epoch milliseconds of what the reader's clocks show.
-        interval: how long a period is.
-        compared: whether the period before is told too.
-        charts: by their ids: `columns`, `rows`, `before`, `value`, `value_before`, `is_cut`.
+        span: the start and end of the time axis, in epoch milliseconds of the reader's local time.
+        interval: the length of a period.
+        compared: whether the data includes the previous period.
+        charts: by tile id: `columns`, `rows`, `before`, `value`, `value_before`, `is_cut`.
     """
 
     span: tuple[int, int]
@@ -24,10 +24,14 @@ class SectionAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What stands above the charts: of whom they are, and when they were made; `snapshot_at` where they are of one.
+class Caption:
+    """The lines above the tiles: filters, time of rendering, and time of the snapshot, if any.
 
-    `timezone` is that of its times.
+    Args:
+        made_at: the time of rendering.
+        timezone: the time zone of all times.
+        narrowed: the active filters by name.
+        snapshot_at: the time of the snapshot that the data comes from.
     """
 
     made_at: datetime

@@ -1,8 +1,8 @@
-"""A dashboard and what its sections show, as one file."""
+"""A dashboard with its data as one file: SVG, PNG, PDF or HTML."""
 
 from collections.abc import Mapping
 
-from embedsink.dashboards.image.model import SectionAnswer, Telling
+from embedsink.dashboards.image.model import Caption, SectionAnswer
 from embedsink.dashboards.image.sheet import draw
 from embedsink.dashboards.image.svg import escaped
 from embedsink.dashboards.model import Dashboard
@@ -13,30 +13,30 @@ PNG_SCALE = 2.0
 
 
 def render(
-    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Telling, *, format: str, is_dark: bool = False
+    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, *, format: str, is_dark: bool = False
 ) -> bytes:
-    """A dashboard as a file.
+    """Return a dashboard as the content of a file.
 
     Args:
-        dashboard: with the sections and their charts.
-        answers: what they show, by the section's id.
-        telling: what is told about them.
-        format: one of `FORMATS`. A PDF is one page, as long as it has to be.
-        is_dark: light on dark.
+        dashboard: the dashboard.
+        answers: the data by section id.
+        caption: the filters and times above the tiles.
+        format: one of `FORMATS`. A PDF has one page of the required length.
+        is_dark: whether to use the dark theme.
     """
-    svg = draw(dashboard, answers, telling, DARK if is_dark else LIGHT)
+    svg = draw(dashboard, answers, caption, DARK if is_dark else LIGHT)
     if format == "svg":
         return svg.encode()
     if format == "html":
         return _page(dashboard, svg, is_dark=is_dark).encode()
-    import vl_convert  # It takes 60 ms and 30 MiB.
+    import vl_convert  # Imported here: the import takes 60 ms and 30 MiB.
 
     return vl_convert.svg_to_pdf(svg) if format == "pdf" else vl_convert.svg_to_png(svg, scale=PNG_SCALE)
 
 
 def _page(dashboard: Dashboard, svg: str, *, is_dark: bool) -> str:
-    ground = (DARK if is_dark else LIGHT).desk
-    # Mail programs take what a page loads for spying: it loads nothing.
+    ground = (DARK if is_dark else LIGHT).page
+    # Mail programs block remote content as tracking, so the page loads nothing.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,4 +1,4 @@
-"""The one sheet: title, sections and tiles in the six columns of a wide screen, drawn as SVG."""
+"""The layout of an image: title, sections and tiles in six columns, as SVG."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,12 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from embedsink.dashboards.image.chart import picture_of
-from embedsink.dashboards.image.model import SectionAnswer, Telling
-from embedsink.dashboards.image.specs import whole_spec
-from embedsink.dashboards.image.svg import FONT, TEXT_CHARACTERS_MAX, card, cut, group, line, placed, width_of, wrapped
-from embedsink.dashboards.image.text import NONE, change, day, named, write
-from embedsink.dashboards.labels import NOTHING
+from embedsink.dashboards.image.chart import chart_svg, spec_with_data
+from embedsink.dashboards.image.model import Caption, SectionAnswer
+from embedsink.dashboards.image.svg import (
+    FONT,
+    TEXT_CHARACTERS_MAX,
+    card,
+    group,
+    nested_svg,
+    text_line,
+    text_width,
+    truncate,
+    wrap,
+)
+from embedsink.dashboards.image.text import NONE, display_name, format_change, format_day, format_value
+from embedsink.dashboards.labels import NO_DATA
 from embedsink.dashboards.model import Chart, Dashboard, Figure, Gauge, Section, Table, Tile
 from embedsink.dashboards.theme import Palette
 
@@ -24,16 +33,16 @@ NUMBER_HEIGHT = 118
 ROW_HEIGHT = 26
 HEAD_HEIGHT = 28
 _UNITS = {"_ms": "ms", "_s": "s", "_rate": "share"}
-_FIGURES = ("_count", *_UNITS, "_p50", "_p95")
+_NUMERIC_SUFFIXES = ("_count", *_UNITS, "_p50", "_p95")
 _COLUMN = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) / COLUMNS
 _CLICK = re.compile(r" *\bClick [^.]*\.")
-_DASHED = "Dashed: the period before."
+_DASHED = "Dashed: the previous period."
 _MARKS = {"up": "▲ ", "down": "▼ "}
 
 
-def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Telling, palette: Palette) -> str:
-    """The whole sheet as SVG that needs nothing else."""
-    parts, y = _head(dashboard, answers, telling, palette)
+def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, palette: Palette) -> str:
+    """Return the dashboard as a self-contained SVG."""
+    parts, y = _head(dashboard, answers, caption, palette)
     for section in dashboard.sections:
         if section.id in answers:
             drawn, y = _section(section, answers[section.id], palette, y)
@@ -42,49 +51,56 @@ def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Te
     return (
         f'<svg class="sheet" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="{FONT}">'
-        f'<rect width="{WIDTH}" height="{height}" fill="{palette.desk}"/>{"".join(parts)}</svg>'
+        f'<rect width="{WIDTH}" height="{height}" fill="{palette.page}"/>{"".join(parts)}</svg>'
     )
 
 
 def _head(
-    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], telling: Telling, palette: Palette
+    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, palette: Palette
 ) -> tuple[list[str], float]:
-    room = WIDTH - 2 * MARGIN
-    zone = ZoneInfo(telling.timezone)
-    made = f"made {telling.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
-    if telling.snapshot_at:
-        made += f", of the snapshot of {telling.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
+    inner_width = WIDTH - 2 * MARGIN
+    zone = ZoneInfo(caption.timezone)
+    rendered = f"rendered {caption.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
+    if caption.snapshot_at:
+        rendered += f", snapshot of {caption.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
     spans = [answer.span for answer in answers.values()]
-    days = (day(min(start for start, _ in spans)), day(max(end for _, end in spans) - 1)) if spans else ()
+    days = (format_day(min(start for start, _ in spans)), format_day(max(end for _, end in spans) - 1)) if spans else ()
     period = " – ".join(dict.fromkeys(days))
-    narrowed = [f"{name} {named(value)}" for name, value in telling.narrowed.items()]
-    told = " · ".join([f"{period} ({telling.timezone})", *narrowed, made])
+    filters = [f"{name} {display_name(value)}" for name, value in caption.narrowed.items()]
+    summary = " · ".join([f"{period} ({caption.timezone})", *filters, rendered])
     parts = [
-        line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.ink, is_bold=True),
-        line("embedsink", WIDTH - MARGIN, MARGIN + 26, size=14, colour=palette.quiet, is_bold=True, anchor="end"),
-        line(cut(dashboard.description, 15, room), MARGIN, MARGIN + 56, size=15, colour=palette.quiet),
-        line(cut(told, 15, room, is_bold=True), MARGIN, MARGIN + 82, size=15, colour=palette.ink, is_bold=True),
+        text_line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.text, is_bold=True),
+        text_line("embedsink", WIDTH - MARGIN, MARGIN + 26, size=14, colour=palette.muted, is_bold=True, anchor="end"),
+        text_line(truncate(dashboard.description, 15, inner_width), MARGIN, MARGIN + 56, size=15, colour=palette.muted),
+        text_line(
+            truncate(summary, 15, inner_width, is_bold=True),
+            MARGIN,
+            MARGIN + 82,
+            size=15,
+            colour=palette.text,
+            is_bold=True,
+        ),
     ]
     return parts, MARGIN + 90.0
 
 
 def _section(section: Section, answer: SectionAnswer, palette: Palette, y: float) -> tuple[list[str], float]:
-    parts = [line(section.title, MARGIN, y + 38, size=19, colour=palette.ink, is_bold=True)]
+    parts = [text_line(section.title, MARGIN, y + 38, size=19, colour=palette.text, is_bold=True)]
     y += 52
     for row in _rows_of([tile for tile in section.charts if tile.id in answer.charts]):
         height = max(_height(tile, answer) for tile in row)
         x = float(MARGIN)
         for tile in row:
             width = tile.span * _COLUMN + (tile.span - 1) * GAP
-            place = _Place(x, y, width, height)
-            parts.append(group(tile.title, *_tile(tile, answer, palette, place)))
+            box = _Box(x, y, width, height)
+            parts.append(group(tile.title, *_tile(tile, answer, palette, box)))
             x += width + GAP
         y += height + GAP
     return parts, y
 
 
 def _rows_of(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
-    """Tiles side by side, as many as have room."""
+    """Yield the rows of tiles that fit the columns."""
     row: list[Tile] = []
     for tile in tiles:
         if row and sum(one.span for one in row) + tile.span > COLUMNS:
@@ -96,7 +112,7 @@ def _rows_of(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Box:
     x: float
     y: float
     width: float
@@ -107,121 +123,127 @@ class _Place:
         return self.x + PADDING
 
     @property
-    def room(self) -> float:
+    def inner_width(self) -> float:
         return self.width - 2 * PADDING
 
 
 def _height(tile: Tile, answer: SectionAnswer) -> float:
     if isinstance(tile, Figure | Gauge):
         return NUMBER_HEIGHT
-    room = tile.span * _COLUMN + (tile.span - 1) * GAP - 2 * PADDING
-    head = 2 * PADDING + 20 + 17 * len(_about(tile, answer.charts[tile.id], room))
+    inner_width = tile.span * _COLUMN + (tile.span - 1) * GAP - 2 * PADDING
+    head = 2 * PADDING + 20 + 17 * len(_description(tile, answer.charts[tile.id], inner_width))
     if isinstance(tile, Table):
         rows = len(answer.charts[tile.id]["rows"])
         return head + (HEAD_HEIGHT + rows * ROW_HEIGHT + 8 if rows else 110)
     return head + tile.height - 6
 
 
-def _about(tile: Tile, told: Mapping[str, Any], room: float) -> list[str]:
-    # Nobody can click a picture.
-    about = _CLICK.sub("", tile.description) if isinstance(tile, Chart | Table) and tile.select else tile.description
-    lines = wrapped(about, 13, room, lines_max=2) if about else []
-    return [*lines, _DASHED] if _is_dashed(tile, told) else lines
+def _description(tile: Tile, data: Mapping[str, Any], inner_width: float) -> list[str]:
+    # An image can't be clicked.
+    text = _CLICK.sub("", tile.description) if isinstance(tile, Chart | Table) and tile.select else tile.description
+    lines = wrap(text, 13, inner_width, lines_max=2) if text else []
+    return [*lines, _DASHED] if _is_dashed(tile, data) else lines
 
 
-def _is_dashed(tile: Tile, told: Mapping[str, Any]) -> bool:
-    """Whether there is a line of the period before: one row of it has a place, and no line."""
+def _is_dashed(tile: Tile, data: Mapping[str, Any]) -> bool:
+    """Return whether the chart has a line of the previous period. A single point has no line."""
     if not isinstance(tile, Chart) or tile.compare is None:
         return False
-    place = told["columns"].index(tile.compare.x)
-    return len({row[place] for row in told["before"]}) > 1
+    index = data["columns"].index(tile.compare.x)
+    return len({row[index] for row in data["before"]}) > 1
 
 
-def _tile(tile: Tile, answer: SectionAnswer, palette: Palette, place: _Place) -> Iterator[str]:
-    yield card(place.x, place.y, place.width, place.height, ground=palette.ground, line=palette.line)
-    told = answer.charts[tile.id]
+def _tile(tile: Tile, answer: SectionAnswer, palette: Palette, box: _Box) -> Iterator[str]:
+    yield card(box.x, box.y, box.width, box.height, background=palette.card, line=palette.border)
+    data = answer.charts[tile.id]
     if isinstance(tile, Figure | Gauge):
-        yield from _number(tile, told, palette, place)
+        yield from _number(tile, data, palette, box)
         return
-    y = place.y + PADDING + 14
-    left_out = _left_out(tile, told)
-    room = place.room - (width_of(left_out, 13) + 12 if left_out else 0)
-    yield line(cut(tile.title, 15, room, is_bold=True), place.left, y, size=15, colour=palette.ink, is_bold=True)
-    if left_out:
-        yield line(left_out, place.left + place.room, y, size=13, colour=palette.quiet, anchor="end")
-    for text in _about(tile, told, place.room):
+    y = box.y + PADDING + 14
+    row_note = _row_note(tile, data)
+    inner_width = box.inner_width - (text_width(row_note, 13) + 12 if row_note else 0)
+    yield text_line(
+        truncate(tile.title, 15, inner_width, is_bold=True), box.left, y, size=15, colour=palette.text, is_bold=True
+    )
+    if row_note:
+        yield text_line(row_note, box.left + box.inner_width, y, size=13, colour=palette.muted, anchor="end")
+    for text in _description(tile, data, box.inner_width):
         y += 17
-        yield line(text, place.left, y, size=13, colour=palette.quiet)
-    if not told["rows"]:
-        yield from _empty(tile, palette, place, y)
+        yield text_line(text, box.left, y, size=13, colour=palette.muted)
+    if not data["rows"]:
+        yield from _empty(tile, palette, box, y)
     elif isinstance(tile, Table):
-        yield from _table(tile, told, palette, place, y + 12)
+        yield from _table(tile, data, palette, box, y + 12)
     else:
         y += 12
-        # Down to the end of the card, so that charts side by side stand on one line.
-        room = place.y + place.height - PADDING - y
-        svg = picture_of(whole_spec(tile, told, palette, width=place.room, height=room), tile=tile.id)
-        yield placed(svg, place.left, y, name=tile.id)
+        # Charts fill the card, so that neighbours share a baseline.
+        height = box.y + box.height - PADDING - y
+        svg = chart_svg(spec_with_data(tile, data, palette, width=box.inner_width, height=height), tile=tile.id)
+        yield nested_svg(svg, box.left, y, name=tile.id)
 
 
-def _left_out(tile: Tile, told: Mapping[str, Any]) -> str:
-    """How many of its rows a table shows, where that is not all."""
-    count = told.get("row_count")
-    return f"{len(told['rows'])} of {count:,}" if isinstance(tile, Table) and told.get("is_cut") and count else ""
+def _row_note(tile: Tile, data: Mapping[str, Any]) -> str:
+    """Return the number of shown rows if a table leaves some out."""
+    count = data.get("row_count")
+    return f"{len(data['rows'])} of {count:,}" if isinstance(tile, Table) and data.get("is_cut") and count else ""
 
 
-def _number(tile: Figure | Gauge, told: Mapping[str, Any], palette: Palette, place: _Place) -> Iterator[str]:
-    titles = wrapped(tile.title, 13, place.room, lines_max=2)
+def _number(tile: Figure | Gauge, data: Mapping[str, Any], palette: Palette, box: _Box) -> Iterator[str]:
+    titles = wrap(tile.title, 13, box.inner_width, lines_max=2)
     for number, text in enumerate(titles):
-        yield line(text, place.left, place.y + 30 + 16 * number, size=13, colour=palette.quiet)
-    text, size = write(told.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
-    while size > 13 and width_of(text, size, is_bold=True) > place.room:
+        yield text_line(text, box.left, box.y + 30 + 16 * number, size=13, colour=palette.muted)
+    text, size = format_value(data.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
+    while size > 13 and text_width(text, size, is_bold=True) > box.inner_width:
         size -= 1
-    text = cut(text, size, place.room, is_bold=True)
-    yield line(text, place.left, place.y + 80, size=size, colour=palette.ink, is_bold=True)
-    direction, by = change(changed := told.get("change"), told.get("value_before"), tile.format)
+    text = truncate(text, size, box.inner_width, is_bold=True)
+    yield text_line(text, box.left, box.y + 80, size=size, colour=palette.text, is_bold=True)
+    direction, by = format_change(changed := data.get("change"), data.get("value_before"), tile.format)
     is_good = changed["is_good"] if isinstance(changed, Mapping) else None
-    tone = palette.quiet if is_good is None else palette.good if is_good else palette.bad
+    tone = palette.muted if is_good is None else palette.good if is_good else palette.bad
     if by:
         shown = f"{_MARKS.get(direction, '')}{by}"
-        if width_of(shown, 12) > place.room:
-            shown = cut(shown.partition(" from ")[0], 12, place.room)
-        yield line(shown, place.left, place.y + 102, size=12, colour=tone)
+        if text_width(shown, 12) > box.inner_width:
+            shown = truncate(shown.partition(" from ")[0], 12, box.inner_width)
+        yield text_line(shown, box.left, box.y + 102, size=12, colour=tone)
 
 
-def _empty(tile: Chart | Table, palette: Palette, place: _Place, y: float) -> Iterator[str]:
-    middle = place.x + place.width / 2
-    y += (place.y + place.height - y) / 2 - 8
-    yield line(NOTHING, middle, y, size=14, colour=palette.ink, is_bold=True, anchor="middle")
-    for text in wrapped(tile.empty.replace("`", ""), 13, place.room * 0.8, lines_max=2) if tile.empty else []:
+def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterator[str]:
+    middle = box.x + box.width / 2
+    y += (box.y + box.height - y) / 2 - 8
+    yield text_line(NO_DATA, middle, y, size=14, colour=palette.text, is_bold=True, anchor="middle")
+    for text in wrap(tile.empty.replace("`", ""), 13, box.inner_width * 0.8, lines_max=2) if tile.empty else []:
         y += 19
-        yield line(text, middle, y, size=13, colour=palette.quiet, anchor="middle")
+        yield text_line(text, middle, y, size=13, colour=palette.muted, anchor="middle")
 
 
-def _table(tile: Table, told: Mapping[str, Any], palette: Palette, place: _Place, y: float) -> Iterator[str]:
-    columns = told["columns"]
-    cells = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in told["rows"]]
-    figures = [_are_figures(name, [row[place] for row in told["rows"]]) for place, name in enumerate(columns)]
+def _table(tile: Table, data: Mapping[str, Any], palette: Palette, box: _Box, y: float) -> Iterator[str]:
+    columns = data["columns"]
+    cells = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in data["rows"]]
+    numeric = [_is_numeric(name, [row[index] for row in data["rows"]]) for index, name in enumerate(columns)]
     titles = [tile.columns.get(name, name.replace("_", " ")) for name in columns]
-    widths = _widths(titles, cells, place.room)
+    widths = _widths(titles, cells, box.inner_width)
     for number, row in enumerate([titles, *cells]):
-        is_head = number == 0
-        stands = y + 18 + (0 if is_head else HEAD_HEIGHT + (number - 1) * ROW_HEIGHT)
-        x = place.left
-        for text, width, is_figure in zip(row, widths, figures, strict=True):
-            shown = cut(text, 13, width - 12)
-            at, anchor = (x + width - 12, "end") if is_figure else (x, "start")
-            yield line(shown, at, stands, size=13, colour=palette.quiet if is_head else palette.ink, anchor=anchor)
+        is_header = number == 0
+        baseline = y + 18 + (0 if is_header else HEAD_HEIGHT + (number - 1) * ROW_HEIGHT)
+        x = box.left
+        for text, width, is_numeric in zip(row, widths, numeric, strict=True):
+            shown = truncate(text, 13, width - 12)
+            at, anchor = (x + width - 12, "end") if is_numeric else (x, "start")
+            yield text_line(
+                shown, at, baseline, size=13, colour=palette.muted if is_header else palette.text, anchor=anchor
+            )
             x += width
-        rule = f'x1="{place.left:.1f}" x2="{place.left + place.room:.1f}" y1="{stands + 9:.1f}" y2="{stands + 9:.1f}"'
-        yield f'<line {rule} stroke="{palette.line}"/>'
+        rule = (
+            f'x1="{box.left:.1f}" x2="{box.left + box.inner_width:.1f}" y1="{baseline + 9:.1f}" y2="{baseline + 9:.1f}"'
+        )
+        yield f'<line {rule} stroke="{palette.border}"/>'
 
 
-def _are_figures(name: str, values: Sequence[Any]) -> bool:
+def _is_numeric(name: str, values: Sequence[Any]) -> bool:
     if name == "deployment" or _is_time(name):
         return False
-    # A column without any value stands where its values would.
-    return name.endswith(_FIGURES) or any(isinstance(value, int | float) for value in values)
+    # An empty column is aligned like its values would be.
+    return name.endswith(_NUMERIC_SUFFIXES) or any(isinstance(value, int | float) for value in values)
 
 
 def _is_time(name: str) -> bool:
@@ -232,23 +254,23 @@ def _cell(name: str, value: Any) -> str:
     if value is None:
         return NONE
     if name == "day":
-        return day(int(value))
+        return format_day(int(value))
     if _is_time(name):
-        return write(value, "time")
+        return format_value(value, "time")
     if name == "deployment" or not isinstance(value, int | float):
-        return named(str(value))
+        return display_name(str(value))
     if name.startswith("seconds_"):
-        return write(value, "s")
+        return format_value(value, "s")
     unit = next((format for ending, format in _UNITS.items() if name.endswith(ending)), None)
-    return write(value, unit or ("count" if isinstance(value, int) else "number"))
+    return format_value(value, unit or ("count" if isinstance(value, int) else "number"))
 
 
-def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], room: float) -> list[float]:
-    """As wide as the columns want to be; the widest give way."""
+def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], inner_width: float) -> list[float]:
+    """Return the column widths: the natural widths, with the widest columns reduced to fit."""
     columns = zip(titles, *cells, strict=True)
-    wanted = [min(340.0, max(width_of(text[:TEXT_CHARACTERS_MAX], 13) for text in column) + 18) for column in columns]
-    while sum(wanted) > room:
-        widest = wanted.index(max(wanted))
-        wanted[widest] -= min(8.0, sum(wanted) - room)
-    spare = (room - sum(wanted)) / len(wanted)
-    return [width + spare for width in wanted]
+    widths = [min(340.0, max(text_width(text[:TEXT_CHARACTERS_MAX], 13) for text in column) + 18) for column in columns]
+    while sum(widths) > inner_width:
+        widest = widths.index(max(widths))
+        widths[widest] -= min(8.0, sum(widths) - inner_width)
+    spare = (inner_width - sum(widths)) / len(widths)
+    return [width + spare for width in widths]

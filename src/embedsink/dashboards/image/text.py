@@ -1,4 +1,4 @@
-"""Numbers, times and changes in English words; static/dashboards/words.js writes them for a reader's locale."""
+"""Numbers, times and changes as English text; static/dashboards/format.js formats them in the reader's locale."""
 
 import re
 from collections.abc import Mapping
@@ -7,75 +7,75 @@ from typing import Any
 from unicodedata import category
 
 NONE = "–"
-_TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BIDI_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _SPANS = ((172_800, 86_400, "d", 1), (5_400, 3_600, "h", 1), (90, 60, "min", 0))
 
 
-def write(value: Any, format: str) -> str:
-    """A value as a reader reads it; `format` is a tile's."""
+def format_value(value: Any, format: str) -> str:
+    """Return a value as text in the format of a tile."""
     if value is None:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float) or format == "text":
-        return named(str(value))
+        return display_name(str(value))
     if format in ("ms", "s"):
-        return _span(value / 1_000 if format == "ms" else value)
+        return _duration(value / 1_000 if format == "ms" else value)
     if format == "time":
-        return moment(int(value))
+        return format_time(int(value))
     if format == "points":
-        # As fine as the share beside it, unless nothing were left.
-        return f"{_trimmed(value * 100, 2 if value < 0.01 else 1)} points"
+        # The same precision as a share, unless that rounds to zero.
+        return f"{_rounded(value * 100, 2 if value < 0.01 else 1)} points"
     if format == "times":
-        return f"×{_trimmed(value, 1)}"
+        return f"×{_rounded(value, 1)}"
     if format == "share":
-        return f"{_trimmed(value * 100, 1)}%"
+        return f"{_rounded(value * 100, 1)}%"
     if format == "bytes":
         size, unit = next(((size, unit) for size, unit in _BYTES if value >= size), (1, "B"))
-        return f"{_trimmed(value / size, 1)} {unit}"
+        return f"{_rounded(value / size, 1)} {unit}"
     if format == "count":
-        return f"{_trimmed(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
-    return _trimmed(value, 2 if abs(value) < 100 else 0)
+        return f"{_rounded(value / 1e6, 2)}M" if abs(value) >= 1e6 else f"{value:,.0f}"
+    return _rounded(value, 2 if abs(value) < 100 else 0)
 
 
-def named(text: str) -> str:
-    """A text as it can be read: what would turn what is around it by its number, what nobody could see by a word."""
-    shown = _TURNING.sub(lambda one: f"\\u{ord(one[0]):04x}", text)
-    is_seen = any(not one.isspace() and category(one) not in ("Cc", "Cf") for one in shown)
-    return shown if is_seen else f"(blank){shown}"
+def display_name(text: str) -> str:
+    """Return a text with bidirectional controls as escapes, and invisible texts marked as `(blank)`."""
+    shown = _BIDI_CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", text)
+    is_visible = any(not one.isspace() and category(one) not in ("Cc", "Cf") for one in shown)
+    return shown if is_visible else f"(blank){shown}"
 
 
-def moment(shown_ms: int) -> str:
-    """A time of day; `shown_ms` is what the reader's clocks show."""
-    return f"{_clock(shown_ms):%-d %b %Y, %H:%M}"
+def format_time(local_ms: int) -> str:
+    """Return a date with its time of day, from local epoch milliseconds."""
+    return f"{_local_time(local_ms):%-d %b %Y, %H:%M}"
 
 
-def day(shown_ms: int) -> str:
-    """A day."""
-    return f"{_clock(shown_ms):%-d %b %Y}"
+def format_day(local_ms: int) -> str:
+    """Return a date, from local epoch milliseconds."""
+    return f"{_local_time(local_ms):%-d %b %Y}"
 
 
-def change(told: Mapping[str, Any] | str | None, before: Any, format: str) -> tuple[str, str]:
-    """What is told against the period before (charts/change.py): `up`, `down` or nothing, and how much."""
-    if told is None or isinstance(told, str):
-        return "", told or ""
-    return told["direction"], f"{write(told['by'], told['format'])} from {write(before, format)}"
+def format_change(change: Mapping[str, Any] | str | None, before: Any, format: str) -> tuple[str, str]:
+    """Return the direction (`up`, `down` or empty) and the text of a change (dashboards/comparison.py)."""
+    if change is None or isinstance(change, str):
+        return "", change or ""
+    return change["direction"], f"{format_value(change['by'], change['format'])} from {format_value(before, format)}"
 
 
-def _span(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds and seconds < 0.9995:
         return f"{seconds * 1_000:,.0f} ms"
-    for least, unit_s, unit, digits in _SPANS:
-        if seconds >= least:
-            return f"{_trimmed(seconds / unit_s, digits)} {unit}"
-    return f"{_trimmed(seconds, 1 if seconds < 10 else 0)} s"
+    for minimum, unit_s, unit, digits in _SPANS:
+        if seconds >= minimum:
+            return f"{_rounded(seconds / unit_s, digits)} {unit}"
+    return f"{_rounded(seconds, 1 if seconds < 10 else 0)} s"
 
 
-def _trimmed(value: float, digits: int) -> str:
+def _rounded(value: float, digits: int) -> str:
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _clock(shown_ms: int) -> datetime:
-    return datetime.fromtimestamp(shown_ms / 1_000, UTC)
+def _local_time(local_ms: int) -> datetime:
+    return datetime.fromtimestamp(local_ms / 1_000, UTC)

@@ -20,8 +20,8 @@ from starlette.responses import Response
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.concurrency.single_flight import SingleFlight
 from embedsink.concurrency.throttle import Throttle
-from embedsink.dashboards.files import dashboards_with, files_of, find_dashboard
-from embedsink.dashboards.lint import check_dashboards, find_mistakes
+from embedsink.dashboards.files import dashboard_files, find_dashboard, read_all_dashboards
+from embedsink.dashboards.lint import check_dashboards, lint
 from embedsink.dashboards.model import Dashboard, Gauge, Measure, Section
 from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import Period, period_of
@@ -65,8 +65,8 @@ class Dashboards:
 
     def __init__(self, own: Path) -> None:
         self.mistakes: dict[str, str] = {}
-        self.by_name = dashboards_with(own, on_mistake=self._tell)
-        self._own = {path.stem for path in files_of(own)}
+        self.by_name = read_all_dashboards(own, on_error=self._tell)
+        self._own = {path.stem for path in dashboard_files(own)}
         self._answers = _Answers()
         self._reports: dict[str, Report] = {}
 
@@ -82,7 +82,7 @@ class Dashboards:
                 reports = {report.name: report for report in all_reports(reader)}
             own = {name: one for name, one in self.by_name.items() if name in self._own}
             check_dashboards({name: one for name, one in self.by_name.items() if name not in own}, reports.values())
-            mistakes = find_mistakes(own, reports.values())
+            mistakes = lint(own, reports.values())
             for name, error in mistakes.items():
                 self._tell(name, error)
             self.by_name = {name: one for name, one in self.by_name.items() if name not in mistakes}

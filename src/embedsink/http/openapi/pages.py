@@ -11,6 +11,8 @@ from embedsink.reasons import Reason
 
 _TEXT: Schema = {"type": "string"}
 _NAME = parameter("name", {"enum": list(page_files())}, "Which one.", place="path")
+_SECTION = parameter("section", _TEXT, "The section, such as `sending`, `api` or `reports`.", place="path")
+_PAGE = parameter("page", _TEXT, "The page of the section, such as the name of a report.", place="path")
 _VERSION = parameter("version", _TEXT, "The one that a page names.", place="path")
 
 
@@ -22,9 +24,27 @@ def operations() -> Sequence[Operation]:
         _operation(
             "/docs",
             "showDocs",
-            "The same for people, with examples and every report's columns",
+            "Show the start page of the documentation",
             (200, "The page.", {"text/html": _TEXT}),
             Reason.NOT_READY,
+        ),
+        _operation(
+            "/docs/{section}",
+            "showDocsSection",
+            "Show a section of the documentation",
+            (200, "The page.", {"text/html": _TEXT}),
+            Reason.NOT_FOUND,
+            Reason.NOT_READY,
+            parameters=[_SECTION],
+        ),
+        _operation(
+            "/docs/{section}/{page}",
+            "showDocsPage",
+            "Show the operations of a group, or one report with its columns",
+            (200, "The page.", {"text/html": _TEXT}),
+            Reason.NOT_FOUND,
+            Reason.NOT_READY,
+            parameters=[_SECTION, _PAGE],
         ),
         _operation(
             "/pages/{name}",

@@ -1,4 +1,4 @@
-"""`/pages/{name}`: style sheets, scripts and pictures of pages. `base.css` and `mark.svg` are every page's."""
+"""`/pages/{name}`: style sheets, scripts and images of the pages."""
 
 from functools import cache
 from pathlib import Path
@@ -17,19 +17,21 @@ MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+
 
 @cache
 def page_files() -> dict[str, TaggedFile]:
-    """Every file of a page: those of all pages, and those of the dashboards."""
+    """Return the files of all pages by name."""
     return _read(FOLDER) | _read(FOLDER / "dashboards")
 
 
 async def show_file(request: Request) -> Response:
-    """One of them, or 304 where the reader has it."""
+    """Return a file, or 304 if the client has it."""
     name = request.path_params["name"]
-    found = page_files().get(name)
-    if found is None:
-        raise Refused(Reason.NOT_FOUND, f"{preview(name)} does not exist. There are {', '.join(page_files())}.")
-    return await found.answer(request, {"Cache-Control": SHARED_AND_ASKED_ABOUT})
+    file = page_files().get(name)
+    if file is None:
+        raise Refused(Reason.NOT_FOUND, f"{preview(name)} does not exist. The files are {', '.join(page_files())}.")
+    return await file.answer(request, {"Cache-Control": SHARED_AND_ASKED_ABOUT})
 
 
 def _read(folder: Path) -> dict[str, TaggedFile]:
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in MEDIA_TYPES}
-    return {path.name: TaggedFile(MEDIA_TYPES[path.suffix], tag_of(one), one) for path, one in contents.items()}
+    return {
+        path.name: TaggedFile(MEDIA_TYPES[path.suffix], tag_of(content), content) for path, content in contents.items()
+    }

@@ -1,4 +1,4 @@
-"""Under which address a reader reached this server, for examples that can be pasted."""
+"""The base URL that the reader used, for examples that can be pasted."""
 
 import re
 
@@ -6,15 +6,15 @@ from starlette.requests import Request
 
 from embedsink.http.transport import Transport
 
-# Examples go into a shell, so what a sender writes into `Host` is taken only where it is the name of a host.
+# Readers paste examples into a shell, so only a valid host name is copied from the `Host` header.
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _HOST_CHARACTERS_MAX = 261
 
 
 def address_of(request: Request) -> str:
-    """Scheme, host and port as the reader wrote them, such as `https://events.example.com`."""
+    """Return the scheme, host and port of the request, such as `https://events.example.com`."""
     transport: Transport = request.state.transport
-    # Behind a proxy a key over plain HTTP is refused, so that is never what an example says.
+    # If keys require HTTPS, examples always use it.
     scheme = "https" if transport is not Transport.ANYTHING else request.url.scheme
     hosts = request.headers.getlist("host")
     if len(hosts) == 1 and len(hosts[0]) <= _HOST_CHARACTERS_MAX and _HOST.fullmatch(hosts[0]):

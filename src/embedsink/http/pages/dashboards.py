@@ -1,4 +1,4 @@
-"""`/dashboards/`: the list, and each dashboard as a page whose charts are filled by its own scripts."""
+"""`/dashboards/`: the list of dashboards, each dashboard, and the inspector as HTML pages."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
-from embedsink.dashboards.files import is_address
-from embedsink.dashboards.labels import NOTHING
+from embedsink.dashboards.files import is_page_name
+from embedsink.dashboards.labels import NO_DATA
 from embedsink.dashboards.model import Chart, Dashboard, Gauge, Section, Table, Tile
 from embedsink.dashboards.period import PARAMETERS as PERIOD_PARAMETERS
 from embedsink.dashboards.period import PERIODS
 from embedsink.dashboards.theme import DARK, LIGHT, vega_config
-from embedsink.dashboards.vega_spec import completed
+from embedsink.dashboards.vega_spec import complete_spec
 from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, redact_keys
 from embedsink.http.api.dashboards import Dashboards
@@ -34,31 +34,31 @@ from embedsink.reports.scope import SURFACES
 from embedsink.settings import Settings
 
 _UNITS = {"h": "hours", "d": "days"}
-# Comparing a name takes up to 0.5 ms of the event loop.
+# Comparing one unknown name takes up to 0.5 ms of the event loop.
 UNKNOWN_NAMES_MAX = 16
-# Percent-encoded it may take three times the room, and it has to fit into the limit of a query.
+# Percent-encoding can triple the length, which has to stay within the limit of a query.
 NEXT_QUERY_CHARACTERS_MAX = 2_048
 
 
 class Link(NamedTuple):
-    """A dashboard in the list."""
+    """A dashboard or the inspector in the navigation bar and in the list."""
 
     name: str
     title: str
     description: str
 
 
-INSPECTOR = Link(INSPECTOR_NAME, "Inspector", "What arrives, as it arrives: accepted and rejected, and why.")
+INSPECTOR = Link(INSPECTOR_NAME, "Inspector", "Live list of accepted and rejected envelopes.")
 
 
 class DashboardPages:
-    """The pages. Who has no login is led to the form, and from there to where they wanted to go.
+    """The dashboard pages. Without a login they redirect to the login form, which returns to the page.
 
     Args:
-        dashboards: the files.
-        vega: what draws.
-        settings: with the origins that may frame the pages.
-        opened_with: a token that whoever is on this machine is logged in with; only the demo has one.
+        dashboards: the dashboard files.
+        vega: the chart library.
+        settings: with the service name and the origins that may embed the pages.
+        opened_with: the demo's token, which logs in every reader on this machine; None for other servers.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class DashboardPages:
         self._opened_with = opened_with
         self._types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).types})
 
-    async def lead_in(self, request: Request) -> Response:
-        """From the server's bare address to the dashboards, where people want to go; programs have addresses."""
+    async def redirect_to_dashboards(self, request: Request) -> Response:
+        """Redirect `/` to the dashboards."""
         return RedirectResponse("/dashboards/", 307, headers=self._headers | NEVER_KEPT)
 
     async def show_list(self, request: Request) -> Response:
-        """Which there are."""
-        return self._first(request, ()) or await self._page(request, "dashboards.html", name="")
+        """Show the list of dashboards."""
+        return self._redirect(request, ()) or await self._page(request, "dashboards.html", name="")
 
     async def show_dashboard(self, request: Request) -> Response:
-        """One of them."""
-        if other := self._first(request, PERIOD_PARAMETERS):
+        """Show one dashboard."""
+        if other := self._redirect(request, PERIOD_PARAMETERS):
             return other
         name = request.path_params["name"]
         dashboard = self._dashboards.find(name)
@@ -94,41 +94,41 @@ class DashboardPages:
             periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
             reports=reports,
             surfaces=SURFACES,
-            nothing=NOTHING,
-            told=_told(name, dashboard, reports, self._vega.path),
+            nothing=NO_DATA,
+            config=_page_config(name, dashboard, reports, self._vega.path),
             vega=self._vega.path,
         )
 
     async def show_inspector(self, request: Request) -> Response:
-        """The live list of what arrives (docs/inspector.md)."""
-        if other := self._first(request, ARRIVALS):
+        """Show the live list of envelopes (docs/inspector.md)."""
+        if other := self._redirect(request, ARRIVALS):
             return other
         return await self._page(request, "inspector.html", name=INSPECTOR.name, types=self._types)
 
-    def _first(self, request: Request, known: Sequence[str]) -> Response | None:
-        """Where to go before the page is shown: to the login, or to its address without what others added.
+    def _redirect(self, request: Request, known: Sequence[str]) -> Response | None:
+        """Return a redirect to the login or to the URL without foreign parameters, or None to show the page.
 
-        The login comes first: names are compared for those who have one, and only for them.
+        The login is checked first, so that only authenticated readers cause comparisons of names.
 
         Raises:
-            Refused: `bad_parameter` for a misspelt name: without it the page would show everything, as if asked to.
+            Refused: `bad_parameter` for a misspelt name, because ignoring a filter would show unfiltered data.
         """
         check_transport(request.scope)
         key = login_of(request, or_navigation=True) or self._opening_key(request)
         if key is None:
-            return RedirectResponse(_login_before(request), 303, headers=self._headers)
+            return RedirectResponse(_login_url(request), 303, headers=self._headers)
         check_kind(key, [KeyKind.READ])
-        asked = request.query_params.multi_items()
-        added = _added_by_others([name for name, _ in asked], known)
-        if added:
-            kept = urlencode([(name, value) for name, value in asked if name not in added])
-            return RedirectResponse(f"{request.url.path}?{kept}".rstrip("?"), 303, headers=self._headers)
+        params = request.query_params.multi_items()
+        foreign = _foreign_parameters([name for name, _ in params], known)
+        if foreign:
+            query = urlencode([(name, value) for name, value in params if name not in foreign])
+            return RedirectResponse(f"{request.url.path}?{query}".rstrip("?"), 303, headers=self._headers)
         check_parameters(request.query_params, known)
         return None
 
-    async def _page(self, request: Request, template: str, **words: Any) -> Response:
-        # The longest takes 20 ms, and the first of all 100: in a thread, so that no sender waits for it.
-        page = await run_in_threadpool(render, template, links=self._links(), **words)
+    async def _page(self, request: Request, template: str, **variables: Any) -> Response:
+        # Rendering takes up to 20 ms, and 100 ms the first time: a thread keeps the event loop free.
+        page = await run_in_threadpool(render, template, links=self._links(), **variables)
         headers = self._headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
         if login_of(request, or_navigation=True) is None and (key := self._opening_key(request)):
@@ -136,7 +136,7 @@ class DashboardPages:
         return HTMLResponse(page, headers=headers)
 
     def _opening_key(self, request: Request) -> Key | None:
-        """The demo's key, for this machine alone."""
+        """Return the demo's key if the reader is on this machine."""
         if self._opened_with is None or not is_loopback_host(request):
             return None
         engine: Engine = request.state.engine
@@ -144,84 +144,89 @@ class DashboardPages:
 
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
-        wrong = [Link(name, name, told) for name, told in sorted(self._dashboards.mistakes.items()) if is_address(name)]
-        return [*links, *wrong, INSPECTOR]
+        invalid = [
+            Link(name, name, message)
+            for name, message in sorted(self._dashboards.mistakes.items())
+            if is_page_name(name)
+        ]
+        return [*links, *invalid, INSPECTOR]
 
 
-def _login_before(request: Request) -> str:
-    """The address of the login, which leads back: without a key, and without a query that would make it too long."""
+def _login_url(request: Request) -> str:
+    """Return the URL of the login with the page to return to, without keys and without an overlong query."""
     path, query = request.url.path, request.url.query
-    there = f"{path}?{query}" if query and len(query) <= NEXT_QUERY_CHARACTERS_MAX else path
-    return f"/login?next={quote_plus(redact_keys(there))}"
+    page = f"{path}?{query}" if query and len(query) <= NEXT_QUERY_CHARACTERS_MAX else path
+    return f"/login?next={quote_plus(redact_keys(page))}"
 
 
-def _added_by_others(names: Sequence[str], known: Sequence[str]) -> set[str]:
-    """The names that a page does not have, and that no slip of the keyboard explains.
+def _foreign_parameters(names: Sequence[str], known: Sequence[str]) -> set[str]:
+    """Return the unknown parameters that are not misspelt parameters of the page.
 
-    Mails, chats and advertisements add names to links. And the tabs lead with what is chosen to pages that have no
-    period, too.
+    Mail programs, chats and advertisements add parameters to links. The tabs add the period to pages without one.
 
     Raises:
-        Refused: `bad_parameter` for more of them than are compared with the page's own.
+        Refused: `bad_parameter` for more unknown names than are compared.
     """
     unknown = set(names) - set(known)
     if len(unknown) > UNKNOWN_NAMES_MAX:
-        limit = f"the limit is {UNKNOWN_NAMES_MAX}. Remove some."
-        raise Refused(Reason.BAD_PARAMETER, f"address: has {len(unknown)} parameters of other pages; {limit}")
+        limit = f"at most {UNKNOWN_NAMES_MAX} are allowed. Remove some."
+        raise Refused(Reason.BAD_PARAMETER, f"query: has {len(unknown)} unknown parameters; {limit}")
     return {name for name in unknown if name in PERIOD_PARAMETERS or nearest(name, known) is None}
 
 
-def _told(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:
-    """What the page's scripts know."""
+def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:
+    """Return the configuration of the page's scripts."""
     used = {tile.report for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)}
     return {
         "name": name,
-        "sections": [_section_told(section) for section in dashboard.sections],
+        "sections": [_section_config(section) for section in dashboard.sections],
         "columns": {
             report: {column.name: [column.type, column.unit, column.description] for column in reports[report].columns}
             for report in sorted(used)
         },
         "themes": {"light": vega_config(LIGHT), "dark": vega_config(DARK)},
-        "grounds": {"light": LIGHT.ground, "dark": DARK.ground},
+        "grounds": {"light": LIGHT.card, "dark": DARK.card},
         "vega": vega,
     }
 
 
-def _section_told(section: Section) -> dict[str, Any]:
-    return {"id": section.id, "tiles": [_tile_told(tile) for tile in section.charts]}
+def _section_config(section: Section) -> dict[str, Any]:
+    return {"id": section.id, "tiles": [_tile_config(tile) for tile in section.charts]}
 
 
-def _tile_told(tile: Tile) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_asked}
+def _tile_config(tile: Tile) -> dict[str, Any]:
+    config: dict[str, Any] = {"id": tile.id, "kind": tile.kind, "title": tile.title, "report": tile.report_name}
     if isinstance(tile, Chart | Table):
-        told["empty"] = tile.empty
+        config["empty"] = tile.empty
     if isinstance(tile, Chart):
-        spec = completed(tile)
-        tips = list(_tips_of(spec))
-        for tip in tips:
-            if tip.get("type") == "temporal":
-                tip["format"] = "%Q"  # The page writes it as the reader's locale does.
-        return told | {
+        spec = complete_spec(tile)
+        tooltips = list(_tooltips_of(spec))
+        for tooltip in tooltips:
+            if tooltip.get("type") == "temporal":
+                tooltip["format"] = "%Q"  # The page formats it in the reader's locale.
+        return config | {
             "spec": spec,
             "height": tile.height,
             "select": tile.select,
             "compare": tile.compare and tile.compare.x,
-            "columns": {tip["field"]: tip["title"] for tip in tips if "field" in tip and "title" in tip},
-            "times": [tip.get("title") for tip in tips if tip.get("type") == "temporal"],
+            "columns": {
+                tooltip["field"]: tooltip["title"] for tooltip in tooltips if "field" in tooltip and "title" in tooltip
+            },
+            "times": [tooltip.get("title") for tooltip in tooltips if tooltip.get("type") == "temporal"],
         }
     if isinstance(tile, Table):
-        return told | {"columns": tile.columns, "select": tile.select}
-    return told | {"format": tile.format}
+        return config | {"columns": tile.columns, "select": tile.select}
+    return config | {"format": tile.format}
 
 
-def _tips_of(spec: Any) -> Iterator[dict[str, Any]]:
-    """What each tooltip of a spec tells."""
+def _tooltips_of(spec: Any) -> Iterator[dict[str, Any]]:
+    """Yield the fields of each tooltip of a spec."""
     if isinstance(spec, dict):
         tooltip = spec.get("tooltip")
         if isinstance(tooltip, list):
             yield from tooltip
         for part in spec.values():
-            yield from _tips_of(part)
+            yield from _tooltips_of(part)
     elif isinstance(spec, list):
         for part in spec:
-            yield from _tips_of(part)
+            yield from _tooltips_of(part)

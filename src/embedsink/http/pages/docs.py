@@ -1,9 +1,10 @@
-"""`/docs`: the OpenAPI description and the reports' catalog, for people."""
+"""`/docs`: the documentation pages, generated from the OpenAPI description and the report catalog."""
 
 import asyncio
 import gzip
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -12,80 +13,142 @@ from starlette.responses import Response
 from embedsink import __version__
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
+from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.etag import tag_of
 from embedsink.http.openapi.builder import description, groups_of
-from embedsink.http.pages.assets import page_files
+from embedsink.http.openapi.operation import Operation
 from embedsink.http.pages.base_url import address_of
 from embedsink.http.pages.docs_content import messages_of, shown_reasons
 from embedsink.http.pages.docs_examples import examples
-from embedsink.http.pages.schema_text import type_in_words
+from embedsink.http.pages.schema_text import type_text
 from embedsink.http.pages.templating import HEADERS, render
 from embedsink.http.security_headers import ASKED_ABOUT
+from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.reports.format import REPORT_FORMATS
 from embedsink.settings import Settings
 from embedsink.store.reader import EVERYTHING
 
-# Under so many the page is kept and compressed. A client may name any number of them.
-ADDRESSES_MAX = 8
-# No host can have this name (RFC 2606, section 2), so it stands nowhere else on the page.
+# Clients choose the Host header, so the number of compressed pages in memory (about 5 kB each) is limited.
+COMPRESSED_PAGES_MAX = 256
+# No host can have this name (RFC 2606, section 2), so replacing it can't change other text.
 _ADDRESS = "https://this-server.invalid"
 
 
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page in the navigation bar.
+
+    Args:
+        path: its URL path.
+        title: its label.
+        template: the name of its template.
+        anchor: its section on the start page.
+    """
+
+    path: str
+    title: str
+    template: str
+    anchor: str = ""
+
+
+TABS = (
+    Tab("/docs", "Start", "docs/start.html"),
+    Tab("/docs/sending", "Sending events", "docs/sending.html", "send"),
+    Tab("/docs/messages", "Message types", "docs/messages.html", "messages"),
+    Tab("/docs/api", "API reference", "docs/api.html", "operations"),
+    Tab("/docs/reports", "Reports", "docs/reports.html", "reports"),
+    Tab("/docs/errors", "Errors", "docs/errors.html", "reasons"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group of operations with the path of its page."""
+
+    name: str
+    path: str
+    description: str
+    operations: list[Operation]
+
+
 class Docs:
-    """The page. It asks for no key, so it is made once, and compressed once for each of a few addresses."""
+    """The documentation pages. They require no key, so they are rendered once and compressed once for each address."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._making = asyncio.Lock()
-        self._page: str | None = None
-        self._files: dict[str, TaggedFile] = {}
+        self._rendering = asyncio.Lock()
+        self._pages: dict[str, str] = {}
+        self._compressed: dict[tuple[str, str], TaggedFile] = {}
 
     async def show(self, request: Request) -> Response:
-        """The page with the address that its reader came to, or 304 where the reader has it.
+        """Return a page whose examples contain the address that the reader used, or 304 if it is unchanged.
 
         Raises:
-            Unavailable: `not_ready` while the store, which describes the reports, is away.
+            Refused: `not_found` for an unknown page.
+            Unavailable: `not_ready` while the store, which describes the reports, is unavailable.
         """
-        page, address = await self._made(request.state.engine), address_of(request)
-        file = self._files.get(address)
+        pages, address = await self._rendered(request.state.engine), address_of(request)
+        path = "/".join(("/docs", *request.path_params.values()))
+        if path not in pages:
+            raise Refused(Reason.NOT_FOUND, f"{preview(path)} does not exist. /docs lists all pages.")
+        file = self._compressed.get((path, address))
         if file is None:
-            body = page.replace(_ADDRESS, escape(address)).encode()
+            body = pages[path].replace(_ADDRESS, escape(address)).encode()
             file = TaggedFile("text/html; charset=utf-8", f"W/{tag_of(body)}", body)
-            if len(self._files) < ADDRESSES_MAX:
-                file = replace(file, compressed=await run_in_threadpool(gzip.compress, body))
-                self._files[address] = file
+            if len(self._compressed) < COMPRESSED_PAGES_MAX:
+                file = replace(file, content=b"", compressed=await run_in_threadpool(gzip.compress, body))
+                self._compressed[path, address] = file
         return await file.answer(request, HEADERS | ASKED_ABOUT)
 
-    async def _made(self, engine: Engine) -> str:
-        async with self._making:
-            if self._page is None:
-                self._page = await run_in_threadpool(self._make, engine)
-            return self._page
+    async def _rendered(self, engine: Engine) -> dict[str, str]:
+        async with self._rendering:
+            if not self._pages:
+                self._pages = await run_in_threadpool(self._render, engine)
+            return self._pages
 
-    def _make(self, engine: Engine) -> str:
+    def _render(self, engine: Engine) -> dict[str, str]:
         with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = all_reports(reader)
-        return docs_page(self._settings, reports, address=_ADDRESS)
+        return docs_pages(self._settings, reports, address=_ADDRESS)
 
 
-def docs_page(settings: Settings, reports: list[Report], *, address: str) -> str:
-    """The page of a server with these settings and reports, reached at this address."""
-    return render(
-        "docs.html",
-        address=address,
-        ingest_path=INGEST_PATH,
-        examples=examples(settings.service_name),
-        formats=[str(format) for format in REPORT_FORMATS],
-        groups=groups_of(settings),
-        mark=page_files()["mark.svg"].content.decode(),  # in the page, which loads no picture
-        key_kinds=[str(kind) for kind in KeyKind],
-        messages=messages_of(description(settings)["components"]["schemas"]),
-        reasons=shown_reasons(),
-        reports=reports,
-        settings=settings,
-        type_in_words=type_in_words,
-        version=__version__,
-    )
+def docs_pages(settings: Settings, reports: list[Report], *, address: str) -> dict[str, str]:
+    """Return the HTML of all documentation pages by URL path.
+
+    Args:
+        settings: with the limits and the service name that the pages show.
+        reports: the report catalog.
+        address: the scheme, host and port in the examples.
+    """
+    groups = [
+        _Group(
+            group.name, f"/docs/api/{group.name.lower().replace(' ', '-')}", group.description, list(group.operations)
+        )
+        for group in groups_of(settings)
+    ]
+    content: dict[str, Any] = {
+        "address": address,
+        "examples": examples(settings.service_name),
+        "formats": [str(format) for format in REPORT_FORMATS],
+        "groups": groups,
+        "ingest_path": INGEST_PATH,
+        "key_kinds": [str(kind) for kind in KeyKind],
+        "messages": messages_of(description(settings)["components"]["schemas"]),
+        "operation_links": {one.id: f"{group.path}#{one.id}" for group in groups for one in group.operations},
+        "reasons": shown_reasons(),
+        "reports": reports,
+        "settings": settings,
+        "tabs": TABS,
+        "type_text": type_text,
+        "version": __version__,
+    }
+    pages: dict[str, tuple[str, dict[str, Any]]] = {tab.path: (tab.template, {"title": tab.title}) for tab in TABS}
+    pages["/docs"][1]["title"] = "embedsink documentation"
+    for group in groups:
+        pages[group.path] = ("docs/operations.html", {"title": group.name, "group": group})
+    for report in reports:
+        pages[f"/docs/reports/{report.name}"] = ("docs/report.html", {"title": report.title, "report": report})
+    return {path: render(template, path=path, **content, **own) for path, (template, own) in pages.items()}

@@ -1,9 +1,9 @@
-"""The messages of the protocol and the reasons, as a page shows them."""
+"""The message types and the error reasons of the documentation pages."""
 
 from dataclasses import dataclass
 
 from embedsink.http.openapi.builder import Schema
-from embedsink.http.pages.schema_text import type_in_words
+from embedsink.http.pages.schema_text import type_text
 from embedsink.http.problems import advice_on
 from embedsink.reasons import Reason
 
@@ -19,7 +19,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A type of envelope: an event or an action, where it may happen, and what its payload holds."""
+    """An event or action type with its surfaces and the fields of its payload."""
 
     type: str
     direction: str
@@ -30,7 +30,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ShownReason:
-    """A reason of the closed list. Those without a status concern one envelope."""
+    """An error reason. A reason without a status concerns one envelope."""
 
     name: str
     status: int | None
@@ -39,19 +39,19 @@ class ShownReason:
 
 
 def messages_of(schemas: dict[str, Schema]) -> list[Message]:
-    """Every type of envelope, in the order of the protocol, from the description's schemas."""
+    """Return every message type in protocol order, from the schemas of the API description."""
     mapping = schemas["Envelope"]["discriminator"]["mapping"]
-    return [_message(type_, schemas[_last(address)], schemas) for type_, address in mapping.items()]
+    return [_message(type_, schemas[_schema_name(reference)], schemas) for type_, reference in mapping.items()]
 
 
 def shown_reasons() -> list[ShownReason]:
-    """The whole closed list."""
+    """Return all error reasons."""
     return [ShownReason(str(reason), reason.status, reason.sentence, advice_on(reason)) for reason in Reason]
 
 
 def _message(type_: str, envelope: Schema, schemas: dict[str, Schema]) -> Message:
     fields = envelope["properties"]
-    payload = schemas[_last(fields["payload"]["$ref"])]
+    payload = schemas[_schema_name(fields["payload"]["$ref"])]
     surface = fields["surface"]
     properties, required = payload.get("properties", {}), payload.get("required", ())
     return Message(
@@ -59,9 +59,9 @@ def _message(type_: str, envelope: Schema, schemas: dict[str, Schema]) -> Messag
         direction=fields["direction"]["const"],
         description=payload["description"],
         surfaces=", ".join(surface.get("enum", [surface["const"]] if "const" in surface else [])),
-        fields=[Field(name, type_in_words(part), name in required) for name, part in properties.items()],
+        fields=[Field(name, type_text(part), name in required) for name, part in properties.items()],
     )
 
 
-def _last(reference: str) -> str:
+def _schema_name(reference: str) -> str:
     return reference.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The four bodies of ingest as examples, in the vendor's words. A test sends each of them as it is shown."""
+"""Examples of the four ingest request bodies. A test sends each of them unchanged."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _ID = "019aa6c4-5e7f-7a10-9c3d-2b8f64d1e0a7"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A body that works as it stands. `anchor` is its place on the page."""
+    """A complete request body. `anchor` is the id of its heading on the page."""
 
     anchor: str
     title: str
@@ -20,7 +20,7 @@ class Example:
 
 
 def examples(service_name: str) -> list[Example]:
-    """The four bodies, from the smallest on."""
+    """Return the four request bodies, the smallest first, with the service name of the server."""
     view = _event(service_name, "view", "dashboard", {"surface": "dashboard", "path": "/d/sales"})
     drilldown = _event(service_name, "drilldown", "dashboard", {"member": "orders.revenue"})
     question = _event(service_name, "ai-query", "chat", {"query": "Revenue by region?", "status": "submitted"})
@@ -28,29 +28,30 @@ def examples(service_name: str) -> list[Example]:
         Example(
             "one-envelope",
             "One envelope",
-            "Exactly as it came out of `event.data`, so the smallest forwarder is one `fetch`.",
+            "The value of `event.data`, unchanged. The smallest forwarder is therefore one `fetch`.",
             "application/json",
-            _laid_out(view),
+            _one_field_per_line(view),
         ),
         Example(
             "an-array",
             "An array",
-            "Several envelopes at once.",
+            "Several envelopes in a JSON array.",
             "application/json",
-            "[" + ",\n ".join(_in_lines(event, " ") for event in (drilldown, question)) + "]",
+            "[" + ",\n ".join(_in_three_lines(event, " ") for event in (drilldown, question)) + "]",
         ),
         Example(
             "ndjson",
             "NDJSON",
-            "One envelope a line: what pipelines and log shippers write.",
+            "One envelope per line, as pipelines and log shippers write it.",
             "application/x-ndjson",
             "\n".join(json.dumps(event) for event in (view, drilldown)),
         ),
         Example(
             "a-delivery",
             "A delivery",
-            "Envelopes with the context that they share. Worth the trouble: without `viewer` and `session` nobody can "
-            "be counted. With an `id` a retry counts once, and `seq` shows what never arrived.",
+            "Envelopes with their shared context. Reports count viewers and sessions only if the context contains "
+            "`viewer` and `session`. With an `id`, a retried event counts once. With `seq`, reports count the events "
+            "that never arrived.",
             "application/json",
             _delivery({"id": _ID, "seq": 7} | view),
         ),
@@ -73,17 +74,17 @@ def _delivery(event: dict[str, Any]) -> str:
     parts = {
         "sentAt": str(_NOON_MS + 1_500),
         "context": json.dumps(context),
-        "events": f"[\n    {_in_lines(event, '    ')}\n  ]",
+        "events": f"[\n    {_in_three_lines(event, '    ')}\n  ]",
     }
     return "{\n" + ",\n".join(f'  "{name}": {text}' for name, text in parts.items()) + "\n}"
 
 
-def _laid_out(event: dict[str, Any]) -> str:
+def _one_field_per_line(event: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(f'  "{name}": {json.dumps(value)}' for name, value in event.items()) + "\n}"
 
 
-def _in_lines(event: dict[str, Any], margin: str) -> str:
-    """What is ours, what the event is, and what happened: each in a line that fits on the page."""
+def _in_three_lines(event: dict[str, Any], margin: str) -> str:
+    """Return the event as JSON in up to three lines: the extensions, the type, and the content."""
     members = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in event.items()]
     starts = [list(event).index(name) for name in ("source", "timestamp")]
     lines = [members[: starts[0]], members[starts[0] : starts[1]], members[starts[1] :]]

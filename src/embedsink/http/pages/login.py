@@ -1,4 +1,4 @@
-"""`/login` and `/logout`: a read key for a cookie, and no cookie."""
+"""`/login` and `/logout`: exchange a read key for a session cookie, and delete the cookie."""
 
 from urllib.parse import parse_qs
 
@@ -27,7 +27,7 @@ FORM_BYTES_MAX = 16_384
 
 
 class LoginPage:
-    """The form, and what it does."""
+    """The login form and its actions."""
 
     def __init__(self, settings: Settings) -> None:
         self._bodies = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
@@ -35,57 +35,62 @@ class LoginPage:
         self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
 
     async def login(self, request: Request) -> Response:
-        """GET shows the form; POST takes a key for a cookie."""
+        """Show the form (GET), or exchange a key for a cookie (POST)."""
         check_transport(request.scope)
         if request.method != "POST":
             check_parameters(request.query_params, ("next",))
-            return await self._form(_place(request.query_params.get("next")))
+            return await self._form(_redirect_path(request.query_params.get("next")))
         check_own_page(request)
         sessions: Sessions = request.state.sessions
         fields = await self._fields(request)
-        place = _place(fields.get("next"))
+        path = _redirect_path(fields.get("next"))
         engine: Engine = request.state.engine
         key = engine.keys.find(fields.get("key", "").strip())
         if key is None:
-            return await self._form(place, trouble="This key is unknown, expired or revoked. Check it, or get another.")
+            return await self._form(
+                path, error="This key is unknown, expired or revoked. Check it, or ask the operator for a new key."
+            )
         try:
             check_kind(key, [KeyKind.READ])
         except Refused:
             article = "an" if key.kind is KeyKind.INGEST else "a"
-            return await self._form(place, trouble=f"This is {article} {key.kind} key. Dashboards need a read key.")
+            return await self._form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
         request.scope["state"]["key_id"] = key.key_id
-        return self._lead_to(place, sessions.cookie(key, request))
+        return self._redirect(path, sessions.cookie(key, request))
 
     async def logout(self, request: Request) -> Response:
-        """Take the cookie back."""
+        """Delete the cookie and redirect to the login."""
         check_own_page(request)
         sessions: Sessions = request.state.sessions
-        return self._lead_to("/login", sessions.no_cookie(request))
+        return self._redirect("/login", sessions.no_cookie(request))
 
     async def _fields(self, request: Request) -> dict[str, str]:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-            raise Refused(Reason.MEDIA_TYPE, f"content-type: this form is sent as {FORM}.")
+            raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
         length = request.headers.get("content-length", "")
         self._bodies.check_head(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
         body = await self._bodies.read(request.receive, Sender(address_of(request.scope)))
         try:
-            found = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
+            fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
         except ValueError:
-            raise Refused(Reason.BAD_PARAMETER, "body: is not a form of this page. Open /login, and send it.") from None
-        return {name: values[0] for name, values in found.items()}
+            raise Refused(
+                Reason.BAD_PARAMETER,
+                f"body: is not a form with at most {FIELDS_MAX} fields. Open /login and submit its form.",
+            ) from None
+        return {name: values[0] for name, values in fields.items()}
 
-    async def _form(self, place: str, *, trouble: str = "") -> Response:
-        page = await run_in_threadpool(render, "login.html", next=place, trouble=trouble, hours=self._hours)
-        if not trouble:
+    async def _form(self, path: str, *, error: str = "") -> Response:
+        page = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._hours)
+        if not error:
             return HTMLResponse(page, headers=self._headers)
         return HTMLResponse(page, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
 
-    def _lead_to(self, place: str, cookie: str) -> Response:
-        return RedirectResponse(place, 303, headers=self._headers | {"Set-Cookie": cookie})
+    def _redirect(self, path: str, cookie: str) -> Response:
+        return RedirectResponse(path, 303, headers=self._headers | {"Set-Cookie": cookie})
 
 
-def _place(wanted: str | None) -> str:
-    """Where to go: a page of ours, never another site."""
-    if wanted and wanted.startswith(HOME) and "\\" not in wanted and wanted.isprintable():
-        return wanted
+def _redirect_path(requested: str | None) -> str:
+    """Return the path to redirect to: a dashboard page of this server, never another site."""
+    if requested and requested.startswith(HOME) and "\\" not in requested and requested.isprintable():
+        return requested
     return HOME

@@ -1,4 +1,4 @@
-"""JSON Schema in words, as short as a cell of a table."""
+"""JSON Schema as short text for table cells."""
 
 import json
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 Schema = dict[str, Any]
 
 CHOICES_SHOWN_MAX = 12
-# Bounds beyond are what JSON carries exactly, and no limit that anybody meets.
-_EXACT_MAX = 2**53 - 1
+# Larger bounds are the exact integers of JSON, not limits of a field.
+EXACT_INTEGER_MAX = 2**53 - 1
 
 
-def type_in_words(schema: Schema) -> str:
-    """What a value may be: `integer, 1 to 1,000`, `one of csv, png`, `string or null`."""
-    words = _kind(schema)
+def type_text(schema: Schema) -> str:
+    """Return the type of a value: `integer, 1 to 1,000`, `one of csv, png`, `string or null`."""
+    text = _kind(schema)
     if "default" in schema:
-        words += f"; default {json.dumps(schema['default'])}"
+        text += f"; default {json.dumps(schema['default'])}"
     if "examples" in schema:
-        words += f"; such as {schema['examples'][0]}"
-    return words
+        text += f"; such as {schema['examples'][0]}"
+    return text
 
 
 def _kind(schema: Schema) -> str:
@@ -27,23 +27,23 @@ def _kind(schema: Schema) -> str:
         return str(schema["const"])
     if "enum" in schema:
         return _choice([str(value) for value in schema["enum"]])
-    for several in ("anyOf", "oneOf"):
-        if several in schema:
-            return " or ".join(dict.fromkeys(_kind(one) for one in schema[several]))
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return " or ".join(dict.fromkeys(_kind(option) for option in schema[keyword]))
     if isinstance(schema.get("type"), list):
         return " or ".join(map(str, schema["type"]))
-    return _plain(schema)
+    return _typed(schema)
 
 
-def _plain(schema: Schema) -> str:
+def _typed(schema: Schema) -> str:
     kind = str(schema.get("type", "anything"))
     if kind == "array":
         return f"array of {_kind(schema['items'])}"
     if kind == "string" and "format" in schema:
         return str(schema["format"])
     if kind == "string":
-        return kind + _between(schema.get("minLength"), schema.get("maxLength"), " characters")
-    return kind + _between(schema.get("minimum"), schema.get("maximum"), "")
+        return kind + _bounds(schema.get("minLength"), schema.get("maxLength"), " characters")
+    return kind + _bounds(schema.get("minimum"), schema.get("maximum"), "")
 
 
 def _choice(values: list[str]) -> str:
@@ -52,11 +52,11 @@ def _choice(values: list[str]) -> str:
     return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
 
 
-def _between(least: float | None, most: float | None, unit: str) -> str:
-    least = None if least is None or abs(least) >= _EXACT_MAX else least
-    most = None if most is None or abs(most) >= _EXACT_MAX else most
-    if least is not None and most is not None:
-        return f", {least:,} to {most:,}{unit}"
-    if least is not None:
-        return f", {least:,} or more{unit}"
-    return "" if most is None else f", at most {most:,}{unit}"
+def _bounds(minimum: float | None, maximum: float | None, unit: str) -> str:
+    minimum = None if minimum is None or abs(minimum) >= EXACT_INTEGER_MAX else minimum
+    maximum = None if maximum is None or abs(maximum) >= EXACT_INTEGER_MAX else maximum
+    if minimum is not None and maximum is not None:
+        return f", {minimum:,} to {maximum:,}{unit}"
+    if minimum is not None:
+        return f", {minimum:,} or more{unit}"
+    return "" if maximum is None else f", at most {maximum:,}{unit}"

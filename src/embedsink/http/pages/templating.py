@@ -1,4 +1,4 @@
-"""Templates: everything that is put into them is escaped, and whatever they lack is an error."""
+"""HTML templates: variables are escaped, and missing variables are errors."""
 
 import re
 from functools import cache
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 FOLDER = Path(__file__).parent / "templates"
-# Of a page without scripts and forms.
-HEADERS = policy_headers({"style-src": "'self'"}, referrer="no-referrer")
+# The headers of a page without scripts and forms.
+HEADERS = policy_headers({"style-src": "'self'", "img-src": "'self'"}, referrer="no-referrer")
 _CODE = re.compile(r"`([^`]+)`")
 
 
 def page_headers(*, frame_origins: str) -> dict[str, str]:
-    """The headers of a page with scripts and forms of its own; pages of these origins may frame it."""
-    framed_by = "'none'" if frame_origins == "none" else frame_origins
-    allowed = BY_SCRIPTS | {"form-action": "'self'", "frame-ancestors": framed_by}
-    # With none at all, browsers send forms with `Origin: null`, and nobody knows where they come from.
+    """Return the headers of a page with scripts and forms, which pages of `frame_origins` may embed."""
+    frame_ancestors = "'none'" if frame_origins == "none" else frame_origins
+    allowed = BY_SCRIPTS | {"form-action": "'self'", "frame-ancestors": frame_ancestors}
+    # With `no-referrer`, browsers submit forms with `Origin: null`, which hides their origin.
     return policy_headers(allowed, referrer="same-origin")
 
 
-def render(template: str, **words: Any) -> str:
-    """A page from one of the templates.
+def render(template: str, **variables: Any) -> str:
+    """Return the HTML of a template.
 
     Raises:
-        jinja2.UndefinedError: the template wants a word that is not there.
+        jinja2.UndefinedError: a variable of the template is missing.
     """
-    return _environment().get_template(template).render(words)
+    return _environment().get_template(template).render(variables)
 
 
 @cache
 def _environment() -> "Environment":
-    # Imported here, because it takes 80 ms and 2.7 MiB, and most servers never show a page.
+    # Imported here: the import takes 80 ms and 2.7 MiB, and most servers never show a page.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -50,7 +50,7 @@ def _environment() -> "Environment":
 
 
 def marked(text: str) -> str:
-    """A sentence in HTML, its `names` as code. Everything is escaped first."""
+    """Return a sentence as escaped HTML, with text in backticks as `<code>`."""
     from markupsafe import Markup, escape
 
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704

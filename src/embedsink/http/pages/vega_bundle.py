@@ -1,7 +1,7 @@
-"""`/pages/vega/{version}.js`: Vega, Vega-Lite and vega-embed, from what vl-convert carries: no other server is asked.
+"""`/pages/vega/{version}.js`: a bundle of Vega, Vega-Lite and vega-embed from the vl-convert package.
 
-Putting the bundle together takes seconds and 150 MiB, so a child does it, once for each version, and it is kept beside
-the data.
+Building the bundle takes seconds and 150 MiB. A child process builds it once per version, and the data folder
+caches it.
 """
 
 import asyncio
@@ -27,94 +27,99 @@ from embedsink.reasons import Reason
 log = logging.getLogger(__name__)
 
 PACKAGE = "vl-convert-python"
-MAKING_S_MAX = 120.0
+BUILD_S_MAX = 120.0
 _NICENESS = 10
 
 
 class VegaBundle:
-    """The bundle, made when somebody first looks at a page."""
+    """The bundle, built when a reader first opens a dashboard."""
 
     def __init__(self, folder: DataFolder) -> None:
-        named = f"{version(PACKAGE)} {VEGA_LITE}"
-        self._version = blake2s(named.encode(), digest_size=8).hexdigest()
+        versions = f"{version(PACKAGE)} {VEGA_LITE}"
+        self._version = blake2s(versions.encode(), digest_size=8).hexdigest()
         self.path = f"/pages/vega/{self._version}.js"
         self._file = folder.pages / f"vega-{self._version}.js.gz"
-        self._making: asyncio.Task[bytes] | None = None
+        self._build: asyncio.Task[bytes] | None = None
 
     def prepare(self) -> None:
-        """Begin to make it where there is none, so that it is there when a page asks."""
-        if self._making is None or (self._making.done() and _has_failed(self._making)):
-            self._making = asyncio.create_task(self._made())
-            self._making.add_done_callback(_note_failure)
+        """Start building the bundle unless it is built or being built."""
+        if self._build is None or (self._build.done() and _has_failed(self._build)):
+            self._build = asyncio.create_task(self._load_or_build())
+            self._build.add_done_callback(_note_failure)
 
     async def aclose(self) -> None:
-        """Make it no further."""
-        if self._making is not None and not self._making.done():
-            self._making.cancel()
+        """Cancel an unfinished build."""
+        if self._build is not None and not self._build.done():
+            self._build.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._making
+                await self._build
 
     async def show(self, request: Request) -> Response:
-        """The bundle; its address is of one content for ever.
+        """Return the bundle. The content of its URL never changes.
 
         Raises:
-            Unavailable: `not_ready`, when it could not be made.
+            Refused: `not_found` for another version.
+            Unavailable: `not_ready` if the build failed or has not begun.
         """
         if request.path_params["version"] != self._version:
-            raise Refused(Reason.NOT_FOUND, f"this version does not exist here. There is {self.path}.")
+            raise Refused(Reason.NOT_FOUND, f"this version does not exist. This server has {self.path}.")
         tag = f'W/"{self._version}"'
-        # Whoever has it needs none to be there.
-        compressed = b"" if is_known(request, tag) else await asyncio.shield(await self._begun())
+        # A 304 needs no bundle.
+        compressed = b"" if is_known(request, tag) else await asyncio.shield(await self._task())
         file = TaggedFile("text/javascript", tag, compressed=compressed)
         return await file.answer(request, {"Cache-Control": IMMUTABLE})
 
-    async def _begun(self) -> "asyncio.Task[bytes]":
-        # Whoever asks here needs no login. So it is made for those who have one, and only read for everybody.
-        if self._making is None and await run_in_threadpool(self._file.exists):
+    async def _task(self) -> "asyncio.Task[bytes]":
+        # This URL requires no login, so it only reads a cached bundle. Dashboards, which require one, start the build.
+        if self._build is None and await run_in_threadpool(self._file.exists):
             self.prepare()
-        if self._making is None:
-            raise Unavailable(Reason.NOT_READY, "bundle: is not made yet. Open a dashboard.", retry_after_s=5)
-        return self._making
+        if self._build is None:
+            raise Unavailable(
+                Reason.NOT_READY, "bundle: is not built yet. Open a dashboard to build it.", retry_after_s=5
+            )
+        return self._build
 
-    async def _made(self) -> bytes:
+    async def _load_or_build(self) -> bytes:
         try:
             return await run_in_threadpool(self._file.read_bytes)
         except FileNotFoundError:
-            content = await _make()
-            await run_in_threadpool(self._keep, content)
+            content = await _build_in_child()
+            await run_in_threadpool(self._cache, content)
             return content
 
-    def _keep(self, content: bytes) -> None:
+    def _cache(self, content: bytes) -> None:
         try:
             self._file.parent.mkdir(mode=0o750, exist_ok=True)
-            for older in self._file.parent.glob("vega-*"):
-                older.unlink()
+            for outdated in self._file.parent.glob("vega-*"):
+                outdated.unlink()
             draft = self._file.with_suffix(".new")
             draft.write_bytes(content)
             draft.replace(self._file)
         except OSError as error:
-            # The page has it all the same; the next start makes it anew.
+            # The page still gets the bundle; the next start builds it again.
             log.warning("bundle_not_kept", extra={"detail": f"{self._file}: {error.strerror}."})
             with contextlib.suppress(OSError):
-                self._file.with_suffix(".new").unlink()  # A part of it takes room that others need.
+                self._file.with_suffix(".new").unlink()  # An incomplete file would use disk space.
 
 
-async def _make() -> bytes:
+async def _build_in_child() -> bytes:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     try:
-        content, _ = await asyncio.wait_for(child.communicate(), MAKING_S_MAX)
+        content, _ = await asyncio.wait_for(child.communicate(), BUILD_S_MAX)
     except TimeoutError:
-        late = f"{PACKAGE}: took more than {MAKING_S_MAX:g} s. Open a dashboard again when this machine has less to do."
-        raise Unavailable(Reason.NOT_READY, late, retry_after_s=10) from None
+        message = f"{PACKAGE}: took more than {BUILD_S_MAX:g} s. Open a dashboard again when this machine is less busy."
+        raise Unavailable(Reason.NOT_READY, message, retry_after_s=10) from None
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
     if child.returncode != 0:
         raise Unavailable(
-            Reason.NOT_READY, f"{PACKAGE}: ended with {child.returncode}. Is there memory for it?", retry_after_s=10
+            Reason.NOT_READY,
+            f"{PACKAGE}: failed with exit code {child.returncode}. Check that 150 MiB of memory are free.",
+            retry_after_s=10,
         )
     return content
 
@@ -125,7 +130,7 @@ def _has_failed(task: "asyncio.Task[bytes]") -> bool:
 
 def _note_failure(task: "asyncio.Task[bytes]") -> None:
     if not task.cancelled() and (error := task.exception()):
-        log.error("bundle_not_made", extra={"detail": f"{type(error).__name__} {error}. Charts are not drawn."})
+        log.error("bundle_not_made", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."})
 
 
 def main() -> None:
@@ -133,7 +138,7 @@ def main() -> None:
     import vl_convert
 
     os.nice(_NICENESS)
-    bundle = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]  # its stub asks for more
+    bundle = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]  # the stub requires more arguments
     sys.stdout.buffer.write(gzip.compress(bundle.encode(), mtime=0))
 
 

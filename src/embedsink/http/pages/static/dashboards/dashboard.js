@@ -1,152 +1,152 @@
-// The page: asks for its sections, shows them, and asks again when something was loaded.
-import { Choices } from "/pages/choices.js";
+// Loads the sections of the page, and reloads them after new events.
+import { Filters } from "/pages/filters.js";
 import { listen } from "/pages/live.js";
 import { logIn } from "/pages/login.js";
-import { at, make } from "/pages/make.js";
-import { tileOf } from "/pages/tiles.js";
-import { clock } from "/pages/words.js";
+import { byId, el } from "/pages/dom.js";
+import { createTile } from "/pages/tiles.js";
+import { clock } from "/pages/format.js";
 
-const told = JSON.parse(at("dashboard").textContent);
+const config = JSON.parse(byId("dashboard").textContent);
 const MINUTE_MS = 60_000;
-// After a long answer a page rests as long: a server is there for others, too.
-const REST_MS_MIN = 150;
-const AGAIN_MS = 5000;
+// The page waits as long as a response took, to leave capacity for other clients.
+const IDLE_MS_MIN = 150;
+const RETRY_MS = 5000;
 
 const page = {
-  told,
+  config,
   vega: () => (page.loading ??= new Promise((resolve, reject) => {
-    document.head.append(make("script", { src: told.vega, onload: resolve, onerror: () => { page.loading = null; reject(new Error("vega")); } }));
+    document.head.append(el("script", { src: config.vega, onload: resolve, onerror: () => { page.loading = null; reject(new Error("vega")); } }));
   })),
-  chosen: () => [choices.query.get("timezone"), ...[...at("chips").querySelectorAll("bdi")].map((chip) => chip.textContent)],
-  isNarrowed: () => choices.isNarrowed(),
-  widen: () => choices.set({ surface: null, deployment: null, tenant: null }),
-  narrow(name, value, datum) {
-    if (name === "period_start") choices.set({ period: null, since: iso(value), until: iso(datum.period_end) });
-    else choices.set({ [name]: String(value) });
+  scopeLabels: () => [filters.query.get("timezone"), ...[...byId("chips").querySelectorAll("bdi")].map((chip) => chip.textContent)],
+  hasFilters: () => filters.hasFilters(),
+  removeFilters: () => filters.set({ surface: null, deployment: null, tenant: null }),
+  filterBy(name, value, datum) {
+    if (name === "period_start") filters.set({ period: null, since: iso(value), until: iso(datum.period_end) });
+    else filters.set({ [name]: String(value) });
   },
-  again() {
+  reload() {
     for (const section of sections) section.tag = null;
     refresh();
   },
-  csv(report, asked) {
-    const query = new URLSearchParams(asked);
-    for (const deployment of choices.query.getAll("deployment")) query.append("deployment", deployment);
+  csv(report, params) {
+    const query = new URLSearchParams(params);
+    for (const deployment of filters.query.getAll("deployment")) query.append("deployment", deployment);
     return `/api/v1/reports/${report}.csv?${query}`;
   },
-  tip(event, lines) {
-    const tip = at("tip");
+  showTooltip(event, lines) {
+    const tip = byId("tooltip");
     tip.hidden = !lines;
     if (!lines) return;
-    tip.replaceChildren(make("dl", {}, ...lines.flatMap(([title, text]) => [make("dt", {}, make("bdi", {}, title)), make("dd", {}, make("bdi", {}, text))])));
+    tip.replaceChildren(el("dl", {}, ...lines.flatMap(([title, text]) => [el("dt", {}, el("bdi", {}, title)), el("dd", {}, el("bdi", {}, text))])));
     const { width, height } = tip.getBoundingClientRect();
     tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, innerWidth - width - 8))}px`;
     tip.style.top = `${event.clientY + 18 + height > innerHeight ? event.clientY - height - 10 : event.clientY + 18}px`;
   },
 };
 const iso = (value) => new Date(value).toISOString().slice(0, 19);
-const choices = new Choices(at("choices"), () => refresh());
-const sections = told.sections.map(({ id, tiles }) => ({
+const filters = new Filters(byId("filters"), () => refresh());
+const sections = config.sections.map(({ id, tiles }) => ({
   id,
-  tiles: tiles.map((tile) => tileOf(document.querySelector(`[data-tile="${tile.id}"]`), tile, page)),
+  tiles: tiles.map((tile) => createTile(document.querySelector(`[data-tile="${tile.id}"]`), tile, page)),
 }));
 
-let asking = null;
-let isAskedAgain = false;
-let waiting = 0;
-let restUntil = 0;
+let pending = null;
+let isStale = false;
+let timer = 0;
+let idleUntil = 0;
 let shownAt = "";
-let isWhole = true;
+let isComplete = true;
 let refusal = "";
 
-// What is chosen is asked for at once, instead of what is asked. Loads wait.
+// A changed filter aborts the pending requests. New events wait for them.
 async function refresh() {
-  asking?.abort();
-  clearTimeout(waiting);
+  pending?.abort();
+  clearTimeout(timer);
   const startedAt = performance.now();
-  const mine = (asking = new AbortController());
-  isAskedAgain = false;
-  const answers = await Promise.all(sections.map((section) => ask(section, mine.signal)));
-  if (mine !== asking) return;
-  asking = null;
-  isWhole = answers.every(Boolean);
-  if (isWhole && !refusal) shownAt = clock(choices.query.get("timezone"));
-  tell();
+  const controller = (pending = new AbortController());
+  isStale = false;
+  const answers = await Promise.all(sections.map((section) => loadSection(section, controller.signal)));
+  if (controller !== pending) return;
+  pending = null;
+  isComplete = answers.every(Boolean);
+  if (isComplete && !refusal) shownAt = clock(filters.query.get("timezone"));
+  showState();
   const now = performance.now();
-  restUntil = now + (isWhole ? Math.max(REST_MS_MIN, now - startedAt) : AGAIN_MS);
-  if (!refusal && (isAskedAgain || !isWhole)) refreshSoon();
-  else waiting = setTimeout(refreshSoon, MINUTE_MS);
+  idleUntil = now + (isComplete ? Math.max(IDLE_MS_MIN, now - startedAt) : RETRY_MS);
+  if (!refusal && (isStale || !isComplete)) refreshSoon();
+  else timer = setTimeout(refreshSoon, MINUTE_MS);
 }
 
-// When somebody looks, and the page has rested. Several reasons make one asking.
+// Refreshes once the page is visible and the wait is over. Several calls cause one refresh.
 function refreshSoon() {
-  if (asking) {
-    isAskedAgain = true;
+  if (pending) {
+    isStale = true;
   } else if (document.hidden) {
     document.addEventListener("visibilitychange", refreshSoon, { once: true });
   } else {
-    clearTimeout(waiting);
-    const rest = restUntil - performance.now();
-    if (rest > 0) waiting = setTimeout(refreshSoon, rest);
+    clearTimeout(timer);
+    const delay = idleUntil - performance.now();
+    if (delay > 0) timer = setTimeout(refreshSoon, delay);
     else refresh();
   }
 }
 
-async function ask(section, signal) {
-  const query = choices.query.toString();
+async function loadSection(section, signal) {
+  const query = filters.query.toString();
   try {
-    const answer = await fetch(`/api/v1/dashboards/${told.name}/sections/${section.id}?${query}`,
+    const answer = await fetch(`/api/v1/dashboards/${config.name}/sections/${section.id}?${query}`,
       { headers: section.query === query && section.tag ? { "If-None-Match": section.tag } : {}, cache: "no-store", signal });
     if (answer.status === 401) return logIn();
     const content = answer.status === 304 ? null : await answer.json();
     signal.throwIfAborted();
     const isRefused = /^4[01]/.test(answer.status);
-    refuse(isRefused ? content.detail : "");
-    if (isRefused || !content) return true; // The same question would be refused again.
+    showRefusal(isRefused ? content.detail : "");
+    if (isRefused || !content) return true; // The server would refuse the same request again.
     if (!answer.ok) throw new Error(content.detail);
     Object.assign(section, { tag: answer.headers.get("ETag"), query });
-    choices.span = content.span;
-    for (const tile of section.tiles) tile.show(content.charts[tile.told.id]);
+    filters.span = content.span;
+    for (const tile of section.tiles) tile.show(content.charts[tile.config.id]);
   } catch (error) {
     if (signal.aborted) return false;
     section.tag = null;
-    // What was shown stays, where it is what is asked for; the sign at the top says that it is old.
-    const detail = error instanceof TypeError ? "The server can't be reached. It is asked again by itself." : error.message;
-    for (const tile of section.tiles) if (!tile.answer || section.query !== query) tile.showTrouble(detail);
+    // Tiles keep what they show for the same query; the status at the top marks it as out of date.
+    const detail = error instanceof TypeError ? "The server can't be reached. The page retries automatically." : error.message;
+    for (const tile of section.tiles) if (!tile.answer || section.query !== query) tile.showError(detail);
     return false;
   }
   return true;
 }
 
-// What is wrong with the address is told once, in place of all sections.
-function refuse(detail) {
+// Shows an invalid query once, instead of all sections.
+function showRefusal(detail) {
   refusal = detail;
-  at("refused").hidden = !detail;
-  at("refused-why").textContent = detail;
+  byId("request-error").hidden = !detail;
+  byId("request-error-text").textContent = detail;
 }
 
 let state = "connecting";
-function tell(now = state) {
+function showState(now = state) {
   state = now;
-  const shown = state === "live" && (refusal || !isWhole) ? "old" : state;
+  const shown = state === "live" && (refusal || !isComplete) ? "old" : state;
   const asOf = shownAt && ` · as of ${shownAt}`;
   const text = { live: shownAt ? `Live · ${shownAt}` : "Live", connecting: shownAt ? "Reconnecting" : "Connecting",
-    stale: `Disconnected${asOf}`, full: `No live place free${asOf}`, old: refusal ? "Nothing is shown" : `Not up to date${asOf}` }[shown];
-  at("live").dataset.state = shown;
-  at("live-text").textContent = text;
-  // Not told with each new time.
-  const said = at("live-said");
+    stale: `Disconnected${asOf}`, full: `Too many live pages${asOf}`, old: refusal ? "Not available" : `Out of date${asOf}` }[shown];
+  byId("live").dataset.state = shown;
+  byId("live-text").textContent = text;
+  // Screen readers announce a new state, but not each new time.
+  const announcement = byId("live-announcement");
   const [word] = text.split(" · ");
-  if (state !== "connecting" && said.textContent !== word) said.textContent = word;
+  if (state !== "connecting" && announcement.textContent !== word) announcement.textContent = word;
 }
 
-const OPEN = "details.menu[open], details.more[open]";
+const OPEN_MENUS = "details.menu[open], details.more[open]";
 document.addEventListener("click", ({ target }) => {
-  for (const menu of document.querySelectorAll(OPEN)) {
+  for (const menu of document.querySelectorAll(OPEN_MENUS)) {
     if (!menu.contains(target) || (menu.matches(".menu") && target.closest("button, a"))) menu.open = false;
   }
 });
 document.addEventListener("keydown", ({ key }) => {
-  const open = key === "Escape" && document.querySelector(OPEN);
+  const open = key === "Escape" && document.querySelector(OPEN_MENUS);
   if (open) {
     open.open = false;
     open.querySelector("summary").focus();
@@ -155,5 +155,5 @@ document.addEventListener("keydown", ({ key }) => {
 
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 refresh();
-page.vega().catch(() => {}); // While the answer is awaited.
-listen({ onLoaded: () => refusal || refreshSoon(), onState: tell });
+page.vega().catch(() => {}); // Load Vega while the sections load.
+listen({ onLoaded: () => refusal || refreshSoon(), onState: showState });

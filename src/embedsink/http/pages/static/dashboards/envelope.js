@@ -1,28 +1,28 @@
-// An envelope as it was sent, laid out for reading. The text is taken apart and never parsed: a number keeps all its
-// digits, a name that stands twice stands twice, and what is no JSON is shown as it is.
-import { make } from "/pages/make.js";
-import { escaped } from "/pages/words.js";
+// Formats an envelope for reading. The text is tokenized and never parsed: numbers keep all digits, duplicate names
+// stay, and text that is not JSON is shown unchanged.
+import { el } from "/pages/dom.js";
+import { escapeChars } from "/pages/format.js";
 
-// A string that does not end is one token, too: nothing is looked at twice.
+// An unterminated string is one token, so that matching takes linear time.
 const TOKEN = /\s+|"(?:[^"\\]|\\.?)*"?|[{}[\],:]|[^\s"{}[\],:]+/gs;
-// What would hide, reorder or break lines of what stands around it is shown by its number.
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-// What is deeper stands in one line: nobody follows so far, and each line would be longer than the one before.
+// Characters that hide, reorder or break the surrounding text are shown as escapes.
+const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// Deeper values are on one line: otherwise indentation grows with the square of the depth.
 const DEPTH_MAX = 32;
-// A browser draws so many coloured words at once; what follows has one colour.
+// The number of coloured tokens is limited; the rest of the text has one colour.
 const WORDS_MAX = 20_000;
 
-export const visible = (text) => escaped(text, UNSEEN);
+export const visible = (text) => escapeChars(text, INVISIBLE);
 
-// Where a path such as payload.format or events[0].type leads, its value is marked.
-export function laidOut(text, path) {
-  const place = new Place();
+// Marks the value at a path such as payload.format or events[0].type.
+export function formatEnvelope(text, path) {
+  const cursor = new Cursor();
   const pieces = [];
   let line = "";
   let isEmpty = false;
   const add = (piece, kind) => {
     if (pieces.length < WORDS_MAX) {
-      pieces.push(line, make("span", { className: kind }, visible(piece)));
+      pieces.push(line, el("span", { className: kind }, visible(piece)));
       line = "";
     } else {
       line += visible(piece);
@@ -32,31 +32,31 @@ export function laidOut(text, path) {
     if (/^\s/.test(token)) continue;
     const closes = token === "}" || token === "]";
     const opens = token === "{" || token === "[";
-    if (closes) place.leave();
-    if (isEmpty !== closes) line += place.indent();
+    if (closes) cursor.leave();
+    if (isEmpty !== closes) line += cursor.indent();
     isEmpty = opens;
-    if (opens) place.enter(token);
+    if (opens) cursor.enter(token);
     if (opens || closes) {
       line += token;
     } else if (token === ",") {
-      place.next();
-      line += `,${place.indent()}`;
+      cursor.next();
+      line += `,${cursor.indent()}`;
     } else if (token === ":") {
       line += ": ";
-    } else if (place.isName) {
-      place.name(token);
+    } else if (cursor.isName) {
+      cursor.name(token);
       add(token, "name");
     } else {
-      add(token, path && place.is(path) ? `${kindOf(token)} wrong` : kindOf(token));
+      add(token, path && cursor.is(path) ? `${tokenClass(token)} wrong` : tokenClass(token));
     }
   }
-  return make("code", {}, ...pieces, line);
+  return el("code", {}, ...pieces, line);
 }
 
-const kindOf = (token) => (token.startsWith('"') ? "text" : /^-?\d/.test(token) ? "figure" : "word");
+const tokenClass = (token) => (token.startsWith('"') ? "text" : /^-?\d/.test(token) ? "figure" : "word");
 
-// How deep it is, and below which names and numbers.
-class Place {
+// The current position: names and indexes from the root.
+class Cursor {
   steps = [];
   isName = false;
 

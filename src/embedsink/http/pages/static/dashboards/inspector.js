@@ -1,31 +1,31 @@
-// The live list: what the stream tells, newest first. What is asked for stands in the address.
-import { laidOut, visible } from "/pages/envelope.js";
+// The live list of envelopes, newest first. The URL contains the filters.
+import { formatEnvelope, visible } from "/pages/envelope.js";
 import { logIn } from "/pages/login.js";
-import { at, button, make } from "/pages/make.js";
-import { write } from "/pages/words.js";
+import { byId, button, el } from "/pages/dom.js";
+import { formatValue } from "/pages/format.js";
 
-const NARROWING = ["session", "type", "key", "outcome", "deployment", "tenant"];
+const FILTERS = ["session", "type", "key", "outcome", "deployment", "tenant"];
 const ROWS_MAX = 500;
-const AGAIN_MS = 3000;
+const RETRY_MS = 3000;
 const STALE_MS = 4000;
 const FINAL = ["id_conflict", "out_of_scope"];
-const FIELDS = { id: "Id", received_at: "Received", surface: "Surface", session: "Session", seq: "Place in session", viewer: "Viewer",
+const FIELDS = { id: "ID", received_at: "Received", surface: "Surface", session: "Session", seq: "Sequence number", viewer: "Viewer",
   tenant: "Tenant", deployment: "Deployment", page: "Page", key_id: "Key" };
 
-const list = at("arrivals");
-const form = at("narrowing");
-// With hours from 0 to 23 as in a log: what says AM or PM stands behind the milliseconds, where there is no room.
+const list = byId("envelopes");
+const form = byId("filters");
+// Hours from 0 to 23, as in a log: the column has no room for AM and PM.
 const time = new Intl.DateTimeFormat(undefined, { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-// What only ever was rejected.
-const isUnknown = (type) => ![...at("types").options].some(({ value }) => value === type);
-const bare = (text) => make("bdi", {}, visible(text));
+// A type outside the protocol, whose envelopes are always rejected.
+const isUnknown = (type) => ![...byId("types").options].some(({ value }) => value === type);
+const bdi = (text) => el("bdi", {}, visible(text));
 
 let source = null;
 let last = null;
 let isPaused = false;
 let admin = "";
-let sums = {};
+let totals = {};
 let staleTimer = 0;
 
 function query() {
@@ -35,81 +35,81 @@ function query() {
 function listen() {
   source?.close();
   if (document.hidden) return; // A browser has six connections to a server, for all its tabs together.
-  const asked = query();
-  asked.set("rows", "on");
-  if (last === null) asked.set("recent", "50");
-  else asked.set("after", last);
-  const mine = (source = new EventSource(`/api/v1/events/live?${asked}`));
-  mine.addEventListener("connected", () => tell("live"));
-  mine.addEventListener("recent", ({ data, lastEventId }) => {
+  const params = query();
+  params.set("rows", "on");
+  if (last === null) params.set("recent", "50");
+  else params.set("after", last);
+  const stream = (source = new EventSource(`/api/v1/events/live?${params}`));
+  stream.addEventListener("connected", () => showState("live"));
+  stream.addEventListener("recent", ({ data, lastEventId }) => {
     last = lastEventId;
     add(JSON.parse(data).rows, { isNew: false });
   });
-  mine.addEventListener("loaded", ({ data, lastEventId }) => {
+  stream.addEventListener("loaded", ({ data, lastEventId }) => {
     last = lastEventId;
-    const told = JSON.parse(data);
-    count({ ...told.counts, left: told.droppedCount });
-    add(told.rows, { isNew: true });
+    const message = JSON.parse(data);
+    count({ ...message.counts, left: message.droppedCount });
+    add(message.rows, { isNew: true });
   });
-  mine.addEventListener("error", () => {
-    if (mine !== source) return;
-    tell("connecting");
-    // A refusal ends it for good: find out which, and try again by ourselves. So, too, where it ended before the rows of
-    // before came: whoever comes again by itself is told only of what is new.
-    if (last === null) mine.close();
-    if (mine.readyState === EventSource.CLOSED) explain().then((mayTry) => mayTry && setTimeout(() => mine === source && !isPaused && listen(), AGAIN_MS));
+  stream.addEventListener("error", () => {
+    if (stream !== source) return;
+    showState("connecting");
+    // The browser doesn't retry after a refusal, so find out the status and retry here. Also retry here if the stream
+    // ended before the recent rows arrived: an automatic reconnect would return new rows only.
+    if (last === null) stream.close();
+    if (stream.readyState === EventSource.CLOSED) checkAccess().then((canRetry) => canRetry && setTimeout(() => stream === source && !isPaused && listen(), RETRY_MS));
   });
 }
 
-// Whether it is worth trying again. An EventSource does not say why it was refused; the same question elsewhere does.
-async function explain() {
-  const asked = query();
-  asked.set("since", "1s");
-  asked.set("wait", "0");
+// Returns whether to retry. An EventSource hides the status of a refusal; the same query of another operation shows it.
+async function checkAccess() {
+  const params = query();
+  params.set("since", "1s");
+  params.set("wait", "0");
   try {
-    const answer = await fetch(`/api/v1/inspect?${asked}`, { cache: "no-store" });
+    const answer = await fetch(`/api/v1/inspect?${params}`, { cache: "no-store" });
     if (answer.status === 401) {
       logIn();
       return false;
     }
     if (answer.status < 400 || answer.status >= 500 || answer.status === 429) return true;
-    trouble((await answer.json()).detail);
-    tell("refused");
+    showError((await answer.json()).detail);
+    showState("refused");
     return false;
   } catch {
-    return true; // It can't be reached.
+    return true; // The server can't be reached.
   }
 }
 
-function trouble(text) {
-  at("trouble").hidden = !text;
-  at("trouble").textContent = text ? visible(text) : "";
+function showError(text) {
+  byId("error").hidden = !text;
+  byId("error").textContent = text ? visible(text) : "";
 }
 
-function tell(state) {
+function showState(state) {
   if (state === "connecting") {
-    staleTimer ||= setTimeout(() => tell("stale"), STALE_MS);
-    if (at("live").dataset.state === "stale") return; // It is tried again, and stays old until that succeeds.
+    staleTimer ||= setTimeout(() => showState("stale"), STALE_MS);
+    if (byId("live").dataset.state === "stale") return; // A retry keeps the state until it succeeds.
   } else {
     clearTimeout(staleTimer);
     staleTimer = 0;
   }
-  if (state === "live") trouble("");
-  at("live").dataset.state = state;
-  at("live-text").textContent = { live: "Live", connecting: "Connecting", paused: "Paused", stale: "Disconnected", refused: "Not connected" }[state];
+  if (state === "live") showError("");
+  byId("live").dataset.state = state;
+  byId("live-text").textContent = { live: "Live", connecting: "Connecting", paused: "Paused", stale: "Disconnected", refused: "Not connected" }[state];
   showEmpty();
 }
 
 function count(counts) {
-  for (const [name, value] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + (value ?? 0);
-  const words = { accepted: "accepted", quarantined: "rejected", duplicate: "repeated", lost: "lost on the way", left: "too many to show" };
-  const told = Object.entries(words).filter(([name]) => sums[name] || name === "accepted" || name === "quarantined");
-  at("sums").replaceChildren("Since you opened this: ", ...told.flatMap(([name, word], place) =>
-    [place ? " · " : "", make("b", { className: sums[name] && name !== "accepted" ? "bad" : "" }, write(sums[name] ?? 0, "count")), ` ${word}`]));
+  for (const [name, value] of Object.entries(counts)) totals[name] = (totals[name] ?? 0) + (value ?? 0);
+  const labels = { accepted: "accepted", quarantined: "rejected", duplicate: "duplicate", lost: "lost by forwarders", left: "not shown" };
+  const shown = Object.entries(labels).filter(([name]) => totals[name] || name === "accepted" || name === "quarantined");
+  byId("totals").replaceChildren("Since this page was opened: ", ...shown.flatMap(([name, word], index) =>
+    [index ? " · " : "", el("b", { className: totals[name] && name !== "accepted" ? "bad" : "" }, formatValue(totals[name] ?? 0, "count")), ` ${word}`]));
 }
 
 function add(rows, { isNew }) {
-  // Where the reader has scrolled, the browser keeps what is seen in its place.
+  // The browser keeps the scroll position of the visible rows.
   list.prepend(...rows.map((row) => rowOf(row, isNew)).reverse());
   const shown = [...list.children];
   for (const old of shown.slice(ROWS_MAX)) if (!old.firstChild.open) old.remove();
@@ -119,169 +119,169 @@ function add(rows, { isNew }) {
 function rowOf(row, isNew) {
   const isRejected = row.outcome === "quarantined";
   const received = new Date(row.received_at);
-  const why = isRejected ? make("span", { className: "why" }, make("b", {}, row.reason), row.path ? make("span", { className: "at" }, " at ", bare(row.path)) : "") : "accepted";
-  const details = make("details", { className: `arrival ${row.outcome}`, ontoggle: () => details.open && open(details, row) },
-    make("summary", {},
-      make("time", { dateTime: row.received_at, title: moment.format(received) }, time.format(received)),
-      make("span", { className: "type" }, row.type === null ? make("i", {}, "unreadable") : bare(row.type), row.direction === "action" ? make("span", { className: "badge" }, "action") : ""),
-      make("span", { className: "outcome" }, make("span", { className: "sign", "aria-hidden": "true" }), why),
-      make("span", { className: "session" }, bare(row.session ?? "–")),
-      make("span", { className: "deployment" }, row.deployment ?? "–")));
-  return make("li", { className: isNew ? "new" : "" }, details);
+  const reason = isRejected ? el("span", { className: "reason" }, el("b", {}, row.reason), row.path ? el("span", { className: "at" }, " at ", bdi(row.path)) : "") : "accepted";
+  const details = el("details", { className: `envelope ${row.outcome}`, ontoggle: () => details.open && open(details, row) },
+    el("summary", {},
+      el("time", { dateTime: row.received_at, title: moment.format(received) }, time.format(received)),
+      el("span", { className: "type" }, row.type === null ? el("i", {}, "unreadable") : bdi(row.type), row.direction === "action" ? el("span", { className: "badge" }, "action") : ""),
+      el("span", { className: "outcome" }, el("span", { className: "marker", "aria-hidden": "true" }), reason),
+      el("span", { className: "session" }, bdi(row.session ?? "–")),
+      el("span", { className: "deployment" }, row.deployment ?? "–")));
+  return el("li", { className: isNew ? "new" : "" }, details);
 }
 
-// What is inside is made when somebody first looks.
+// Creates the content when the reader first opens the row.
 function open(details, row) {
   if (details.children.length > 1) return;
-  const text = make("pre", { tabIndex: 0, role: "region", "aria-label": "Envelope" }, textOf(row));
+  const text = el("pre", { tabIndex: 0, role: "region", "aria-label": "Envelope" }, textOf(row));
   const fields = Object.entries(FIELDS).filter(([name]) => row[name] !== null && row[name] !== undefined);
-  details.append(make("div", { className: "inside" },
-    row.detail ? make("p", { className: "detail" }, bare(row.detail)) : "",
-    make("dl", {}, ...fields.flatMap(([name, title]) => [make("dt", {}, title), make("dd", {}, bare(name === "received_at" ? moment.format(new Date(row[name])) : row[name]))])),
-    text, make("p", { className: "acts" }, ...actsOf(row, text))));
+  details.append(el("div", { className: "envelope-details" },
+    row.detail ? el("p", { className: "detail" }, bdi(row.detail)) : "",
+    el("dl", {}, ...fields.flatMap(([name, title]) => [el("dt", {}, title), el("dd", {}, bdi(name === "received_at" ? moment.format(new Date(row[name])) : row[name]))])),
+    text, el("p", { className: "actions" }, ...buttonsOf(row, text))));
 }
 
-function actsOf(row, text) {
-  const act = (words, onclick, attributes = {}) => Object.assign(button(words, ({ target }) => onclick(target)), attributes);
-  const acts = [];
-  for (const [name, value, words] of [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]]) {
-    if (value !== null && query().get(name) !== String(value)) acts.push(act(words, () => narrow({ [name]: value, ...(name === "type" && isUnknown(value) && { outcome: "quarantined" }) })));
+function buttonsOf(row, text) {
+  const action = (label, onclick, attributes = {}) => Object.assign(button(label, ({ target }) => onclick(target)), attributes);
+  const buttons = [];
+  for (const [name, value, label] of [["session", row.session, "Only this session"], ["type", row.type, "Only this type"], ["key", row.key_id, "Only this key"]]) {
+    if (value !== null && query().get(name) !== String(value)) buttons.push(action(label, () => filterBy({ [name]: value, ...(name === "type" && isUnknown(value) && { outcome: "quarantined" }) })));
   }
-  if (navigator.clipboard) acts.push(act("Copy", (copy) => navigator.clipboard.writeText(row.envelope).then(() => say(copy, "Copied"), () => say(copy, "Not allowed"))));
-  if (row.envelope_length > [...row.envelope].length) acts.push(act("Show all of it", (button) => showWhole(row, text, button)));
+  if (navigator.clipboard) buttons.push(action("Copy", (copy) => navigator.clipboard.writeText(row.envelope).then(() => flash(copy, "Copied"), () => flash(copy, "Not allowed"))));
+  if (row.envelope_length > [...row.envelope].length) buttons.push(action("Show all", (button) => showFull(row, text, button)));
   if (row.outcome === "quarantined" && !FINAL.includes(row.reason)) {
-    acts.push(act(row.replayed_at === null ? "Try again" : "Was accepted later", (button) => replay(row, button), { disabled: row.replayed_at !== null }));
+    buttons.push(action(row.replayed_at === null ? "Replay" : "Accepted by a replay", (button) => replay(row, button), { disabled: row.replayed_at !== null }));
   }
-  return acts;
+  return buttons;
 }
 
 function textOf(row) {
   const length = [...row.envelope].length;
-  const cut = row.envelope_length > length ? [`\n… ${write(row.envelope_length - length, "count")} characters more`] : [];
-  const text = row.envelope_encoding ? make("code", {}, visible(row.envelope)) : laidOut(row.envelope, row.path);
+  const cut = row.envelope_length > length ? [`\n… ${formatValue(row.envelope_length - length, "count")} more characters`] : [];
+  const text = row.envelope_encoding ? el("code", {}, visible(row.envelope)) : formatEnvelope(row.envelope, row.path);
   text.append(...cut);
   return text;
 }
 
-async function showWhole(row, text, button) {
+async function showFull(row, text, button) {
   const answer = await fetch(`/api/v1/quarantine?id=${row.id}`, { cache: "no-store" }).catch(() => null);
-  const [whole] = answer?.ok ? await answer.json() : [];
-  if (!whole) return say(button, "It can't be had now");
-  row.envelope = whole.raw;
+  const [full] = answer?.ok ? await answer.json() : [];
+  if (!full) return flash(button, "Not available");
+  row.envelope = full.raw;
   text.replaceChildren(textOf(row));
   button.remove();
   return text.focus();
 }
 
 async function replay(row, button) {
-  if (!admin && !(await askForKey())) return button.focus();
+  if (!admin && !(await promptForKey())) return button.focus();
   button.disabled = true;
   const answer = await fetch(`/api/v1/quarantine/replay?id=${row.id}`, { method: "POST", headers: { Authorization: `Bearer ${admin}` } }).catch(() => null);
-  const told = await answer?.json().catch(() => null);
+  const result = await answer?.json().catch(() => null);
   if (answer?.ok) {
-    button.textContent = told.replayed ? "Accepted now" : told.rejected ? "Still rejected" : told.untried ? "Can never be accepted" : "Was accepted before";
-    button.disabled = !told.rejected;
+    button.textContent = result.replayed ? "Accepted" : result.rejected ? "Rejected again" : result.untried ? "Can't be accepted" : "Already accepted";
+    button.disabled = !result.rejected;
     return undefined;
   }
   button.disabled = false;
   if (answer?.status === 401 || answer?.status === 403) {
     admin = "";
-    at("asking-trouble").hidden = false;
-    at("asking-trouble").textContent = visible(told?.detail ?? "This key may not do that.");
+    byId("key-form-error").hidden = false;
+    byId("key-form-error").textContent = visible(result?.detail ?? "This key is not allowed to replay.");
     return replay(row, button);
   }
-  return say(button, answer ? "Not now; try later" : "Can't be reached");
+  return flash(button, answer ? "Failed; try again later" : "Server not reachable");
 }
 
-// The key that was typed, for as long as the page lives.
-function askForKey() {
-  const dialog = at("asking");
-  at("admin").value = "";
+// Asks for the admin key. The page keeps it in memory only.
+function promptForKey() {
+  const dialog = byId("key-form");
+  byId("admin").value = "";
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => {
-    admin = dialog.returnValue === "try" ? at("admin").value.trim() : "";
-    at("admin").value = "";
-    at("asking-trouble").hidden = true;
+    admin = dialog.returnValue === "try" ? byId("admin").value.trim() : "";
+    byId("admin").value = "";
+    byId("key-form-error").hidden = true;
     resolve(Boolean(admin));
   }, { once: true }));
 }
 
-function say(button, words) {
+function flash(button, label) {
   const before = button.textContent;
-  button.textContent = words;
+  button.textContent = label;
   setTimeout(() => { button.textContent = before; }, 2000);
 }
 
-function narrow(values) {
-  const asked = query();
+function filterBy(values) {
+  const params = query();
   for (const [name, value] of Object.entries(values)) {
-    if (value === "" || value === null) asked.delete(name);
-    else asked.set(name, value);
+    if (value === "" || value === null) params.delete(name);
+    else params.set(name, value);
   }
-  history.pushState(null, "", asked.size ? `?${asked}` : location.pathname);
-  begin();
+  history.pushState(null, "", params.size ? `?${params}` : location.pathname);
+  restart();
 }
 
-// From the address: what the form shows, and a list of its own.
-function begin() {
-  const asked = query();
-  for (const name of NARROWING) form.elements[name].value = asked.get(name) ?? "";
-  at("widen").hidden = !asked.size;
-  const hidden = ["deployment", "tenant"].filter((name) => asked.has(name)).length;
-  at("count").hidden = !hidden;
-  at("count").textContent = hidden;
+// Reads the URL into the form and starts a new list.
+function restart() {
+  const params = query();
+  for (const name of FILTERS) form.elements[name].value = params.get(name) ?? "";
+  byId("remove-filters").hidden = !params.size;
+  const hidden = ["deployment", "tenant"].filter((name) => params.has(name)).length;
+  byId("count").hidden = !hidden;
+  byId("count").textContent = hidden;
   list.replaceChildren();
   last = null;
-  sums = {};
+  totals = {};
   count({});
-  trouble("");
+  showError("");
   if (isPaused) pause(false);
   else {
-    tell("connecting");
+    showState("connecting");
     listen();
   }
 }
 
-function pause(is) {
-  isPaused = is;
-  at("pause").textContent = is ? "Resume" : "Pause";
-  at("pause").setAttribute("aria-pressed", String(is));
-  if (is) {
+function pause(isPausing) {
+  isPaused = isPausing;
+  byId("pause").textContent = isPausing ? "Resume" : "Pause";
+  byId("pause").setAttribute("aria-pressed", String(isPausing));
+  if (isPausing) {
     source?.close();
-    tell("paused");
+    showState("paused");
   } else {
-    tell("connecting");
-    listen(); // behind the last message that was shown: nothing is missed but what is counted
+    showState("connecting");
+    listen(); // after the last shown message: the server counts what it leaves out
   }
 }
 
 function showEmpty() {
   const isEmpty = !list.children.length;
-  at("empty").hidden = !isEmpty;
+  byId("empty").hidden = !isEmpty;
   if (!isEmpty) return;
-  const state = at("live").dataset.state;
+  const state = byId("live").dataset.state;
   const [title, text] = state !== "live" && state !== "paused" ? ["", ""]
-    : query().size ? ["Nothing like this has arrived", "It appears here when it does. Is a filter misspelt? “Show all” takes them off."]
-      : ["Nothing has arrived yet", "Send an event, and it appears here a second later."];
-  at("empty-title").textContent = title;
-  at("empty-text").textContent = text;
-  if (state === "live" && !query().size) at("empty-text").append(" ", make("a", { href: "/docs#sending" }, "How to send one"));
+    : query().size ? ["No matching envelopes yet", "New envelopes appear automatically. Check the spelling of the filters, or remove them."]
+      : ["No envelopes yet", "Envelopes appear here one second after the server receives them."];
+  byId("empty-title").textContent = title;
+  byId("empty-text").textContent = text;
+  if (state === "live" && !query().size) byId("empty-text").append(" ", el("a", { href: "/docs/sending" }, "Send an event"));
 }
 
 form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("change", ({ target }) => narrow({ [target.name]: target.value.trim() }));
-at("widen").addEventListener("click", () => { narrow(Object.fromEntries(NARROWING.map((name) => [name, ""]))); form.elements.session.focus(); });
-at("pause").addEventListener("click", () => pause(!isPaused));
-at("leave-it").addEventListener("click", () => at("asking").close(""));
+form.addEventListener("change", ({ target }) => filterBy({ [target.name]: target.value.trim() }));
+byId("remove-filters").addEventListener("click", () => { filterBy(Object.fromEntries(FILTERS.map((name) => [name, ""]))); form.elements.session.focus(); });
+byId("pause").addEventListener("click", () => pause(!isPaused));
+byId("cancel").addEventListener("click", () => byId("key-form").close(""));
 document.addEventListener("keydown", ({ key }) => {
-  if (key !== "Escape" || !at("more").open) return;
-  at("more").open = false;
-  at("more").firstElementChild.focus();
+  if (key !== "Escape" || !byId("more").open) return;
+  byId("more").open = false;
+  byId("more").firstElementChild.focus();
 });
-document.addEventListener("click", ({ target }) => { if (!at("more").contains(target)) at("more").open = false; });
+document.addEventListener("click", ({ target }) => { if (!byId("more").contains(target)) byId("more").open = false; });
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
-addEventListener("popstate", begin);
-// Whoever comes back is told what came meanwhile.
+addEventListener("popstate", restart);
+// A returning reader gets the envelopes received meanwhile.
 document.addEventListener("visibilitychange", () => isPaused || listen());
-begin();
+restart();

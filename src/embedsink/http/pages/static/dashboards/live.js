@@ -1,51 +1,51 @@
-// Tells when something was loaded, and whether the page is still told of it. It listens only while somebody looks:
-// a browser has six connections to a server, for all its tabs together.
+// Reports new events and the state of the connection. It connects only while the page is visible: a browser has six
+// connections to a server for all its tabs.
 
 const STREAM = "/api/v1/events/live";
 const STALE_MS = 4000;
-const AGAIN_MS = 3000;
-const FULL_MS = 30000;
+const RETRY_MS = 3000;
+const RETRY_FULL_MS = 30000;
 
 export function listen({ onLoaded, onState }) {
   let revision = null;
-  let lostFor;
+  let staleTimer;
   let source = null;
-  const lost = () => {
-    if (lostFor) return;
+  const onLost = () => {
+    if (staleTimer) return;
     onState("connecting");
-    lostFor = setTimeout(() => onState("stale"), STALE_MS);
+    staleTimer = setTimeout(() => onState("stale"), STALE_MS);
   };
-  // The first message, too: the page may have asked before what it tells of.
-  const told = ({ data }) => {
+  // The first message also counts: the page may have loaded before that revision.
+  const onMessage = ({ data }) => {
     const { revision: now } = JSON.parse(data);
-    lostFor = clearTimeout(lostFor);
+    staleTimer = clearTimeout(staleTimer);
     onState("live");
     if (now !== revision) onLoaded();
     revision = now;
   };
   const open = () => {
-    const mine = (source = new EventSource(STREAM));
-    mine.addEventListener("connected", told);
-    mine.addEventListener("loaded", told);
-    mine.addEventListener("error", async () => {
-      lost();
-      if (mine.readyState !== EventSource.CLOSED) return;
-      // A refusal ends it for good, and doesn't say why: as many may listen as do, or there is no login any more.
+    const stream = (source = new EventSource(STREAM));
+    stream.addEventListener("connected", onMessage);
+    stream.addEventListener("loaded", onMessage);
+    stream.addEventListener("error", async () => {
+      onLost();
+      if (stream.readyState !== EventSource.CLOSED) return;
+      // The browser doesn't retry after a refusal and hides its status: too many streams, or no login.
       const { status } = await fetch(STREAM, { method: "HEAD" }).catch(() => ({}));
-      if (mine !== source) return;
+      if (stream !== source) return;
       const isFull = [429, 503].includes(status);
       if (isFull) {
-        lostFor = clearTimeout(lostFor);
+        staleTimer = clearTimeout(staleTimer);
         onState("full");
       }
-      setTimeout(() => { if (mine === source) { onLoaded(); open(); } }, isFull ? FULL_MS : AGAIN_MS);
+      setTimeout(() => { if (stream === source) { onLoaded(); open(); } }, isFull ? RETRY_FULL_MS : RETRY_MS);
     });
   };
-  const look = () => {
+  const connectIfVisible = () => {
     source?.close();
     source = null;
     if (!document.hidden) open();
   };
-  document.addEventListener("visibilitychange", look);
-  look();
+  document.addEventListener("visibilitychange", connectIfVisible);
+  connectIfVisible();
 }

@@ -1,10 +1,10 @@
-// The login, which leads back to the page.
+// Redirects to the login, which returns to this page.
 
 let isLoggingOut = false;
-document.querySelector("form.leave")?.addEventListener("submit", () => { isLoggingOut = true; });
+document.querySelector("form.logout")?.addEventListener("submit", () => { isLoggingOut = true; });
 addEventListener("pageshow", () => { isLoggingOut = false; });
 
-// After a refusal. While the reader logs out, what the page still asks is refused, too, and must not lead elsewhere.
+// Called after a 401. During a logout pending requests get a 401, too, and must not redirect.
 export function logIn() {
   if (!isLoggingOut) location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
 }

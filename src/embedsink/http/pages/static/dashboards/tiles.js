@@ -1,100 +1,100 @@
-// A tile shows one answer: a number, a table or a chart. What has changed is shown again, in its place.
-import { at, button, make } from "/pages/make.js";
-import { axisFormat, escaped, exact, formatOf, classOf, named, vegaLocale, write, writePeriod } from "/pages/words.js";
+// A tile shows one response as a number, a table or a chart, and updates only what has changed.
+import { byId, button, el } from "/pages/dom.js";
+import { axisFormat, escapeChars, formatExact, formatOf, cellClass, displayName, vegaLocale, formatValue, formatPeriod } from "/pages/format.js";
 
-const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
+const HIDDEN = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 export const scheme = () => (dark.matches ? "dark" : "light");
-// Vega keeps marks by name in an object, where this is no name.
+// Vega stores marks by name in an object, where this name is not possible.
 const PROTO = "__proto__";
-const bare = (text) => make("bdi", {}, text);
+const bdi = (text) => el("bdi", {}, text);
 
 class Tile {
-  constructor(element, told, page) {
-    Object.assign(this, { element, told, page, columns: page.told.columns[told.report] ?? {} });
-    this.body = this.at("[data-body]");
-    this.note = this.at("[data-note]");
+  constructor(element, config, page) {
+    Object.assign(this, { element, config, page, columns: page.config.columns[config.report] ?? {} });
+    this.body = this.find("[data-body]");
+    this.note = this.find("[data-note]");
   }
 
-  at(selector) {
+  find(selector) {
     return this.element.querySelector(selector);
   }
 
-  stopWaiting() {
+  markLoaded() {
     this.element.setAttribute("aria-busy", "false");
   }
 
   show(answer) {
     this.answer = answer;
-    this.stopWaiting();
-    this.at("[data-csv]")?.setAttribute("href", this.page.csv(this.told.report, answer.asked));
+    this.markLoaded();
+    this.find("[data-csv]")?.setAttribute("href", this.page.csv(this.config.report, answer.asked));
     if (this.note) {
-      const place = answer.columns.indexOf(this.told.compare);
-      // One period before has a place, and no line.
-      const isDashed = new Set(answer.before.map((row) => row[place])).size > 1;
-      const told = [isDashed && "Dashed: the period before.", answer.is_cut && `${exact(answer.rows.length)} of ${exact(answer.row_count)} rows are shown.`];
-      this.note.textContent = told.filter(Boolean).join(" ");
+      const index = answer.columns.indexOf(this.config.compare);
+      // A single previous period is a point, not a line.
+      const isDashed = new Set(answer.before.map((row) => row[index])).size > 1;
+      const notes = [isDashed && "Dashed: the previous period.", answer.is_cut && `${formatExact(answer.rows.length)} of ${formatExact(answer.row_count)} rows shown.`];
+      this.note.textContent = notes.filter(Boolean).join(" ");
       this.note.hidden = !this.note.textContent;
     }
     this.draw();
   }
 
-  // Where there is nothing: why, and what to do.
+  // Explains why the tile is empty and what to do.
   showEmpty() {
-    const isNarrowed = this.page.isNarrowed();
-    const words = !isNarrowed && this.told.empty ? make("p", {}, this.told.empty) : at(isNarrowed ? "nothing-narrowed" : "nothing").content.cloneNode(true);
-    this.replace(make("div", { className: "empty" }, words, isNarrowed ? button("Remove all filters", () => this.page.widen()) : ""));
+    const hasFilters = this.page.hasFilters();
+    const content = !hasFilters && this.config.empty ? el("p", {}, this.config.empty) : byId(hasFilters ? "no-data-filtered" : "no-data").content.cloneNode(true);
+    this.replace(el("div", { className: "empty" }, content, hasFilters ? button("Remove all filters", () => this.page.removeFilters()) : ""));
   }
 
-  // Told once, however often it happens: whoever is at the button stays there.
-  showTrouble(detail, title = "This could not be read") {
-    this.stopWaiting();
-    if (this.trouble === detail) return;
-    this.replace(make("div", { className: "empty", role: "alert" }, make("strong", {}, title), make("p", {}, detail),
-      button("Try again", () => this.page.again())));
-    this.trouble = detail;
+  // Repeated errors are shown once, so that the button keeps its focus.
+  showError(detail, title = "Loading failed") {
+    this.markLoaded();
+    if (this.shownError === detail) return;
+    this.replace(el("div", { className: "empty", role: "alert" }, el("strong", {}, title), el("p", {}, detail),
+      button("Try again", () => this.page.reload())));
+    this.shownError = detail;
   }
 
   replace(...children) {
-    this.forget?.();
-    this.trouble = "";
+    this.dispose?.();
+    this.shownError = "";
     this.body.replaceChildren(...children);
   }
 
   showTable(now) {
     const old = this.body.querySelector(".scroll");
-    if (old) renew(old, now);
+    if (old) patch(old, now);
     else this.replace(now);
   }
 }
 
-// What is the same stays: the reader's place, focus and selection are in it.
-function renew(old, now) {
+// Keeps unchanged elements, with the reader's scroll position, focus and selection.
+function patch(old, now) {
   if (old.isEqualNode(now)) return;
   if (old.nodeName !== now.nodeName || /T[DH]/.test(now.nodeName)) return old.replaceWith(now);
-  const were = [...old.children];
-  const are = [...now.children];
-  for (const one of were.slice(are.length)) one.remove();
-  are.forEach((one, i) => (were[i] ? renew(were[i], one) : old.append(one)));
+  const oldChildren = [...old.children];
+  const newChildren = [...now.children];
+  for (const one of oldChildren.slice(newChildren.length)) one.remove();
+  newChildren.forEach((one, i) => (oldChildren[i] ? patch(oldChildren[i], one) : old.append(one)));
 }
 
 class Number_ extends Tile {
   draw() {
     const { value, value_before: before, change } = this.answer;
-    const { format } = this.told;
-    Object.assign(this.at("[data-value]"), { textContent: write(value, format), title: exact(value, format) });
-    const told = !change?.by ? [change ?? "\u00a0"] : [
-      make("b", { className: { true: "good", false: "bad" }[change.is_good] ?? "" },
-        make("span", { "aria-hidden": "true" }, change.direction === "up" ? "▲ " : "▼ "),
-        make("span", { className: "unseen" }, `${change.direction} `), write(change.by, change.format)),
-      ` from ${write(before, format)}`];
-    this.at("[data-change]").replaceChildren(...told);
+    const { format } = this.config;
+    Object.assign(this.find("[data-value]"), { textContent: formatValue(value, format), title: formatExact(value, format) });
+    const parts = !change?.by ? [change ?? "\u00a0"] : [
+      el("b", { className: { true: "good", false: "bad" }[change.is_good] ?? "" },
+        el("span", { "aria-hidden": "true" }, change.direction === "up" ? "▲ " : "▼ "),
+        el("span", { className: "visually-hidden" }, `${change.direction} `), formatValue(change.by, change.format)),
+      ` from ${formatValue(before, format)}`];
+    this.find("[data-change]").replaceChildren(...parts);
   }
 
-  showTrouble() {
-    this.stopWaiting();
-    Object.assign(this.at("[data-value]"), { textContent: "–", title: "" });
-    this.at("[data-change]").textContent = "could not be read";
+  showError() {
+    this.markLoaded();
+    Object.assign(this.find("[data-value]"), { textContent: "–", title: "" });
+    this.find("[data-change]").textContent = "loading failed";
   }
 }
 
@@ -109,49 +109,49 @@ function table(tile, names, rows) {
   const formatIn = (name, i) => {
     if (name === "deployment") return "text";
     const format = formatOf(tile.columns[name] ?? (name.startsWith("period_") ? ["timestamp"] : undefined));
-    const given = rows.map((row) => row[i]).filter((value) => value !== null);
-    return format === "text" && given.length && given.every(Number.isFinite) ? "count" : format;
+    const values = rows.map((row) => row[i]).filter((value) => value !== null);
+    return format === "text" && values.length && values.every(Number.isFinite) ? "count" : format;
   };
-  const shown = names.map((name, i) => [i, name, formatIn(name, i)]).filter(([, name]) => !ADDED.includes(name));
+  const shown = names.map((name, i) => [i, name, formatIn(name, i)]).filter(([, name]) => !HIDDEN.includes(name));
   const cell = (row, [i, name, format]) => {
     const value = row[i];
-    const text = name === "period_start" ? writePeriod(value, tile.answer.interval) : write(value, format);
-    const inner = value !== null && tile.told.select === name
-      ? button(bare(text), () => tile.page.narrow(name, value), "pick") : bare(text);
-    return make("td", { className: classOf(format), title: typeof value === "string" && value.length > 24 ? escaped(value.slice(0, 1000)) : "" }, inner);
+    const text = name === "period_start" ? formatPeriod(value, tile.answer.interval) : formatValue(value, format);
+    const inner = value !== null && tile.config.select === name
+      ? button(bdi(text), () => tile.page.filterBy(name, value), "filter-link") : bdi(text);
+    return el("td", { className: cellClass(format), title: typeof value === "string" && value.length > 24 ? escapeChars(value.slice(0, 1000)) : "" }, inner);
   };
-  const head = ([, name, format]) => make("th", { scope: "col", className: classOf(format), title: tile.columns[name]?.[2] ?? "" },
-    tile.told.columns[name] ?? name.replaceAll("_", " "));
-  return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": tile.told.title },
-    make("table", {}, make("thead", {}, make("tr", {}, ...shown.map(head))),
-      make("tbody", {}, ...rows.slice(0, 500).map((row) => make("tr", {}, ...shown.map((one) => cell(row, one)))))));
+  const head = ([, name, format]) => el("th", { scope: "col", className: cellClass(format), title: tile.columns[name]?.[2] ?? "" },
+    tile.config.columns[name] ?? name.replaceAll("_", " "));
+  return el("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": tile.config.title },
+    el("table", {}, el("thead", {}, el("tr", {}, ...shown.map(head))),
+      el("tbody", {}, ...rows.slice(0, 500).map((row) => el("tr", {}, ...shown.map((one) => cell(row, one)))))));
 }
 
 class Chart extends Tile {
   constructor(...parts) {
     super(...parts);
-    this.body.style.setProperty("--height", `${this.told.height}px`);
+    this.body.style.setProperty("--height", `${this.config.height}px`);
     dark.addEventListener("change", () => this.answer && !this.asTable && this.redraw());
-    this.at('[data-do="table"]').addEventListener("click", ({ target }) => {
+    this.find('[data-do="table"]').addEventListener("click", ({ target }) => {
       this.asTable = !this.asTable;
       target.setAttribute("aria-pressed", this.asTable);
       target.textContent = this.asTable ? "Show as chart" : "Show as table";
       if (this.answer) this.redraw();
     });
-    for (const format of ["png", "svg"]) this.at(`[data-do="${format}"]`).addEventListener("click", async () => (await import("/pages/saving.js")).save(this, format));
+    for (const format of ["png", "svg"]) this.find(`[data-do="${format}"]`).addEventListener("click", async () => (await import("/pages/export.js")).exportChart(this, format));
   }
 
   redraw() {
-    this.forget();
+    this.dispose();
     this.draw();
   }
 
-  // One after the other, and of several the newest.
+  // Draws one after the other, and skips outdated responses.
   draw() {
     const { answer } = this;
     this.drawing = Promise.resolve(this.drawing).then(() => answer === this.answer && this.drawOnce()).catch((error) => {
       console.error(error);
-      this.showTrouble("Its menu has the same rows as a table.", "This could not be drawn");
+      this.showError("The menu can show the rows as a table.", "The chart could not be drawn");
     });
   }
 
@@ -159,8 +159,8 @@ class Chart extends Tile {
     const { columns, rows, span } = this.answer;
     if (!rows.length) return this.showEmpty();
     if (this.asTable) return this.showTable(table(this, columns, rows));
-    this.meant = new Map();
-    const sets = this.sets();
+    this.rawValues = new Map();
+    const sets = this.datasets();
     const names = Object.keys(sets).filter((name) => sets[name].length);
     const kind = `${scheme()} ${span} ${names} ${this.body.clientHeight}`;
     if (this.view && this.kind === kind) {
@@ -170,69 +170,69 @@ class Chart extends Tile {
     }
     this.kind = kind;
     await this.page.vega();
-    const plot = make("div", { className: "plot", role: "img" });
+    const plot = el("div", { className: "plot", role: "img" });
     this.replace(plot);
     const drawn = await this.embed(plot, this.spec(sets));
-    if (!plot.isConnected) return drawn.finalize(); // Trouble came first.
+    if (!plot.isConnected) return drawn.finalize(); // The tile shows an error meanwhile.
     this.view = drawn.view;
     this.finalize = drawn.finalize;
-    if (this.told.select) this.view.addEventListener("click", (_, item) => this.pick(item?.datum));
+    if (this.config.select) this.view.addEventListener("click", (_, item) => this.applyFilter(item?.datum));
     this.describe();
   }
 
-  sets() {
+  datasets() {
     const { columns, rows, before, marks } = this.answer;
-    return { rows: this.objects(columns, rows), before: this.objects(columns, before), marks: (marks ?? []).map((at) => ({ at })) };
+    return { rows: this.toObjects(columns, rows), before: this.toObjects(columns, before), marks: (marks ?? []).map((at) => ({ at })) };
   }
 
-  // Vega has what people read, and a click on it means what it stands for.
-  objects(names, rows) {
-    const seen = (value) => {
+  // Vega gets the displayed names; rawValues maps a click back to the value.
+  toObjects(names, rows) {
+    const label = (value) => {
       if (typeof value !== "string") return value;
-      const shown = value === PROTO ? `${PROTO}\u2060` : named(value);
-      this.meant.set(shown, value);
+      const shown = value === PROTO ? `${PROTO}\u2060` : displayName(value);
+      this.rawValues.set(shown, value);
       return shown;
     };
-    return rows.map((row) => Object.fromEntries(names.map((name, i) => [name, seen(row[i])])));
+    return rows.map((row) => Object.fromEntries(names.map((name, i) => [name, label(row[i])])));
   }
 
   describe() {
-    this.body.firstElementChild?.setAttribute("aria-label", `${this.told.title}: a chart of ${this.answer.rows.length} rows. Its menu has them as a table.`);
+    this.body.firstElementChild?.setAttribute("aria-label", `${this.config.title}: chart of ${this.answer.rows.length} rows. The menu can show them as a table.`);
   }
 
-  // The spec with its rows and its time, as the reader's locale writes it.
+  // Returns the spec with its rows and its time, in the reader's locale.
   spec(datasets) {
-    const { spec } = this.told;
+    const { spec } = this.config;
     const { interval, span, ticks } = this.answer;
     const parameters = Object.entries({ span, ticks, date_format: axisFormat(interval) });
-    // Of no rows Vega finds no extent.
+    // Vega can't compute the extent of an empty layer.
     const layer = spec.layer?.filter(({ data }) => datasets[data?.name]?.length !== 0);
     return { ...spec, ...(layer && { layer }), width: "container", height: "container", datasets,
       params: [...(spec.params ?? []), ...parameters.map(([name, value]) => ({ name, value }))] };
   }
 
-  tip(value) {
-    return Object.entries(value).map(([title, text]) => [title, this.told.times.includes(title) ? writePeriod(Number(text), this.answer.interval) : text === "null" ? "(none)" : String(text)]);
+  tooltip(value) {
+    return Object.entries(value).map(([title, text]) => [title, this.config.times.includes(title) ? formatPeriod(Number(text), this.answer.interval) : text === "null" ? "(none)" : String(text)]);
   }
 
-  pick(datum) {
-    const { select } = this.told;
+  applyFilter(datum) {
+    const { select } = this.config;
     const value = datum?.[select] ?? null;
-    if (value !== null) this.page.narrow(select, this.meant.get(value) ?? value, datum);
+    if (value !== null) this.page.filterBy(select, this.rawValues.get(value) ?? value, datum);
   }
 
   embed(plot, spec) {
     return vegaEmbed(plot, spec, {
-      ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.told.themes[scheme()], ...vegaLocale(),
-      tooltip: (_, event, item, value) => this.page.tip(event, value && this.tip(value)),
+      ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite", config: this.page.config.themes[scheme()], ...vegaLocale(),
+      tooltip: (_, event, item, value) => this.page.showTooltip(event, value && this.tooltip(value)),
     });
   }
 
-  forget() {
+  dispose() {
     this.finalize?.();
     this.view = this.finalize = null;
   }
 }
 
 const KINDS = { number: Number_, server: Number_, table: Table, chart: Chart };
-export const tileOf = (element, told, page) => new KINDS[told.kind](element, told, page);
+export const createTile = (element, config, page) => new KINDS[config.kind](element, config, page);

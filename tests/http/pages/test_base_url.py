@@ -9,7 +9,7 @@ from tests.http.pages.reading import Page
 
 
 def address_shown(server: Server, host: str) -> str:
-    code = Page(server.get("/docs", headers={"Host": host}).text).code["One envelope, with curl"]
+    code = Page(server.get("/docs/sending", headers={"Host": host}).text).code["One envelope, with curl"]
     return code.split()[2].removesuffix("/api/v1/events")
 
 

@@ -102,7 +102,7 @@ def test_numbers_of_one_name_are_one_number_on_all_pages(tmp_path: Path) -> None
                 if isinstance(tile, Figure):
                     values[tile.title].add(found[name, tile.id].value)
     assert {title: several for title, several in values.items() if len(several) > 1} == {}
-    assert values["Tenants seen"] == {1}
+    assert values["Active tenants"] == {1}
 
 
 def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None:

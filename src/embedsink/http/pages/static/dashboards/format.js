@@ -1,5 +1,5 @@
-// Numbers, times and texts as the reader's locale writes them.
-// Times are epoch milliseconds of what the reader's clocks show, so they are written in UTC.
+// Formats numbers, times and texts in the reader's locale.
+// Times are epoch milliseconds of the reader's local time, so they are formatted in UTC.
 
 const formats = new Map();
 const number = (options) => {
@@ -11,8 +11,8 @@ const round = (value, digits) => number({ maximumFractionDigits: digits }).forma
 const date = (options) => new Intl.DateTimeFormat(undefined, { timeZone: "UTC", ...options });
 const day = date({ weekday: "short", day: "numeric", month: "short" });
 const month = date({ month: "long", year: "numeric" });
-const moment = date({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const whole = date({ dateStyle: "medium", timeStyle: "short" });
+const dateTime = date({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const fullDateTime = date({ dateStyle: "medium", timeStyle: "short" });
 const unit = (value, name, digits = 0) =>
   number({ style: "unit", unit: name, unitDisplay: "narrow", maximumFractionDigits: digits }).format(value);
 
@@ -29,50 +29,50 @@ function bytes(value) {
   return value < 1e9 ? unit(value / 1e6, "megabyte", 1) : unit(value / 1e9, "gigabyte", 1);
 }
 
-const WRITE = {
+const FORMATTERS = {
   count: (value) => Math.abs(value) < 1e6 ? round(value, 0) : number({ notation: "compact", maximumFractionDigits: 2 }).format(value),
   number: (value) => round(value, Math.abs(value) < 100 ? 2 : 0),
   share: (value) => number({ style: "percent", maximumFractionDigits: 1 }).format(value),
   points: (value) => `${round(value * 100, value < 0.01 ? 2 : 1)} points`,
-  times: (value) => `×${WRITE.number(value)}`,
+  times: (value) => `×${FORMATTERS.number(value)}`,
   ms: (value) => seconds(value / 1000),
   s: seconds,
   bytes,
-  time: (value) => moment.format(value),
+  time: (value) => dateTime.format(value),
   date: (value) => day.format(value),
   boolean: (value) => (value ? "yes" : "no"),
-  text: (value) => named(String(value)),
+  text: (value) => displayName(String(value)),
 };
 
-// What would turn the text around it is shown by its number, and a name that nobody could see by a word.
-const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-export const escaped = (text, which = TURNING) =>
-  String(text).replace(which, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
-export function named(text) {
-  const shown = escaped(text);
+// Bidirectional controls are shown as escapes, and invisible names as a word.
+const BIDI_CONTROLS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+export const escapeChars = (text, pattern = BIDI_CONTROLS) =>
+  String(text).replace(pattern, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+export function displayName(text) {
+  const shown = escapeChars(text);
   return /[^\s\p{Cc}\p{Cf}]/u.test(shown) ? shown : `(blank)${shown}`;
 }
 
-export const write = (value, format) => ((value ?? null) === null ? "–" : (WRITE[format] ?? WRITE.text)(value));
-export const exact = (value, format) =>
-  format === "time" ? whole.format(value) : typeof value === "number" ? round(value, 6) : "";
+export const formatValue = (value, format) => ((value ?? null) === null ? "–" : (FORMATTERS[format] ?? FORMATTERS.text)(value));
+export const formatExact = (value, format) =>
+  format === "time" ? fullDateTime.format(value) : typeof value === "number" ? round(value, 6) : "";
 
-// How a column is written, by its type and unit in the reports' catalog.
-export function formatOf([type, unit_] = ["string", ""]) {
+// Returns the format of a column from its type and unit in the report catalog.
+export function formatOf([type, unitName] = ["string", ""]) {
   if (type === "timestamp") return "time";
   if (type === "date" || type === "boolean") return type;
   if (type !== "number" && type !== "integer") return "text";
-  return { ms: "ms", s: "s", share: "share" }[unit_] ?? (type === "integer" ? "count" : "number");
+  return { ms: "ms", s: "s", share: "share" }[unitName] ?? (type === "integer" ? "count" : "number");
 }
 
-export const classOf = (format) => (["text", "time", "date", "boolean"].includes(format) ? "" : "figure");
+export const cellClass = (format) => (["text", "time", "date", "boolean"].includes(format) ? "" : "figure");
 
-export function writePeriod(value, interval) {
-  if (interval === "hour") return moment.format(value);
+export function formatPeriod(value, interval) {
+  if (interval === "hour") return dateTime.format(value);
   return (interval === "month" ? month : day).format(value);
 }
 
-// The time of day there, or here where a browser does not know the zone.
+// Returns the time of day in a time zone, or the local time if the browser doesn't know the zone.
 export function clock(timeZone) {
   const now = (zone) => new Intl.DateTimeFormat(undefined, { timeStyle: "medium", timeZone: zone }).format();
   try {
@@ -82,11 +82,11 @@ export function clock(timeZone) {
   }
 }
 
-// What Vega calls a locale (d3-format, d3-time-format).
+// Returns the locale for Vega (d3-format, d3-time-format).
 export function vegaLocale() {
   const parts = number({ useGrouping: true, minimumFractionDigits: 1 }).formatToParts(1234567.5);
   const part = (type) => parts.find((one) => one.type === type)?.value ?? "";
-  const names = (options, count, at) => Array.from({ length: count }, (_, i) => date(options).format(at(i)));
+  const names = (options, count, dateAt) => Array.from({ length: count }, (_, i) => date(options).format(dateAt(i)));
   const months = (style) => names({ month: style }, 12, (i) => Date.UTC(2024, i, 15));
   const days = (style) => names({ weekday: style }, 7, (i) => Date.UTC(2024, 8, 1 + i));
   return {
@@ -99,7 +99,7 @@ export function vegaLocale() {
   };
 }
 
-// The order of day and month, and 12 or 24 hours, for axes.
+// Returns the time format of axes in the reader's locale.
 export function axisFormat(interval) {
   if (interval === "hour") return date({ hour: "numeric" }).resolvedOptions().hour12 ? "%-I %p" : "%H:%M";
   if (interval === "month") return "%b %Y";

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import embedsink.dashboards.aggregate
-from embedsink.dashboards.aggregate import Row, condition, seeing
-from embedsink.dashboards.columns import texts_wanted
+from embedsink.dashboards.aggregate import Row, aggregator_for, row_filter
+from embedsink.dashboards.columns import text_filters
 from embedsink.dashboards.model import Chart, Figure, Table
 
 NAMES = ["surface", "seen_at", "view_count", "error_count"]
@@ -32,16 +32,16 @@ def table(**more: Any) -> Table:
 
 
 def test_in_the_first_days_of_the_calendar_nothing_is_older() -> None:
-    holds = condition(number("count", older_days={"seen_at": 14}), NAMES, datetime(1, 1, 5))
+    holds = row_filter(number("count", older_days={"seen_at": 14}), NAMES, datetime(1, 1, 5))
     assert not any(holds(row) for row in ROWS)
 
 
 def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
-    seen = seeing(tile, NAMES)
-    holds = condition(tile, NAMES, END)
+    seen = aggregator_for(tile, NAMES)
+    holds = row_filter(tile, NAMES, END)
     for row in rows:
         if holds(row):
-            seen.see(row)
+            seen.add(row)
     return seen
 
 
@@ -193,6 +193,6 @@ def test_how_many_rows_there_are_is_known_where_some_are_shown(more: dict[str, A
 
 def test_only_texts_that_all_tiles_want_are_asked_of_the_store() -> None:
     app, failed = {"surface": "app"}, {"surface": "app", "error_count": 1}
-    assert texts_wanted([number("count", where=app), table(where=failed)]) == (("surface", "app"),)
-    assert texts_wanted([number("count", where=app), table(where={"surface": "chat"})]) == ()
-    assert texts_wanted([number("count", where=app), table()]) == ()
+    assert text_filters([number("count", where=app), table(where=failed)]) == (("surface", "app"),)
+    assert text_filters([number("count", where=app), table(where={"surface": "chat"})]) == ()
+    assert text_filters([number("count", where=app), table()]) == ()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from embedsink.dashboards.comparison import Change, change_of
-from embedsink.dashboards.image.text import change, day, moment, named, write
+from embedsink.dashboards.image.text import display_name, format_change, format_day, format_time, format_value
 from embedsink.dashboards.model import Figure
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
@@ -43,7 +43,7 @@ NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00Z
     ],
 )
 def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: str) -> None:
-    assert write(value, format) == shown
+    assert format_value(value, format) == shown
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
         (0.5, 0.4, "share", ("up", "10 points from 40%")),
         (0.904, 0.798, "share", ("up", "10.6 points from 79.8%")),
         (0.0135, 0.023, "share", ("down", "0.95 points from 2.3%")),
-        (7, 7, "count", ("", "as before")),
-        (7, 0, "count", ("", "none before")),
+        (7, 7, "count", ("", "no change")),
+        (7, 0, "count", ("", "0 before")),
         (7, None, "count", ("", "")),
         (None, 7, "count", ("", "")),
         (300, 100, "count", ("up", "200% from 100")),
@@ -68,11 +68,11 @@ def test_a_change_is_told_against_the_period_before(
 ) -> None:
     figure = Figure(id="a", kind="number", title="A", report="views", how="only", format=format)  # type: ignore[arg-type]
     changed = change_of(figure, value, before)
-    assert change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == told
+    assert format_change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == told
 
 
 def test_days_and_times_are_what_the_readers_clocks_show() -> None:
-    assert (day(NOON_MS), moment(NOON_MS)) == ("21 Nov 2026", "21 Nov 2026, 12:00")
+    assert (format_day(NOON_MS), format_time(NOON_MS)) == ("21 Nov 2026", "21 Nov 2026, 12:00")
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_days_and_times_are_what_the_readers_clocks_show() -> None:
     ],
 )
 def test_a_name_can_be_read_whatever_it_is(text: str, shown: str) -> None:
-    assert named(text) == shown
+    assert display_name(text) == shown

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from embedsink.dashboards import query
-from embedsink.dashboards.columns import needed_columns, shown_columns
+from embedsink.dashboards.columns import required_columns, row_columns
 from embedsink.dashboards.files import read_dashboards
-from embedsink.dashboards.lint import read_by, shown_by
+from embedsink.dashboards.lint import columns_read, columns_shown
 from embedsink.dashboards.model import Figure, Gauge, Section
 from embedsink.reports.catalog import Report, ReportColumn, all_reports
 from embedsink.store.database import Store
 from embedsink.store.reader import EVERYTHING
-from tests.charts.test_ours import shown
+from tests.charts.test_shipped_dashboards import shown
 from tests.given import Given
 
 REPORT = Report(
@@ -36,7 +36,7 @@ REPORT = Report(
 
 
 def needed(*tiles: dict[str, Any]) -> tuple[str, ...]:
-    return needed_columns(REPORT, tiles_of(*tiles))
+    return required_columns(REPORT, tiles_of(*tiles))
 
 
 def tiles_of(*tiles: dict[str, Any]) -> list[Any]:
@@ -83,7 +83,7 @@ def test_a_chart_shows_nothing_of_what_stands_beside_it() -> None:
     chart = {"kind": "chart", "spec": {"mark": "bar", "encoding": {"x": {"field": "view_count"}}}}
     number = {"kind": "number", "how": "sum", "column": "viewer_count"}
     assert needed(chart, number) == ("deployment", "title", "view_count", "viewer_count", "last_viewed_at")
-    assert shown_columns(REPORT, tiles_of(chart)[0]) == ["deployment", "title", "view_count", "last_viewed_at"]
+    assert row_columns(REPORT, tiles_of(chart)[0]) == ["deployment", "title", "view_count", "last_viewed_at"]
 
 
 def test_our_dashboards_show_the_same_when_all_columns_are_asked_for(
@@ -108,7 +108,7 @@ def test_our_dashboards_show_the_same_when_all_columns_are_asked_for(
     ]
     asked = {"since": "2026-11-01", "until": "2026-11-03"}
     narrow = shown(tmp_path, given, asked)
-    monkeypatch.setattr(query, "needed_columns", lambda report, _: tuple(one.name for one in report.columns))
+    monkeypatch.setattr(query, "required_columns", lambda report, _: tuple(one.name for one in report.columns))
     (tmp_path / "all").mkdir()
     assert shown(tmp_path / "all", given, asked) == narrow
     assert any(answer.rows for answer in narrow.values())
@@ -121,9 +121,9 @@ def test_what_a_file_may_name_of_a_report_is_asked_of_it(opened: Store) -> None:
     for dashboard in read_dashboards().values():
         for tile in (tile for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)):
             report = reports[tile.report]
-            named = {column for _, column in read_by(tile)}
-            named |= set() if isinstance(tile, Figure) else {column for _, column in shown_by(tile)}
+            named = {column for _, column in columns_read(tile)}
+            named |= set() if isinstance(tile, Figure) else {column for _, column in columns_shown(tile)}
             named &= {column.name for column in report.columns}
-            assert named <= set(needed_columns(report, [tile])), tile.id
+            assert named <= set(required_columns(report, [tile])), tile.id
             seen_count += len(named)
     assert seen_count > 100

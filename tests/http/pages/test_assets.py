@@ -19,12 +19,11 @@ def test_every_style_sheet_of_a_page_is_there(server: Server) -> None:
 
 
 def test_all_pages_have_one_mark(server: Server) -> None:
-    mark = page_files()["mark.svg"].content.decode().strip()
-    assert server.get("/docs").text.count("<svg") == server.get("/docs").text.count(mark) == 1
-    html = server.get("/login").text
-    assert html.count('<link rel="icon" href="/pages/mark.svg" type="image/svg+xml">') == 1
-    assert html.count('<img src="/pages/mark.svg"') == 1
-    assert "<svg" not in html
+    for path in ("/docs", "/login"):
+        html = server.get(path).text
+        assert html.count('<link rel="icon" href="/pages/mark.svg" type="image/svg+xml">') == 1
+        assert html.count('<img src="/pages/mark.svg"') == 1
+        assert "<svg" not in html
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -34,7 +34,7 @@ def keep_program(server: Server) -> None:
 
 
 def test_one_that_took_too_long_is_a_503_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.http.pages.vega_bundle, "MAKING_S_MAX", 0.05)
+    monkeypatch.setattr(embedsink.http.pages.vega_bundle, "BUILD_S_MAX", 0.05)
     with open_server(tmp_path / "data") as server:
         open_dashboard(server)
         server._runner.run(asyncio.sleep(0.2))

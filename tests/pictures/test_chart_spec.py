@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from embedsink.dashboards.files import read_dashboards
-from embedsink.dashboards.image.chart import picture_of
-from embedsink.dashboards.image.specs import whole_spec
+from embedsink.dashboards.image.chart import chart_svg, spec_with_data
 from embedsink.dashboards.model import Chart
 from embedsink.dashboards.theme import LIGHT
 from tests.pictures.reading import parse, texts_of
@@ -24,7 +23,7 @@ def chart_of(dashboard: str, id: str) -> Chart:
     return next(one for section in sections for one in section.charts if one.id == id and isinstance(one, Chart))
 
 
-def day(number: int, **row: Any) -> Row:
+def format_day(number: int, **row: Any) -> Row:
     """A row of a day, with what a period has."""
     start = START_MS + number * DAY_MS
     places = (start, start + DAY_MS // 2, start + DAY_MS, start + DAY_MS // 8, start + DAY_MS * 7 // 8)
@@ -36,7 +35,7 @@ def drawn(chart: Chart, rows: Sequence[Row], before: Sequence[Row] = (), *, widt
     answer = {"columns": names, "interval": "day", "span": [START_MS, START_MS + 7 * DAY_MS]}
     answer["ticks"] = [START_MS + number * DAY_MS + DAY_MS // 2 for number in range(7)]
     answer |= {"rows": [list(row.values()) for row in rows], "before": [list(row.values()) for row in before]}
-    return picture_of(whole_spec(chart, answer, LIGHT, width=width, height=chart.height), tile=chart.id)
+    return chart_svg(spec_with_data(chart, answer, LIGHT, width=width, height=chart.height), tile=chart.id)
 
 
 def numbers_of(svg: str) -> list[float]:
@@ -46,7 +45,7 @@ def numbers_of(svg: str) -> list[float]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
 def test_counts_have_whole_axes(count: int) -> None:
-    rows = [day(6, surface="app", view_count=count)]
+    rows = [format_day(6, surface="app", view_count=count)]
     numbers = numbers_of(drawn(chart_of("overview", "views-by-surface"), rows))
     assert numbers[0] == 0
     assert len(numbers) > 1
@@ -58,13 +57,13 @@ def test_counts_have_whole_axes(count: int) -> None:
 
 def test_what_a_chart_makes_of_counts_has_a_whole_axis_too() -> None:
     outcomes = dict.fromkeys(("completed_count", "pending_count", "error_count", "abandoned_count"), 0)
-    rows = [day(6, submitted_count=1) | outcomes | {"completed_count": 1}]
+    rows = [format_day(6, submitted_count=1) | outcomes | {"completed_count": 1}]
     assert numbers_of(drawn(chart_of("ai-questions", "lifecycle"), rows)) == [0, 1]
 
 
 @pytest.mark.parametrize(("dashboard", "id"), [("reliability", "errors-by-surface"), ("overview", "error-rate")])
 def test_where_nothing_happened_there_is_an_axis(dashboard: str, id: str) -> None:
-    rows = [day(number, surface="app", error_count=0, view_count=9) for number in range(3)]
+    rows = [format_day(number, surface="app", error_count=0, view_count=9) for number in range(3)]
     numbers = numbers_of(drawn(chart_of(dashboard, id), rows))
     assert (numbers[0], numbers[-1]) == (0, 1)
 
@@ -78,8 +77,8 @@ def test_each_tick_of_short_times_has_a_label_of_its_own() -> None:
 
 def test_the_period_before_has_room_above_this_one() -> None:
     chart = chart_of("overview", "views-by-surface")
-    rows = [day(number, surface="app", view_count=1) for number in range(3)]
-    before = [day(number, surface="app", view_count=40) for number in range(3)]
+    rows = [format_day(number, surface="app", view_count=1) for number in range(3)]
+    before = [format_day(number, surface="app", view_count=40) for number in range(3)]
     assert max(numbers_of(drawn(chart, rows, before))) >= 40
 
 
@@ -91,14 +90,14 @@ def test_one_row_is_a_bar_and_no_wall() -> None:
 
 
 def test_each_period_is_named_where_only_one_has_rows() -> None:
-    texts = texts_of(drawn(chart_of("overview", "views-by-surface"), [day(6, surface="app", view_count=1)]))
+    texts = texts_of(drawn(chart_of("overview", "views-by-surface"), [format_day(6, surface="app", view_count=1)]))
     assert {"21 Nov", "27 Nov"} < set(texts)
 
 
 def test_the_parts_of_a_bar_stand_as_the_legend_has_them() -> None:
     reasons = {"bad_field": 9, "wrong_surface": 8, "unknown_type": 7, "not_json": 6, "too_large": 5, "bad_text": 4}
-    rows = [day(6, reason=reason, quarantined_count=count) for reason, count in reversed(reasons.items())]
-    rows.append(day(6, reason="wrong_source", quarantined_count=30))
+    rows = [format_day(6, reason=reason, quarantined_count=count) for reason, count in reversed(reasons.items())]
+    rows.append(format_day(6, reason="wrong_source", quarantined_count=30))
     svg = drawn(chart_of("pipeline", "by-reason"), rows)
     legend = [text for text in texts_of(svg) if text in (*reasons, "wrong_source", "others")]
     assert legend == ["wrong_source", "bad_field", "wrong_surface", "unknown_type", "not_json", "others"]
@@ -123,7 +122,11 @@ def _top_of(path: str) -> float:
 
 @pytest.mark.parametrize(("names", "width", "lines"), [((12, 27, 31, 44), 300, 1), ((10**12, 10**12 + 1, 3), 300, 2)])
 def test_a_legend_has_as_many_lines_as_it_needs(names: tuple[int, ...], width: int, lines: int) -> None:
-    rows = [day(number, day=START_MS, deployment=name, weekly_viewer_count=1) for number in range(2) for name in names]
+    rows = [
+        format_day(number, day=START_MS, deployment=name, weekly_viewer_count=1)
+        for number in range(2)
+        for name in names
+    ]
     svg = parse(drawn(chart_of("overview", "viewers"), rows, width=width))
     parents = {child: parent for parent in svg.iter() for child in parent}
     labels = [one for one in svg.iter() if one.text in {str(name) for name in names}]
@@ -138,7 +141,7 @@ def _place_of(transform: str) -> tuple[float, float]:
 
 
 def test_a_line_without_a_name_is_named_so() -> None:
-    rows = [day(6, day=START_MS, deployment=one, weekly_viewer_count=3) for one in (5, None)]
+    rows = [format_day(6, day=START_MS, deployment=one, weekly_viewer_count=3) for one in (5, None)]
     texts = texts_of(drawn(chart_of("overview", "viewers"), rows))
     assert {"5", "(none)"} < set(texts)
     assert "null" not in texts
@@ -147,7 +150,7 @@ def test_a_line_without_a_name_is_named_so() -> None:
 @pytest.mark.parametrize(("days", "runs"), [((0, 1, 4, 5), 2), ((0, 1, 2), 1), ((0, 2, 4), 3)])
 def test_a_line_is_not_drawn_through_periods_of_which_nothing_is_known(days: Sequence[int], runs: int) -> None:
     rows = [
-        day(number, surface=surface, error_count=1, view_count=10)
+        format_day(number, surface=surface, error_count=1, view_count=10)
         for number in days
         for surface in ("app", "dashboard")
     ]
@@ -157,22 +160,22 @@ def test_a_line_is_not_drawn_through_periods_of_which_nothing_is_known(days: Seq
 
 
 def test_syncs_are_marked_in_the_charts_over_time() -> None:
-    row = day(6, surface="app", error_count=1, session_count=2, session_with_error_count=1)
+    row = format_day(6, surface="app", error_count=1, session_count=2, session_with_error_count=1)
     row |= {"load_p50_ms": 1, "load_p95_ms": 2}
     for id in ("errors-by-surface", "error-free", "load-course"):
         chart = chart_of("reliability", id)
         answer: Row = {"interval": "day", "span": [START_MS, START_MS + 7 * DAY_MS], "before": []}
         answer |= {"columns": list(row), "rows": [list(row.values())]}
         marks = [START_MS + DAY_MS, START_MS + 3 * DAY_MS]
-        spec = whole_spec(chart, answer | {"marks": marks}, LIGHT, width=600, height=300)
-        assert picture_of(spec, tile=id).count("dbt sync completed: ") == 2
-        spec = whole_spec(chart, answer, LIGHT, width=600, height=300)
-        assert "dbt sync completed: " not in picture_of(spec, tile=id)
+        spec = spec_with_data(chart, answer | {"marks": marks}, LIGHT, width=600, height=300)
+        assert chart_svg(spec, tile=id).count("dbt sync completed: ") == 2
+        spec = spec_with_data(chart, answer, LIGHT, width=600, height=300)
+        assert "dbt sync completed: " not in chart_svg(spec, tile=id)
 
 
 def test_what_was_exported_is_a_bar_from_nothing_below_what_is_usual() -> None:
     usual = {"usual_total_row_count_max": 400, "viewer_count": 1, "is_total_unusual": False}
-    rows = [day(number, day=START_MS, total_row_count=100 * number) | usual for number in (1, 2, 3)]
+    rows = [format_day(number, day=START_MS, total_row_count=100 * number) | usual for number in (1, 2, 3)]
     svg = drawn(chart_of("exports", "unusual"), rows)
     heights = [float(one) for one in re.findall(r'roledescription="bar"[^>]* d="M[^h]*h[^v]*v([\d.]+)h', svg)]
     assert [round(height / heights[0], 2) for height in heights] == [1, 2, 3]

@@ -129,13 +129,13 @@ def test_the_period_before_ends_with_time(zone: str | None, since: str, until: s
     assert period.scope.since is not None
     assert period.before.since is not None
     of = Clock(period.scope, datetime.max - period.scope.since)
-    assert of.places(of.shown(period.scope.since, is_before=True))
+    assert of.period_columns(of.shown(period.scope.since, is_before=True))
 
 
 @pytest.mark.parametrize(("interval", "is_day", "length"), [("week", False, 7), ("week", True, 1), ("day", False, 1)])
 def test_a_bar_leaves_a_part_of_its_period_free(interval: str, is_day: bool, length: int) -> None:
     start = ms(2026, 11, 16)
-    end, middle, left, right = clock(interval).places(start, is_day=is_day)
+    end, middle, left, right = clock(interval).period_columns(start, is_day=is_day)
     assert (end - start, 2 * (middle - start)) == (length * DAY_MS, length * DAY_MS)
     assert left - start == end - right == length * DAY_MS * GAP_SHARE / 2
 

@@ -73,7 +73,7 @@ def test_more_names_of_others_than_a_link_ever_has_are_refused(server: Server) -
     assert server.get(f"{page}?{'&'.join(names[1:])}", headers=headers).headers["location"] == page
     answer = server.get(f"{page}?{'&'.join(names)}", headers=headers)
     assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
-    assert f"has {len(names)} parameters of other pages" in answer.json()["detail"]
+    assert f"has {len(names)} unknown parameters" in answer.json()["detail"]
 
 
 def test_nothing_in_the_address_is_looked_at_before_the_login(server: Server) -> None:

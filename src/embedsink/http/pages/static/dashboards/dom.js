@@ -1,5 +1,5 @@
-// An element with its attributes, listeners (onclick) and children; texts are texts and never markup.
-export function make(name, attributes = {}, ...children) {
+// Creates an element with attributes, listeners (onclick) and children. Text children are never markup.
+export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
@@ -10,5 +10,5 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
-export const at = (id) => document.getElementById(id);
-export const button = (words, onclick, className = "act") => make("button", { type: "button", className, onclick }, words);
+export const byId = (id) => document.getElementById(id);
+export const button = (label, onclick, className = "secondary") => el("button", { type: "button", className, onclick }, label);

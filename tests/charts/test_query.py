@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from embedsink.dashboards.comparison import Change
-from embedsink.dashboards.labels import AS_BEFORE, NONE_BEFORE, NOT_YET
+from embedsink.dashboards.labels import NO_COMPARISON, UNCHANGED, ZERO_BEFORE
 from embedsink.dashboards.model import Section
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import ChartAnswer, answer_section
@@ -132,15 +132,15 @@ def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store,
     rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
     # The first event of all is of the 2nd.
     partly, part = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
-    assert (partly.value, partly.value_before, partly.change) == (3, 1, NOT_YET)
-    assert part.change == NOT_YET
+    assert (partly.value, partly.value_before, partly.change) == (3, 1, NO_COMPARISON)
+    assert part.change == NO_COMPARISON
     [nothing] = answers(store, reports, rate, asked={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
     assert (nothing.value, nothing.change) == (None, None)
     whole, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-06", "until": "2026-11-08"})
     assert whole.change == Change("down", None, 0.5, "share")
-    assert share.change == AS_BEFORE
+    assert share.change == UNCHANGED
     later, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-08", "until": "2026-11-09"})
-    assert (later.change, share.change) == (NONE_BEFORE, NONE_BEFORE)
+    assert (later.change, share.change) == (ZERO_BEFORE, ZERO_BEFORE)
     [alone] = answers(store, reports, NUMBER, asked={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
     assert alone.change is None
 
@@ -154,7 +154,7 @@ def test_since_when_there_are_events_is_told_of_the_readers_deployments_alone(
     period = period_of(asked, allowed=frozenset({2}), now=NOW)
     with store.reader(EVERYTHING) as reader:
         found = answer_section(reader, section, period, reports=reports, now=NOW)
-    assert (found["a"].value_before, found["a"].change) == (1, NOT_YET)
+    assert (found["a"].value_before, found["a"].change) == (1, NO_COMPARISON)
 
 
 def test_the_period_before_has_nothing_where_nothing_was(store: Store, reports: dict[str, Report]) -> None:
