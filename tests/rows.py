@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import duckdb
 
+from embedsink.store.insert import fill_session_ready
 from embedsink.store.schema import create_views
 from embedsink.store.sql_files import read_sql
 
@@ -36,6 +37,7 @@ def _named(sql: str) -> set[str]:
 def replace_events(connection: duckdb.DuckDBPyConnection, rows: Iterable[Mapping[str, object]]) -> None:
     """Make these the only events. All rows have the same columns."""
     replace_rows(connection, "event", rows)
+    fill_session_ready(connection)
 
 
 def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterable[Mapping[str, object]]) -> None:

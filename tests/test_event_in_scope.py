@@ -44,6 +44,10 @@ def is_seen(event: Event, scope: dict[str, Any]) -> bool:
 
 def seen(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:
     replace_events(connection, events)
+    return rows_in_scope(connection, scope)
+
+
+def rows_in_scope(connection: duckdb.DuckDBPyConnection, scope: dict[str, Any]) -> list[Any]:
     with variables(connection, scope):
         return connection.sql("select arrival, deployment, tenant from event_in_scope order by arrival").fetchall()
 

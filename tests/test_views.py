@@ -23,7 +23,10 @@ from tests.given import REQUIRED, instant, segment
 CASES = Path(__file__).parent / "reports"
 REPORTS = sorted(read_sql("views/reports"))
 VIEWS = sorted(read_sql("views/base") | read_sql("views/reports"))
-TABLES = ("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment", "session_quarter", "summed")
+TABLES = (
+    *("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment", "session_quarter", "summed"),
+    *("session_ready", "ready_fact"),
+)
 MEASURED = ("share_of_ready", "seconds_to_first_value_p50")
 MEASURED_ENDINGS = ("_ms", "_s", "_rate", "_per_view")
 COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|s|share|errors per view)\.)?")

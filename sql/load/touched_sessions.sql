@@ -4,13 +4,13 @@
 with loaded as (
     select key_id, session
     from event
-    where arrival >= getvariable('touched_from')::bigint and arrival < getvariable('touched_until')::bigint
+    where arrival >= getvariable('loaded_from')::bigint and arrival < getvariable('loaded_until')::bigint
       and session is not null
       and (deployment is null or type = 'ready')
     union
     select key_id, session
     from loss
-    where arrival >= getvariable('touched_from')::bigint and arrival < getvariable('touched_until')::bigint
+    where arrival >= getvariable('loaded_from')::bigint and arrival < getvariable('loaded_until')::bigint
       and session is not null
       and deployment is null
 )

@@ -1,7 +1,6 @@
 -- One row per event in scope from first_at on and before end_at (null bounds nothing), on any surface, with its deployment and
--- tenant resolved: its own, or else what the session's `ready` said, whenever it did; those of the deployments that the
--- reader may see, and of the tenant asked for unless is_any_tenant is true. In one select: each further one takes a tenth
--- longer to plan. Until an event lacks what a `ready` says, that in plain/ stands in for it.
+-- tenant resolved: its own, or else those that the session's `ready` events name, at any time (session_context_between). Only of the
+-- deployments that the reader may see, and of the tenant asked for unless is_any_tenant is true.
 create or replace macro event_between(first_at, end_at, is_any_tenant := false) as table
 select
     event.* replace (

@@ -32,6 +32,6 @@ select
     )
 from part
 left join session_context_between(first_at, end_at) as context
-    on part.key_id = context.key_id and part.session = digest_of(context.session)
+    on part.key_id = context.key_id and part.session = context.session_digest
 where is_between(occurred_at, first_at, end_at)
   and is_in_deployments(coalesce(part.deployment, context.deployment));

@@ -60,7 +60,7 @@ select
     )
 from part
 left join session_context_between(first_at, end_at) as context
-    on part.key_id = context.key_id and part.session = digest_of(context.session)
+    on part.key_id = context.key_id and part.session = context.session_digest
 where is_in_deployments(coalesce(part.deployment, context.deployment))
   and is_of_tenant(coalesce(part.tenant, context.tenant))
   and is_on_surface(part.surface);

@@ -2,17 +2,10 @@
 -- own, or else what the session's `ready` says, as for events. Its time is when the server heard of it; surface and tenant
 -- it has none, so they bound nothing. A variable that nobody set is null, and bounds nothing.
 create or replace view loss_in_scope as
-with named as (
-    select key_id, session, if(min(deployment) = max(deployment), min(deployment), null) as deployment
-    from event
-    where type = 'ready'
-      and session in (select session from loss where deployment is null)
-    group by key_id, session
-),
-resolved as (
-    select loss.* replace (coalesce(loss.deployment, named.deployment) as deployment)
+with resolved as (
+    select loss.* replace (coalesce(loss.deployment, context.deployment) as deployment)
     from loss
-    left join named using (key_id, session)
+    left join session_context_between(null, null) as context using (key_id, session)
 )
 select *
 from resolved

@@ -214,8 +214,6 @@ class Loader:
             self._publisher.is_dirty = True
             self._on_loaded()
         self._room.require()
-        # Before a copy keeps the disk busy.
-        self._store.prepare_load()
         for _ in self.load_waiting():
             # A long backlog must not keep snapshots, and with them the journal's room, waiting.
             self._look_after_snapshots(self._publisher.advance)

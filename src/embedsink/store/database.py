@@ -17,8 +17,7 @@ from embedsink.journal.segment import Segment, identity_of, number_of
 from embedsink.reasons import Reason
 from embedsink.store.attach import attach, file_of
 from embedsink.store.duckdb_errors import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
-from embedsink.store.heeding import Seen, choose_form, heed_ready, see_all
-from embedsink.store.insert import described, load_rows, touched_deployments
+from embedsink.store.insert import LINE_BITS, described, fill_session_ready, load_rows, touched_deployments
 from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
@@ -76,7 +75,6 @@ class Store:
         self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._file: tuple[int, int] | None = None
         self._has_wide_rows = False
-        self._seen: Seen | None = None
         self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._lacked_memory = False  # at the last checkpoint
@@ -114,7 +112,7 @@ class Store:
         with self._lock:
             self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
             self._file = file_of(self.path)
-            self._seen, self._views = None, {}
+            self._views = {}
             self.opened_count += 1
         self.revisions.renew()
 
@@ -240,16 +238,6 @@ class Store:
             found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
         return number_of(Path(found[0])) if found and found[0] else 0
 
-    def prepare_load(self) -> None:
-        """Look at all events once after the opening, so that the first load need not.
-
-        Raises:
-            StoreRefused, StoreBroken: nothing is known yet.
-        """
-        if self._seen is None:
-            with translated(), self._memory.more(self._loading()):
-                self._seen = see_all(self._loading())
-
     def load(self, *segments: Segment) -> Ledger:
         """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
 
@@ -265,6 +253,8 @@ class Store:
             "segments": described(segments),
             "segment_paths": [str(segment.path) for segment in segments],
             "line_bytes_max": max(segment.group_bytes_max for segment in segments),
+            "loaded_from": min(segment.number for segment in segments) << LINE_BITS,
+            "loaded_until": (max(segment.number for segment in segments) + 1) << LINE_BITS,
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,
@@ -315,16 +305,12 @@ class Store:
         with translated():
             for name, value in variables.items():
                 connection.execute(f"set variable {name} = $1", [value])
-            # What fails may be the commit, after all was done: then all is looked at once more.
-            seen, self._seen = self._seen, None
             with transaction(connection):
                 load_rows(connection)
                 sum_up_late(connection, loaded)
-                seen = heed_ready(connection, seen, loaded_from=min(loaded))
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 ledger = self._ledger()
-                touched = touched_deployments(connection, loaded, by_session=seen.is_needed)
-        self._seen = seen
+                touched = touched_deployments(connection)
         return ledger, touched
 
     def sum_up(self) -> bool:
@@ -364,11 +350,10 @@ class Store:
         return count
 
     def derive_anew(self) -> None:
-        """Leave all sums to be made anew, of the events alone, and see anew whether these need what `ready` says."""
-        self._seen = None  # Before it: a commit that fails may have taken effect.
+        """Discard the rollups, which the loader makes again, and derive `session_ready` again from the events."""
         with translated(), self._memory.more(self._loading()), transaction(self._loading()):
             forget_sums(self._loading())
-            choose_form(self._loading())
+            fill_session_ready(self._loading())
 
     def salvage(
         self, files: Sequence[Path], *, journal_numbers: list[int], on_step: Callable[[], None] = lambda: None
@@ -380,7 +365,10 @@ class Store:
         """
         connection = self._loading()
         with translated(), self._memory.more(connection):
-            return salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
+            salvaged = salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
+            with transaction(connection):
+                fill_session_ready(connection)
+            return salvaged
 
     @property
     def unwritten_bytes(self) -> int:

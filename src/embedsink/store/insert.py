@@ -18,7 +18,7 @@ class _Step:
     only_with: str | None = None
 
 
-_LINE_BITS = 32
+LINE_BITS = 32
 _COUNTED = "(select arrival from arrived where kind = 'counted' union all select arrival from conflict)"
 _STEPS = (
     _Step("line"),
@@ -37,6 +37,7 @@ _STEPS = (
     _Step("replayed", only_with="arrived where kind = 'replayed'"),
     _Step("loss", only_with="arrived where kind = 'lost'"),
     _Step("sync", only_with="arrived where kind = 'sync'"),
+    _Step("session_ready", only_with="arrived where kind in ('event', 'lost')"),
     _Step("loaded_segment"),
 )
 
@@ -52,22 +53,27 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(read_sql("load")[step.name])
 
 
-def touched_deployments(connection: duckdb.DuckDBPyConnection, numbers: Sequence[int], *, by_session: bool) -> set[int]:
+def touched_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     """The deployments whose readers may see other rows since the load.
 
     Args:
-        connection: to the database, in the transaction that loads, behind `load_rows`.
-        numbers: of the segments.
-        by_session: whether some row has its deployment from its session's `ready`.
+        connection: to the database, in the transaction that loads, after `load_rows`.
     """
-    for name, number in (("touched_from", min(numbers)), ("touched_until", max(numbers) + 1)):
-        connection.execute(f"set variable {name} = $1", [number << _LINE_BITS])
     steps = ["touched"]
     steps += ["touched_replays"] * _has_rows(connection, "arrived where kind = 'replayed'")
     steps += ["touched_counts"] * _has_rows(connection, "arrived where kind = 'counted'")
-    steps += ["touched_sessions"] * by_session
+    steps += ["touched_sessions"] * _has_rows(connection, "session_ready")
     found = [row for name in steps for row in connection.execute(read_sql("load")[name]).fetchall()]
     return {deployment for (deployment,) in found if deployment is not None}
+
+
+def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill `session_ready` again from all events, in a transaction."""
+    connection.execute("truncate session_ready")
+    connection.execute("truncate ready_fact")
+    connection.execute("set variable loaded_from = -1")
+    connection.execute("set variable loaded_until = 9223372036854775807")
+    connection.execute(read_sql("load")["session_ready"])
 
 
 def described(segments: Sequence[Segment]) -> list[dict[str, object]]:

@@ -12,7 +12,6 @@ import duckdb
 
 from embedsink.errors import Misconfigured
 from embedsink.store.duckdb_errors import StoreBroken, first_line, lacks_memory
-from embedsink.store.heeding import choose_form
 from embedsink.store.sql_files import read_sql
 
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
@@ -61,7 +60,6 @@ def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
         return False
     with transaction(connection):  # a third quicker than by themselves, and all of them or none
         create_views(connection)
-        choose_form(connection)
         connection.execute(f"comment on table migration is '{_digest()}'")
     return True
 
@@ -75,7 +73,7 @@ def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
 def _digest() -> str:
     made_from = [
         duckdb.__version__,
-        *(sql for folder in ("schema", "macros/plain", *_VIEWS) for sql in read_sql(folder).values()),
+        *(sql for folder in ("schema", *_VIEWS) for sql in read_sql(folder).values()),
     ]
     return blake2s("\0".join(made_from).encode(), digest_size=16).hexdigest()
 
