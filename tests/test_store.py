@@ -32,7 +32,7 @@ from embedsink.store.purge import PurgeFilter
 from embedsink.store.query import SelectQuery
 from embedsink.store.reader import EVERYTHING, SUMMED, VARIABLES, Reader, away_is_unavailable
 from embedsink.store.schema import transaction
-from embedsink.store.sql_files import read_sql
+from embedsink.store.sql_files import read_sql, read_views
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
 from tests.stores import open_store
 
@@ -698,8 +698,8 @@ def test_what_can_not_be_read_changes_nothing(loading: Loading) -> None:
 
 
 def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ending_early(folder: str, pattern: str = "*.sql") -> dict[str, str]:
-        found = read_sql(folder, pattern)
+    def ending_early(folder: str) -> dict[str, str]:
+        found = read_sql(folder)
         return found | {
             name: sql + "; select error('ends here')" for name, sql in found.items() if name == "loaded_segment"
         }
@@ -733,9 +733,9 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
     with contextlib.closing(duckdb.connect(str(path))) as connection:
         tables = connection.execute("select table_name from duckdb_tables() order by all").fetchall()
 
-    def with_a_faulty_one(folder: str, pattern: str = "*.sql") -> dict[str, str]:
-        faulty = {"0009_faulty": "create table half (n int); select error('killed here')"}
-        return read_sql(folder, pattern) | (faulty if folder == "schema" else {})
+    def with_a_faulty_one(folder: str) -> dict[str, str]:
+        faulty = {"9998_faulty": "create table half (n int); select error('killed here')"}
+        return read_sql(folder) | (faulty if folder == "migrations" else {})
 
     with monkeypatch.context() as patch:
         patch.setattr(schema, "read_sql", with_a_faulty_one)
@@ -745,7 +745,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
 
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
         assert connection.execute("select table_name from duckdb_tables() order by all").fetchall() == tables
-        assert ("0009_faulty",) not in connection.execute("select name from migration").fetchall()
+        assert ("9998_faulty",) not in connection.execute("select name from migration").fetchall()
 
 
 def test_views_are_made_again_only_where_they_are_not_of_these_files(
@@ -758,9 +758,8 @@ def test_views_are_made_again_only_where_they_are_not_of_these_files(
         made.append("made")
         create(connection)
 
-    def changed(folder: str, pattern: str = "*.sql") -> dict[str, str]:
-        other = {"answer": "create view answer as select 42 as number"}
-        return read_sql(folder, pattern) | (other if folder == "views/base" else {})
+    def changed() -> dict[str, str]:
+        return read_views() | {"answer": "create view answer as select 42 as number"}
 
     def interrupted(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("drop view views")
@@ -778,12 +777,12 @@ def test_views_are_made_again_only_where_they_are_not_of_these_files(
     assert [views(), views()] == [{"views"}] * 2
     assert len(made) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "read_sql", changed)
+        patch.setattr(schema, "read_views", changed)
         assert [views(), views()] == [{"views", "answer"}] * 2
         assert len(made) == 2
         patch.setattr(schema, "create_views", interrupted)
         assert views() == {"views", "answer"}, "nothing is made"
-        patch.setattr(schema, "read_sql", read_sql)
+        patch.setattr(schema, "read_views", read_views)
         with pytest.raises(EmbedsinkError):
             views()
     assert [views(), views()] == [{"views"}] * 2
@@ -925,7 +924,7 @@ def test_a_store_whose_sums_held_texts_is_summed_up_once_more(tmp_path: Path) ->
         "drop table question_stage",
         "drop table session_quarter",
         "drop table summed",
-        read_sql("schema")["0004_session_quarter"],
+        read_sql("migrations")["0004_session_quarter"],
         "insert into summed values (1, 7)",
         "insert into session_quarter (summed_in, session, viewer, view_count) values (1, 's1', 'u1', 1)",
         "delete from migration where name = '0005_digests'",
@@ -1116,9 +1115,7 @@ def test_a_variable_that_no_view_reads_is_never_dropped(loading: Loading, misspe
 
 
 def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
-    sql = " ".join(
-        [*read_sql("views/base").values(), *read_sql("views/reports").values(), *read_sql("macros").values()]
-    )
+    sql = " ".join(read_views().values())
     assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == {*VARIABLES, *SUMMED}
 
 

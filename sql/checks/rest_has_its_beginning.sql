@@ -1,4 +1,4 @@
--- One row per kept rejection of which only the rest is there, see quarantine_rest in sql/schema.
+-- One row per kept rejection of which only the rest is there, see quarantine_rest in sql/migrations.
 -- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report,
 -- then `embedsink rebuild`.
 select quarantine_id, count(*) as piece_count

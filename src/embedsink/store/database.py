@@ -230,7 +230,7 @@ class Store:
                 return
             self._loading().execute("set variable fold_below = $1", [min(before, last - LEDGER_ROWS_MIN + 1)])
             with transaction(self._loading()):
-                self._loading().execute(read_sql("ledger")["folded"])
+                self._loading().execute(read_sql("ledger")["fold"])
 
     def last_segment_number(self) -> int:
         """The highest number of a loaded segment; 0 before the first."""

@@ -1,45 +1,31 @@
-"""Journal segments to rows: the files of `sql/load/`, one after the other."""
+"""Journal segments to rows: the files of `sql/load/`, in the order of their names."""
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import duckdb
 
 from embedsink.journal.segment import SEALED, Segment
 from embedsink.store.sql_files import read_sql
 
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A file of `sql/load/`, and what has to have rows for it to be worth its time: most read the segment once more."""
-
-    name: str
-    only_with: str | None = None
-
-
 LINE_BITS = 32
 _COUNTED = "(select arrival from arrived where kind = 'counted' union all select arrival from conflict)"
-_STEPS = (
-    _Step("line"),
-    _Step("incoming"),
-    _Step("arrived"),
-    _Step("journal_hour", only_with="arrived where not is_imported"),
-    _Step("repeated"),
-    _Step("event", only_with="arrived where kind = 'event'"),
-    _Step("action", only_with="arrived where kind = 'action'"),
-    _Step("conflict", only_with="repeated"),
-    _Step("rejected", only_with="arrived where kind = 'quarantined'"),
-    _Step("conflicting", only_with="conflict"),
-    _Step("quarantine", only_with="rejected"),
-    _Step("counted", only_with=_COUNTED),
-    _Step("rejection_count", only_with=_COUNTED),
-    _Step("replayed", only_with="arrived where kind = 'replayed'"),
-    _Step("loss", only_with="arrived where kind = 'lost'"),
-    _Step("sync", only_with="arrived where kind = 'sync'"),
-    _Step("session_ready", only_with="arrived where kind in ('event', 'lost')"),
-    _Step("loaded_segment"),
-)
+# Files of `sql/load/` that run only where this has rows: most of them parse the segments once more.
+_ONLY_WITH = {
+    "journal_hour": "arrived where not is_imported",
+    "event": "arrived where kind = 'event'",
+    "action": "arrived where kind = 'action'",
+    "conflict": "repeated",
+    "rejected": "arrived where kind = 'quarantined'",
+    "conflicting": "conflict",
+    "quarantine": "rejected",
+    "counted": _COUNTED,
+    "rejection_count": _COUNTED,
+    "replayed": "arrived where kind = 'replayed'",
+    "loss": "arrived where kind = 'lost'",
+    "sync": "arrived where kind = 'sync'",
+    "session_ready": "arrived where kind in ('event', 'lost')",
+}
 
 
 def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -48,9 +34,9 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
     Args:
         connection: to the database, in a transaction, with the variables that `sql/load/` reads.
     """
-    for step in _STEPS:
-        if step.only_with is None or _has_rows(connection, step.only_with):
-            connection.execute(read_sql("load")[step.name])
+    for name, sql in read_sql("load").items():
+        if name not in _ONLY_WITH or _has_rows(connection, _ONLY_WITH[name]):
+            connection.execute(sql)
 
 
 def touched_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
@@ -63,7 +49,7 @@ def touched_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     steps += ["touched_replays"] * _has_rows(connection, "arrived where kind = 'replayed'")
     steps += ["touched_counts"] * _has_rows(connection, "arrived where kind = 'counted'")
     steps += ["touched_sessions"] * _has_rows(connection, "session_ready")
-    found = [row for name in steps for row in connection.execute(read_sql("load")[name]).fetchall()]
+    found = [row for name in steps for row in connection.execute(read_sql("revisions")[name]).fetchall()]
     return {deployment for (deployment,) in found if deployment is not None}
 
 

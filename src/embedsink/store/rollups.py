@@ -59,7 +59,9 @@ def _last(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 def _sum_up(connection: duckdb.DuckDBPyConnection, number: int, first: int, last: int) -> int:
     _set(connection, summing=number, summing_from=first, summing_to=last)
-    made = [connection.execute(read_sql("load")[table]).fetchone() for table in ("session_quarter", "question_stage")]
+    made = [
+        connection.execute(read_sql("rollups")[table]).fetchone() for table in ("session_quarter", "question_stage")
+    ]
     return sum(int(row_count) for (row_count,) in filter(None, made))
 
 

@@ -1,10 +1,8 @@
 """What stands in a database: its migrations, its views, and which programs may open it."""
 
 import contextlib
-import re
 import time
-from collections.abc import Iterator, Mapping
-from graphlib import TopologicalSorter
+from collections.abc import Iterator
 from hashlib import blake2s
 from pathlib import Path
 
@@ -12,12 +10,11 @@ import duckdb
 
 from embedsink.errors import Misconfigured
 from embedsink.store.duckdb_errors import StoreBroken, first_line, lacks_memory
-from embedsink.store.sql_files import read_sql
+from embedsink.store.sql_files import read_sql, read_views
 
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
 _ROLL_BACK_S_MAX = 2.0
 _ROLL_BACK_PAUSE_S = 0.01
-_VIEWS = ("macros", "views/base", "views/reports")
 
 
 def check_duckdb_version() -> None:
@@ -71,46 +68,37 @@ def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _digest() -> str:
-    made_from = [
-        duckdb.__version__,
-        *(sql for folder in ("schema", *_VIEWS) for sql in read_sql(folder).values()),
-    ]
+    made_from = [duckdb.__version__, *read_sql("migrations").values(), *read_views().values()]
     return blake2s("\0".join(made_from).encode(), digest_size=16).hexdigest()
 
 
 def create_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make every macro and view again, each after those that it builds on, so their files need no order.
+    """Create every macro and view again, in the order of the files (sql/README.md).
 
     Raises:
-        Misconfigured: says which file is not understood.
+        Misconfigured: a file reads something that does not exist; the error names the file.
     """
-    # Old ones first: a view that is gone must not linger, and a stale one must not be built on.
-    old = connection.execute("select view_name from duckdb_views() where not internal and not temporary").fetchall()
-    for (name,) in old:
+    # Drop old ones first: a removed view must not remain, and no view may read an outdated one.
+    old_views = connection.execute("select view_name from duckdb_views() where not internal and not temporary")
+    for (name,) in old_views.fetchall():
         connection.execute(f'drop view "{name}"')
-    made = {name: sql for folder in _VIEWS for name, sql in read_sql(folder).items()}
-    for name in in_order(made):
+    old_macros = connection.execute(
+        "select distinct function_name, function_type from duckdb_functions() "
+        "where not internal and function_type like '%macro'"
+    )
+    for name, kind in old_macros.fetchall():
+        connection.execute(f'drop {"macro table" if kind == "table_macro" else "macro"} "{name}"')
+    for name, sql in read_views().items():
         try:
-            connection.execute(made[name])
-        except duckdb.CatalogException as error:  # it names what is not there
+            connection.execute(sql)
+        except duckdb.CatalogException as error:  # it names the missing view, table or macro
             raise Misconfigured(f"sql/**/{name}.sql: {first_line(error)}") from None
-
-
-def in_order(statements: Mapping[str, str]) -> list[str]:
-    """The names of views and macros, those that others read or call before these."""
-    any_name = "|".join(statements)
-    names_another = re.compile(rf"(?i)\b(?:from|join)\s+({any_name})\b|\b({any_name})\(")
-    needed = {}
-    for name, sql in statements.items():
-        code = re.sub("--.*", "", sql.partition("\ncomment on ")[0])
-        needed[name] = {found for pair in names_another.findall(code) for found in pair if found} - {name}
-    return list(TopologicalSorter(needed).static_order())
 
 
 def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
     """Bring the schema up to date: each migration and its record in one transaction. Whether there was any."""
     applied = applied_migrations(connection)
-    missing = {name: sql for name, sql in read_sql("schema").items() if name not in applied}
+    missing = {name: sql for name, sql in read_sql("migrations").items() if name not in applied}
     if missing:
         connection.execute("create table if not exists migration (name varchar, applied_at timestamp)")
     for name, sql in missing.items():
@@ -136,7 +124,7 @@ def refuse_newer(path: Path) -> None:
 
 def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Raise Misconfigured for a database that has a migration which this embedsink does not know."""
-    unknown = applied_migrations(connection) - read_sql("schema").keys()
+    unknown = applied_migrations(connection) - read_sql("migrations").keys()
     if unknown:
         newest = max(unknown)
         raise Misconfigured(f"{name}: has the schema {newest}, which is newer than this embedsink. Upgrade it.")

@@ -1,5 +1,6 @@
 -- One row per period and deployment of which events were received, are missing, or were reported lost by a forwarder.
 -- What is lost is often missing as well, when later events of its session show the gap: so the two are never added.
+-- Traits: windows.
 create or replace view completeness as
 with lost as (
     select

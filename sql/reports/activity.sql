@@ -1,6 +1,7 @@
 -- One row per day and deployment on which, or in the 29 days before which, anybody was seen. Any event with a viewer counts.
 -- Days are the reader's (`timezone`), whatever `interval` says. Days after the last that the server's clock has seen, or that
 -- `until` bounds, are left out; those on which somebody was seen never are, and count them alone.
+-- Traits: clock, windows.
 create or replace view activity as
 with stretch as materialized (
     from viewer_stretch

@@ -2,6 +2,7 @@
 -- Value is a drilldown, a download or an answer: what people came for. A session counts by its events of this tenant.
 -- Days are the reader's; of a time zone, too, no midnight falls within a quarter of an hour. Nor does a gap that is left out:
 -- so the time to the first value adds up from quarters (see the macro active_us).
+-- Traits: clock, windows.
 create or replace view tenants as
 with present as (
     select

@@ -2,6 +2,7 @@
 -- there were since anybody in scope exported first, whatever period is asked for (see the macro usual_volume_max).
 -- A viewer's volume is unusual when it is beyond what is usual for this viewer and for any: else whoever exports for the
 -- first time would be unusual, or whoever exports much each day.
+-- Traits: windows.
 create or replace view export_volumes as
 with exporting as materialized (
     from export_day

@@ -1,5 +1,6 @@
 -- One row per period, deployment and dashboard that was viewed or loaded on the surface `dashboard`: no other tells when it
 -- has loaded. Loads count in the period in which they ended; views that never loaded, in that of the view event.
+-- Traits: clock, windows.
 create or replace view load_times as
 select
     period_of(occurred_at) as period_start,

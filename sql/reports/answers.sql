@@ -1,4 +1,5 @@
 -- One row per deployment and query shape (see the macro shape_of), over the whole period asked for: ask, answer, act.
+-- Traits: clock, windows.
 create or replace view answers as
 select
     deployment,

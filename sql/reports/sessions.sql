@@ -4,6 +4,7 @@
 -- The time spent is that of session_duration.
 -- A text is told only where the events name one alone: several viewers of one id are nobody's session. Surfaces and
 -- modes are few, so bits do: 833,000 sessions more with the least and greatest of each text don't fit into 64 MiB.
+-- Traits: windows.
 create or replace view sessions as
 with seen as (
     select

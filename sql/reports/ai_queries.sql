@@ -1,6 +1,7 @@
 -- One row per period, deployment, surface and agent for which an AI query began.
 -- Rates are of the queries that are over: completed, error and abandoned. An abandoned query is a failure. Pending ones are
 -- in neither rate, since they may still get an answer.
+-- Traits: clock, windows.
 create or replace view ai_queries as
 select
     period_of(occurred_at) as period_start,

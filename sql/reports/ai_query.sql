@@ -1,4 +1,5 @@
 -- One row per AI query, as ai_lifecycle pairs its stages, in the order in which the queries began.
+-- Traits: clock, windows.
 create or replace view ai_query as
 select
     deployment,
