@@ -163,7 +163,9 @@ def _make_by_hand(store: Store, since: datetime | None) -> None:
         waiting[name] = f"create or replace view {name} as select * from event"
     # Texts need no number that would be the same tomorrow.
     waiting["digest_of"] = "create or replace macro digest_of(text) as text"
-    waiting["question_of"] = "create or replace macro question_of(session, chat, query) as hash(session, chat, query)"
+    waiting["question_key_of"] = (
+        "create or replace macro question_key_of(session, chat, query) as hash(session, chat, query)"
+    )
     waiting["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
     for name in ("event_between", "session_context_between"):
         del waiting[name]

@@ -480,7 +480,7 @@ def test_numbers_that_name_something_are_shown_as_they_are_typed(tmp_path: Path,
     (tmp_path / "in.ndjson").write_text(json.dumps({"context": {"deployment": 54_321}, "events": [download]}))
     assert called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data").returncode == 0
     asked = ("report", "download_audit", "--data", tmp_path / "data", "--columns")
-    shown = called(*asked, "deployment,exported_row_count,arrival").stdout.splitlines()[-1].split()
+    shown = called(*asked, "deployment,exported_row_count,ingest_seq").stdout.splitlines()[-1].split()
     assert shown == ["54321", "12,345", str(2**32 + 1)]
 
 

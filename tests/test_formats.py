@@ -166,7 +166,7 @@ def test_columns_come_in_the_order_asked_for(reader: Reader) -> None:
 
 def test_arrow_comes_in_batches_that_fit_into_memory(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
-        connection.execute(f"create view many as select range as arrival from range({2 * ROWS_OF_BATCH + 1})")
+        connection.execute(f"create view many as select range as ingest_seq from range({2 * ROWS_OF_BATCH + 1})")
         with Reader(connection, EVERYTHING, held=ExitStack()) as reader, TemporaryFile() as file:
             reader.write_arrow("many", file)
             file.seek(0)

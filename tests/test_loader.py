@@ -659,7 +659,7 @@ def test_segments_that_wait_share_a_load_and_keep_their_own_ledgers(
     assert loads == [[1, 2, 3]]
     assert events_in(folder.store) == [1, 2, 3, 4]
     with contextlib.closing(duckdb.connect(str(folder.store), read_only=True)) as store:
-        places = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
+        places = store.execute("select event_id, ingest_seq >> 32, ingest_seq % 4294967296 from event").fetchall()
         ledgers = store.execute("select columns('_count$') from loaded_segment order by segment").fetchall()
     # A delivery each, so a line each; the trailer is the last.
     assert sorted((name.int, *place) for name, *place in places) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]

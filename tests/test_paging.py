@@ -55,7 +55,7 @@ def page(reader: Reader, view: str, asked: RowsAsked) -> tuple[list[dict[str, An
 
 def paged_views(reader: Reader) -> list[str]:
     """Those whose rows arrive one by one: enumerated, so that a new one is looked at without being named here."""
-    return [view for view in (*report_names(), EVENTS) if "arrival" in visible_columns(reader, view)]
+    return [view for view in (*report_names(), EVENTS) if "ingest_seq" in visible_columns(reader, view)]
 
 
 def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, 
         for place in itertools.count():
             with store.reader(EVERYTHING) as reader:
                 rows, following = page(reader, view, RowsAsked(limit="2", cursor=cursor, question=view))
-            seen += [row["arrival"] for row in rows]
+            seen += [row["ingest_seq"] for row in rows]
             if following is None:
                 break
             cursor = following.encode(view)
@@ -79,7 +79,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_arrive_meanwhile(store: Store, 
                 load(store, tmp_path, next(numbers))
         with store.reader(EVERYTHING) as reader:
             rows, _ = page(reader, view, RowsAsked())
-        assert seen == sorted(row["arrival"] for row in rows), view
+        assert seen == sorted(row["ingest_seq"] for row in rows), view
         assert len(seen) == len(set(seen)) > 3
 
 
@@ -139,7 +139,7 @@ def test_a_page_that_is_just_full_is_the_last(store: Store, tmp_path: Path) -> N
             assert (len(rows), following is not None) == (min(limit, count), has_next)
 
 
-@pytest.mark.parametrize("columns", [None, "arrival,type"])
+@pytest.mark.parametrize("columns", [None, "ingest_seq,type"])
 def test_events_without_a_limit_are_in_the_order_of_arrival(store: Store, tmp_path: Path, columns: str | None) -> None:
     for number in (2, 3, 1):  # Segment 1 was damaged, mended and loaded last.
         load(store, tmp_path, number)
@@ -147,9 +147,9 @@ def test_events_without_a_limit_are_in_the_order_of_arrival(store: Store, tmp_pa
     for scope in scopes:
         with store.reader({**EVERYTHING, **scope}) as reader:
             selection, _ = RowsAsked(columns).select(reader, EVENTS)
-            arrivals = [row["arrival"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
+            arrivals = [row["ingest_seq"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
             frame, _ = reader.frame(selection)
-        assert arrivals == sorted(arrivals) == list(frame["arrival"])
+        assert arrivals == sorted(arrivals) == list(frame["ingest_seq"])
         assert len(arrivals) == 3 * len(EVERY_TYPE)
 
 
@@ -167,7 +167,7 @@ def test_other_reports_have_first_rows_but_no_pages(store: Store, tmp_path: Path
     with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
         rows, following = page(reader, "views", RowsAsked(limit="1"))
         assert (len(rows), following) == (1, None)
-        with pytest.raises(Refused, match=r"^cursor: these rows have no order of arrival\."):
+        with pytest.raises(Refused, match=r"^cursor: these rows have no order of ingest_seq\."):
             page(reader, "views", RowsAsked(cursor="AQ", question="views"))
 
 
@@ -231,7 +231,7 @@ def test_arrival_is_the_last_column_of_a_report_that_has_pages(store: Store) -> 
         for view in paged_views(reader):
             if view != EVENTS:
                 last = reader.columns(view)[-1]
-                assert (last.name, last.type) == ("arrival", "BIGINT")
+                assert (last.name, last.type) == ("ingest_seq", "BIGINT")
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "100001", "1e3", "ten", "", " 5", "05", "９", "9" * 5000])

@@ -16,7 +16,7 @@ from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.given import segment
 from tests.rows import replace_events, replace_rows
-from tests.stores import open_store
+from tests.stores import make_older, open_store
 from tests.test_event_in_scope import Event, histories, is_seen, resolved, rows_in_scope, scopes
 
 COLUMNS = SelectQuery("event_in_scope", ("type", "deployment", "tenant"))
@@ -69,14 +69,7 @@ def test_a_rebuild_fills_the_table_again(store: Store) -> None:
 
 def test_an_older_store_gets_the_table_when_it_is_opened(store: Store) -> None:
     load(store, 1, READY, LACKING)
-    for sql in (
-        "drop table session_ready",
-        "drop table ready_fact",
-        "delete from migration where name = '0009_session_ready'",
-        "comment on table migration is 'older'",
-    ):
-        store._loading().execute(sql)
-    store.close()
+    make_older(store, before="0009")
     store.open()
     assert events(store) == RESOLVED
     assert store._loading().execute(read_sql("checks")["session_ready_matches_events"]).fetchall() == []
@@ -90,18 +83,18 @@ def test_loads_of_any_size_and_order_give_the_rows_of_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any], size: int, is_late: bool
 ) -> None:
     replace_events(connection, [])
-    numbered = [event | {"arrival": (1 + number) << 32} for number, event in enumerate(history)]
+    numbered = [event | {"ingest_seq": (1 + number) << 32} for number, event in enumerate(history)]
     parts = [numbered[first : first + size] for first in range(0, len(numbered), size)]
     loaded: list[Event] = []
     for part in reversed(parts) if is_late else parts:
         loaded += part
         replace_rows(connection, "event", loaded)
-        numbers = [event["arrival"] for event in part]
+        numbers = [event["ingest_seq"] for event in part]
         connection.execute("set variable loaded_from = $1", [min(numbers)])
         connection.execute("set variable loaded_until = $1", [max(numbers) + 1])
         connection.execute(read_sql("load")["session_ready"])
         expected = [event for event in resolved(loaded) if is_seen(event, scope)]
         assert rows_in_scope(connection, scope) == sorted(
-            (e["arrival"], e["deployment"], e["tenant"]) for e in expected
+            (e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected
         )
         assert connection.execute(read_sql("checks")["session_ready_matches_events"]).fetchall() == []

@@ -30,11 +30,11 @@ from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, S
 from embedsink.store.limits import StoreLimits
 from embedsink.store.purge import PurgeFilter
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, SUMMED, VARIABLES, Reader, away_is_unavailable
+from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES, Reader, away_is_unavailable
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql, read_views
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
-from tests.stores import open_store
+from tests.stores import make_older, open_store
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -164,7 +164,7 @@ def test_a_replay_is_compared_from_the_days_before_the_rejection_on(tmp_path: Pa
 def test_events_that_arrive_within_an_hour_begin_one_hour(loading: Loading) -> None:
     for minute in range(60):
         loading.bodies(view(), received_at=RECEIVED_AT + minute * 60_000)
-    assert loading.ask("select first_arrival >> 32 from journal_hour") == [(1,)]
+    assert loading.ask("select first_ingest_seq >> 32 from journal_hour") == [(1,)]
 
 
 def test_a_store_made_before_there_were_hours_begins_with_those_in_which_it_loaded(tmp_path: Path) -> None:
@@ -177,13 +177,10 @@ def test_a_store_made_before_there_were_hours_begins_with_those_in_which_it_load
     connection.execute(
         "update loaded_segment set loaded_at = timestamp '2026-11-01' + to_hours(left(segment, 12)::int)"
     )
-    connection.execute("drop table journal_hour")
-    connection.execute("delete from migration where name = '0006_journal_hour'")
-    loading.store.checkpoint()
-    loading.store.close()
+    make_older(loading.store, before="0006")
 
     loading.store.open()
-    assert loading.ask("select count(*), min(first_arrival >> 32), max(began_at) from journal_hour") == [
+    assert loading.ask("select count(*), min(first_ingest_seq >> 32), max(began_at) from journal_hour") == [
         (27, 1, datetime(2026, 11, 2, 3))
     ]
     assert loading.bodies(view(id=ID)) == ledger(1, duplicate=1)
@@ -262,7 +259,7 @@ def test_every_action_is_kept_with_its_payload(loading: Loading) -> None:
         event_or_action("action:navigate"),
         event_or_action("action:refresh"),
     )
-    rows = loading.ask("select type, theme, scheme, locale, filter_url_parameter, path from action order by arrival")
+    rows = loading.ask("select type, theme, scheme, locale, filter_url_parameter, path from action order by ingest_seq")
     assert json.loads(rows[0][1]) == theme
     assert [(row[0], row[2:]) for row in rows] == [
         ("set-theme", (None, None, None, None)),
@@ -298,7 +295,7 @@ def sync(**fields: Any) -> bytes:
 
 def test_a_sync_is_a_row_with_its_files_and_is_no_envelope(loading: Loading) -> None:
     assert loading.lines(sync(extra={"branch": "dbt"})) == ledger(0)
-    assert loading.ask("select * exclude (arrival, digest, received_at) from sync") == [
+    assert loading.ask("select * exclude (ingest_seq, digest, received_at) from sync") == [
         (
             "k_1",
             1,
@@ -360,24 +357,10 @@ def test_a_sync_of_the_first_and_the_last_year_never_jams_the_store(loading: Loa
 def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_in(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     loading.bodies(view(id=ID))
-    loading.store.checkpoint()
-    connection = loading.store._loading()
-    for statement in ("drop table sync", "drop table sync_file", "delete from migration where name = '0002_sync'"):
-        connection.execute(statement)
-    loading.store.checkpoint()
-    loading.store.close()
+    make_older(loading.store, before="0002")
 
     loading.store.open()
-    assert loading.ask("select name from migration order by name") == [
-        ("0001_initial",),
-        ("0002_sync",),
-        ("0003_loss_id",),
-        ("0004_session_quarter",),
-        ("0005_digests",),
-        ("0006_journal_hour",),
-        ("0007_ledger",),
-        ("0008_rejection_count",),
-    ]
+    assert loading.ask("select name from migration order by name") == [(name,) for name in read_sql("migrations")]
     assert loading.ask("select event_id::varchar from event") == [(ID,)]
     loading.lines(sync())
     assert loading.ask("select sync_job_id from sync") == [("job1",)]
@@ -428,11 +411,7 @@ def test_a_loss_is_remembered_as_long_as_an_event(loading: Loading) -> None:
 def test_a_store_made_before_losses_had_ids_keeps_them_and_takes_more_in(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     loading.bodies({"events": [view(id=ID)], "lost": {"quota": 3}})
-    connection = loading.store._loading()
-    for statement in ("alter table loss drop column loss_id", "delete from migration where name = '0003_loss_id'"):
-        connection.execute(statement)
-    loading.store.checkpoint()
-    loading.store.close()
+    make_older(loading.store, before="0003")
 
     loading.store.open()
     assert loading.ask("select lost_count, loss_id from loss") == [(3, None)]
@@ -481,7 +460,7 @@ def test_the_raw_times_are_kept_to_the_microsecond(loading: Loading, at_us: int)
     loading.bodies({"sentAt": at, "events": [view(timestamp=last)]})
     loading.bodies({"sentAt": last, "events": [view(timestamp=at)]})
     loading.bodies({"sentAt": at, "events": [view(surface="moon")]})
-    told = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by arrival")
+    told = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by ingest_seq")
     assert told == [(at_us, last * 1_000), (last * 1_000, at_us)]
     assert loading.ask("select epoch_us(sent_at) from quarantine") == [(at_us,)]
 
@@ -542,7 +521,7 @@ def test_what_is_only_counted_adds_up_to_a_row_for_each_quarter_of_an_hour(loadi
         (15, None, "bad_field", 4, 16),
     ]
     assert loading.ask("select reason, quarantined_count from rejections") == [("bad_field", 21), ("empty", 1)]
-    assert loading.ask("select sum(received_count), sum(unkept_count) from loaded_segment") == [(22, 22)]
+    assert loading.ask("select sum(received_count), sum(counted_only_count) from loaded_segment") == [(22, 22)]
     assert loading.offending() == {}
 
 
@@ -583,7 +562,7 @@ def test_a_purge_is_counted_in_a_folded_ledger(loading: Loading, monkeypatch: py
     monkeypatch.setattr(database, "LEDGER_ROWS_MIN", 2)
     loading.store.fold_ledger(before=3)
     assert loading.store.purge(PurgeFilter()) == 4
-    assert loading.ask("select first_number, unkept_count from loaded_segment order by segment") == [
+    assert loading.ask("select first_number, counted_only_count from loaded_segment order by segment") == [
         (1, 2),
         (None, 1),
         (None, 1),
@@ -631,7 +610,7 @@ def test_conflicts_are_kept_within_the_budget_of_their_key_and_day(
     assert loading.bodies(conflict, conflict, conflict) == ledger(3, quarantined=3)
     assert loading.ask("select count(*) from quarantine") == [(kept_count,)]
     assert loading.ask("select quarantined_count from rejections where reason = 'id_conflict'") == [(5,)]
-    assert loading.ask("select sum(unkept_count) from loaded_segment") == [(5 - kept_count,)]
+    assert loading.ask("select sum(counted_only_count) from loaded_segment") == [(5 - kept_count,)]
     assert loading.bodies(conflict, received_at=RECEIVED_AT + DAY_MS).quarantined_count == 1
     assert loading.offending() == {}
     loading.store.close()
@@ -645,17 +624,17 @@ def test_invented_deployments_do_not_multiply_the_counts_of_purged_rejections(lo
     assert loading.ask("select rejected_count from rejection_count where deployment = 7") == [(2,)]
 
 
-@pytest.mark.parametrize("page", [{"is_by_arrival": True}, {"is_page": True, "limit": 1_000}])
+@pytest.mark.parametrize("page", [{"is_by_ingest_seq": True}, {"is_page": True, "limit": 1_000}])
 def test_rows_are_in_the_order_of_arrival_also_where_readers_do_not_see_it(
     loading: Loading, page: dict[str, Any]
 ) -> None:
     loading.store._loading().execute(
-        "insert into event by name select uuid() as event_id, (1::bigint << 32) + i as arrival, "
+        "insert into event by name select uuid() as event_id, (1::bigint << 32) + i as ingest_seq, "
         "timestamp '2026-11-20' as occurred_at, occurred_at as received_at, 'k' as key_id, 12 as deployment, i as seq, "
         "'view' as type, 'dashboard' as surface from range(300_000, 0, -1) t(i)"
     )
-    with loading.store.reader({"deployments": [12], "hides_arrival": True}) as reader:
-        selection = SelectQuery("event_in_scope", columns=("arrival", "seq"), **page)
+    with loading.store.reader({"deployments": [12], "hides_ingest_seq": True}) as reader:
+        selection = SelectQuery("event_in_scope", columns=("ingest_seq", "seq"), **page)
         if selection.is_page:
             reader.page(selection)
         found = [row[1] for rows in reader.rows(selection) for row in rows]
@@ -918,24 +897,12 @@ def test_a_store_whose_sums_held_texts_is_summed_up_once_more(tmp_path: Path) ->
     loading = Loading(tmp_path, limits)
     loading.bodies(view(id=ID))
     loading.store.sum_up()
-    connection = loading.store._loading()
-    # As the version before left it, with rows.
-    for statement in (
-        "drop table question_stage",
-        "drop table session_quarter",
-        "drop table summed",
-        read_sql("migrations")["0004_session_quarter"],
-        "insert into summed values (1, 7)",
-        "insert into session_quarter (summed_in, session, viewer, view_count) values (1, 's1', 'u1', 1)",
-        "delete from migration where name = '0005_digests'",
-    ):
-        connection.execute(statement)
-    loading.store.close()
+    make_older(loading.store, before="0005")
 
     loading.store.open()
-    assert loading.ask("select count(*) from session_quarter union all select count(*) from summed") == [(0,), (0,)]
+    assert loading.ask("select count(*) from session_15min union all select count(*) from rollup_batch") == [(0,), (0,)]
     assert loading.store.sum_up()
-    assert loading.ask("select sum(view_count)::bigint from session_quarter") == [(1,)]
+    assert loading.ask("select sum(view_count)::bigint from session_15min") == [(1,)]
     assert loading.offending() == {}
 
 
@@ -1116,7 +1083,7 @@ def test_a_variable_that_no_view_reads_is_never_dropped(loading: Loading, misspe
 
 def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
     sql = " ".join(read_views().values())
-    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == {*VARIABLES, *SUMMED}
+    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == {*VARIABLES, *ROLLUP_VARIABLES}
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ OF_SUMS = ("views", "error_rates", "totals", "tenants", "activity", "completenes
 
 
 def test_the_reports_that_read_sums_are_known() -> None:
-    assert reports_upon("session_quarter") | reports_upon("question_stage") == set(OF_SUMS)
+    assert reports_upon("session_15min") | reports_upon("question_stage") == set(OF_SUMS)
 
 
 def test_the_reports_that_pair_ai_queries_are_known() -> None:
@@ -41,9 +41,9 @@ def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes
 
     Some come later than their number, when others have been summed up beyond them.
     """
-    replace_rows(connection, "session_quarter", [])
+    replace_rows(connection, "session_15min", [])
     replace_rows(connection, "question_stage", [])
-    replace_rows(connection, "summed", [])
+    replace_rows(connection, "rollup_batch", [])
     replace_events(connection, [])
     waiting, there = list(range(len(history))), set[int]()
     for size in sizes:
@@ -53,7 +53,7 @@ def summed_up(connection: duckdb.DuckDBPyConnection, history: list[Event], sizes
         replace_events(connection, [asdict(history[place]) for place in sorted(there, reverse=True)])
         sum_up_late(connection, coming)
         sum_up(connection, from_count=1, at_once=1_000)
-    last = connection.execute("select coalesce(max(up_to), -1) >> 32 from summed").fetchone() or (-1,)
+    last = connection.execute("select coalesce(max(watermark), -1) >> 32 from rollup_batch").fetchone() or (-1,)
     replace_events(connection, map(asdict, reversed(history)))
     sum_up_late(connection, [place for place in waiting if place <= last[0]])
 
@@ -71,7 +71,7 @@ far_histories = st.builds(
         Event(
             **asdict(event)
             | {
-                "arrival": place * SEGMENT + 1,
+                "ingest_seq": place * SEGMENT + 1,
                 "occurred_at": move if isinstance(move, datetime) else event.occurred_at + (move or timedelta()),
             }
         )
@@ -100,16 +100,16 @@ def test_whatever_is_summed_up_the_rows_are_those_of_the_events(
 ) -> None:
     by_events = found_rows(connection, report, history, scope)
     summed_up(connection, history, sizes, late)
-    summings = connection.execute("select number, up_to from summed order by number").fetchall()
-    sums = dict(zip(("summed", "summed_up_to"), summings[-1] if summings else (None, None), strict=True))
+    summings = connection.execute("select batch_id, watermark from rollup_batch order by batch_id").fetchall()
+    sums = dict(zip(("rollup_batch_id", "rollup_watermark"), summings[-1] if summings else (None, None), strict=True))
     assert rows_in_scope(connection, report, scope | sums) == by_events
 
 
 def test_a_reader_sees_what_is_summed_up_behind_its_back_once(connection: duckdb.DuckDBPyConnection) -> None:
-    history = [Event("view", arrival=place * SEGMENT + 1, session=f"s{place}") for place in range(8)]
+    history = [Event("view", ingest_seq=place * SEGMENT + 1, session=f"s{place}") for place in range(8)]
     summed_up(connection, history, [3, 3], set())
-    for number, up_to in [(None, None), *connection.execute("select number, up_to from summed").fetchall()]:
-        [row] = rows_in_scope(connection, "views", {"summed": number, "summed_up_to": up_to})
+    for number, up_to in [(None, None), *connection.execute("select batch_id, watermark from rollup_batch").fetchall()]:
+        [row] = rows_in_scope(connection, "views", {"rollup_batch_id": number, "rollup_watermark": up_to})
         assert row[3:5] == (8, 8)
 
 
@@ -125,7 +125,7 @@ def load(store: Store, folder: Path, number: int, count: int) -> None:
 
 def sums(store: Store) -> list[tuple[int, int]]:
     with store.reader(EVERYTHING) as reader:
-        rows, _ = reader.run("select number, up_to from summed order by number")
+        rows, _ = reader.run("select batch_id, watermark from rollup_batch order by batch_id")
         return list(rows.itertuples(index=False, name=None))
 
 
@@ -212,13 +212,15 @@ def test_texts_as_long_as_a_sender_may_choose_them_are_summed_up(
 
     monkeypatch.setattr(database, "sum_up", counted)
     store = open_store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=1_048_576, summed_from_count=1_000))
-    long = "select repeat(i::varchar || '-', 1600) as session, i as arrival, timestamp '2026-11-01' as occurred_at"
+    long = "select repeat(i::varchar || '-', 1600) as session, i as ingest_seq, timestamp '2026-11-01' as occurred_at"
     with store.reader(EVERYTHING) as writer:
         writer.run(f"insert into event by name {long}, 'view' as type from range(5_000) as t(i)")
     while store.sum_up():
         pass
     with store.reader(EVERYTHING) as reader:
-        found, _ = reader.run("select sum(event_count)::bigint, (select max(up_to) from summed) from session_quarter")
+        found, _ = reader.run(
+            "select sum(event_count)::bigint, (select max(watermark) from rollup_batch) from session_15min"
+        )
     assert found.iloc[0].tolist() == [5_000, 4_999]
     assert len(set(tries)) > 1, "it fits: choose longer texts"
     store.close()
@@ -242,7 +244,7 @@ def test_where_there_is_no_room_for_sums_all_else_goes_on(tmp_path: Path, monkey
 
 def test_what_is_rebuilt_from_a_snapshot_has_sums_of_its_events(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "data")
-    for damage in ("", "update session_quarter set view_count = 7"):
+    for damage in ("", "update session_15min set view_count = 7"):
         store = Store(folder.store, StoreLimits(summed_from_count=2))
         loader = Loader(folder, store)
         segment(folder.journal, [{"type": "view"}] * 3, number=1)

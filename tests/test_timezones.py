@@ -277,14 +277,14 @@ def test_what_the_quarter_of_an_hour_tells_is_the_period_of_each_event(zone: str
     days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
     hours = [day + timedelta(minutes=7 * step) for day in days for step in range(400)]
     with views_over_nothing() as connection:
-        rows = [{"occurred_at": instant, "arrival": place} for place, instant in enumerate(years + hours)]
+        rows = [{"occurred_at": instant, "ingest_seq": place} for place, instant in enumerate(years + hours)]
         replace_events(connection, rows)
         assert sum_up(connection, from_count=1, at_once=len(rows))
         for interval in (None, "hour", "week", "month"):
             Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, held=ExitStack())
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
             by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
-            found = connection.execute(by_quarters.format("session_quarter_in_scope")).fetchall()
+            found = connection.execute(by_quarters.format("session_15min_in_scope")).fetchall()
             assert found == connection.execute(by_events).fetchall(), interval
 
 

@@ -25,7 +25,7 @@ CASES = Path(__file__).parent / "reports"
 REPORTS = sorted(read_sql("reports"))
 VIEWS = [name for name, sql in read_views().items() if "\ncreate or replace view" in sql]
 TABLES = (
-    *("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment", "session_quarter", "summed"),
+    *("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment", "session_15min", "rollup_batch"),
     *("session_ready", "ready_fact"),
 )
 MEASURED = ("share_of_ready", "seconds_to_first_value_p50")
@@ -185,7 +185,7 @@ def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Sto
 
 
 @pytest.mark.parametrize(
-    "report", [report for report in REPORTS if report not in ("ai_query", "ai_queries", "answers")]
+    "report", [report for report in REPORTS if report not in ("ai_query", "ai_queries", "ai_query_groups")]
 )
 def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) -> None:
     # Of every type before and after: what statistics rule out is not scanned, and what they prove is not asked.

@@ -7,12 +7,12 @@ select
     count(*) as row_count,
     min(received_at) as first_received_at,
     max(received_at) as last_received_at,
-    min(arrival) as first_arrival,
-    max(arrival) as last_arrival
+    min(ingest_seq) as first_ingest_seq,
+    max(ingest_seq) as last_ingest_seq
 from (
-    select 'event' as table_name, event_id as id, received_at, arrival from event
+    select 'event' as table_name, event_id as id, received_at, ingest_seq from event
     union all
-    select 'action', action_id, received_at, arrival from action
+    select 'action', action_id, received_at, ingest_seq from action
 )
 group by table_name, id
 having count(*) > 1 or id is null

@@ -12,15 +12,15 @@ with ledger as (
 ),
 kept_of_segment as (
     select
-        arrival >> 32 as segment_number,
+        ingest_seq >> 32 as segment_number,
         count(*) filter (table_name <> 'quarantine') as kept_accepted_count,
         count(*) filter (table_name = 'quarantine') as kept_quarantined_count
     from (
-        select 'event' as table_name, arrival from event
+        select 'event' as table_name, ingest_seq from event
         union all
-        select 'action', arrival from action
+        select 'action', ingest_seq from action
         union all
-        select 'quarantine', arrival from quarantine
+        select 'quarantine', ingest_seq from quarantine
     )
     group by all
 ),
@@ -40,7 +40,7 @@ select
     accepted_count,
     duplicate_count,
     quarantined_count,
-    unkept_count,
+    counted_only_count,
     coalesce(kept_accepted_count, 0) as kept_accepted_count,
     coalesce(kept_quarantined_count, 0) as kept_quarantined_count
 from ledger
@@ -48,5 +48,5 @@ full join kept using (from_number)
 where segment is null
    or received_count is distinct from accepted_count + duplicate_count + quarantined_count + coalesce(lost_count, 0)
    or accepted_count is distinct from coalesce(kept_accepted_count, 0)
-   or quarantined_count is distinct from coalesce(kept_quarantined_count, 0) + coalesce(unkept_count, 0)
+   or quarantined_count is distinct from coalesce(kept_quarantined_count, 0) + coalesce(counted_only_count, 0)
 order by segment_number;

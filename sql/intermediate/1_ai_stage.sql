@@ -3,24 +3,24 @@
 -- `queue` is one number for the deployment and the question, since windows over one number take a quarter less time.
 create or replace view ai_stage as
 select
-    arrival,
+    ingest_seq,
     occurred_at,
     seq,
     status,
     deployment,
-    hash(deployment, question) as queue,
+    hash(deployment, question_key) as queue,
     surface,
     tenant,
     viewer,
     agent_id,
-    session is null as is_nobodys
+    session is null as has_no_session
 from (
     from question_stage_between(getvariable('since')::timestamp, getvariable('until')::timestamp)
     union all
     from question_stage_between(null::timestamp, null::timestamp)
     where not is_in_period(occurred_at)
-      and question in (
-          select question
+      and question_key in (
+          select question_key
           from question_stage_between(getvariable('since')::timestamp, getvariable('until')::timestamp)
       )
 );

@@ -2,7 +2,7 @@
 -- export. It reads the sums of quarters of an hour and stops at the first row.
 create or replace view earlier_export as
 select true as is_there
-from session_quarter_between(null::timestamp, getvariable('since')::timestamp - interval 30 days)
+from session_15min_between(null::timestamp, getvariable('since')::timestamp - interval 30 days)
 where getvariable('since') is not null
   and download_count > 0
 limit 1;

@@ -6,7 +6,7 @@ select
     || coalesce(',"sentAt":' || milliseconds_of(sent_at)::varchar, '')
     || ',"context":' || context
     || ',"events":[' || envelope || ']}' as delivery
-from envelope_told;
+from envelope_json;
 
 comment on view event_export is
 'Every accepted event and action as a delivery in JSON, for `embedsink export`; `embedsink import` takes it back.';

@@ -6,7 +6,7 @@ select
     deployment,
     viewer,
     count(*) as download_count,
-    coalesce(sum(believed_row_count(row_count)), 0)::bigint as exported_row_count
+    coalesce(sum(valid_row_count(row_count)), 0)::bigint as exported_row_count
 from event_at_any_time
 where type = 'download'
   -- 28 whole days before the day of `since`, and time to spare for the clock change and the zone.

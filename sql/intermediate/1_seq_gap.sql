@@ -13,23 +13,23 @@ with suspect as (
     having max(seq) > 62 or bit_or(1::ubigint << least(seq, 62)::ubigint) <> (1::ubigint << (max(seq) + 1)::ubigint) - 1
 ),
 numbered as (
-    select key_id, session, seq, occurred_at, arrival, arrival as event_arrival from event
+    select key_id, session, seq, occurred_at, ingest_seq, ingest_seq as event_ingest_seq from event
     union all
-    select key_id, session, seq, occurred_at, arrival, null from action
+    select key_id, session, seq, occurred_at, ingest_seq, null from action
 ),
 gap as (
     select
         greatest(seq - 1 - lag(seq, 1, -1) over numbers, 0) as missing_count,
-        first_value(event_arrival ignore nulls) over (numbers rows between current row and unbounded following) as arrival
+        first_value(event_ingest_seq ignore nulls) over (numbers rows between current row and unbounded following) as ingest_seq
     from numbered
     where seq between 0 and 999999
       and session in (select session from suspect)
-    window numbers as (partition by key_id, session order by seq, occurred_at, arrival)
+    window numbers as (partition by key_id, session order by seq, occurred_at, ingest_seq)
     qualify missing_count > 0
 )
 select event_in_scope.occurred_at, event_in_scope.deployment, gap.missing_count
 from event_in_scope
-join gap using (arrival);
+join gap using (ingest_seq);
 
 comment on view seq_gap is
 'Every event in scope before which others of its session are missing, with how many.';

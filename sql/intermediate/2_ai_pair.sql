@@ -14,7 +14,7 @@ with stage as materialized (
         lead(
             {
                 'is_question': status = 'submitted',
-                'arrival': arrival,
+                'ingest_seq': ingest_seq,
                 'occurred_at': occurred_at,
                 'status': status,
                 'surface': surface,
@@ -24,7 +24,7 @@ with stage as materialized (
             }
         ) over turns as next_stage
     from ai_stage
-    window turns as (partition by queue order by occurred_at, seq, arrival)
+    window turns as (partition by queue order by occurred_at, seq, ingest_seq)
 ),
 -- What was asked once more before it had an end. It is seldom, so all others are spared more windows: their questions and
 -- ends come by turns, and an end belongs to the question right before it.
@@ -53,20 +53,20 @@ placed as (
         from stage
         join mixed using (queue)
         window so_far as (
-            partition by queue order by occurred_at, seq, arrival
+            partition by queue order by occurred_at, seq, ingest_seq
             rows between unbounded preceding and current row
         )
     )
     window before as (
-        partition by queue order by occurred_at, seq, arrival
+        partition by queue order by occurred_at, seq, ingest_seq
         rows between unbounded preceding and 1 preceding
     )
 ),
 paired as (
     -- An end that a question is right before is in its row.
     select
-        if(is_question, arrival, null) as submitted_arrival,
-        if(is_question, next_stage.arrival, arrival) as finished_arrival,
+        if(is_question, ingest_seq, null) as submitted_ingest_seq,
+        if(is_question, next_stage.ingest_seq, ingest_seq) as finished_ingest_seq,
         deployment,
         if(is_question, coalesce(surface, next_stage.surface), surface) as surface,
         if(is_question, coalesce(tenant, next_stage.tenant), tenant) as tenant,
@@ -75,15 +75,15 @@ paired as (
         if(is_question, occurred_at, null) as submitted_at,
         if(is_question, next_stage.occurred_at, occurred_at) as finished_at,
         if(is_question, next_stage.status, status) as finished_status,
-        is_nobodys as is_ambiguous
+        has_no_session as is_ambiguous
     from stage
     anti join mixed using (queue)
     where is_question or not coalesce(is_after_question, false)
     union all by name
     select
         any_value(deployment) as deployment,
-        any_value(arrival) filter (is_question) as submitted_arrival,
-        any_value(arrival) filter (not is_question) as finished_arrival,
+        any_value(ingest_seq) filter (is_question) as submitted_ingest_seq,
+        any_value(ingest_seq) filter (not is_question) as finished_ingest_seq,
         coalesce(any_value(surface) filter (is_question), any_value(surface)) as surface,
         coalesce(any_value(tenant) filter (is_question), any_value(tenant)) as tenant,
         coalesce(any_value(viewer) filter (is_question), any_value(viewer)) as viewer,
@@ -91,7 +91,7 @@ paired as (
         any_value(occurred_at) filter (is_question) as submitted_at,
         any_value(occurred_at) filter (not is_question) as finished_at,
         any_value(status) filter (not is_question) as finished_status,
-        bool_or(is_nobodys) or coalesce(bool_or(is_crowded), false) as is_ambiguous
+        bool_or(has_no_session) or coalesce(bool_or(is_crowded), false) as is_ambiguous
     from placed
     group by queue, place
 )

@@ -11,7 +11,7 @@ with queued as (
         *,
         -- What differs most comes first: rows are compared in this order, and that takes two thirds of the time.
         lead(if(type = 'dashboard-loaded', occurred_at, null)) over (
-            partition by session, public_id, deployment order by occurred_at, seq, arrival
+            partition by session, public_id, deployment order by occurred_at, seq, ingest_seq
         ) as next_load_at
     from dashboard_event
     where type in ('view', 'dashboard-loaded') and surface = 'dashboard'

@@ -7,7 +7,7 @@
 create or replace view ai_follow_up as
 with question as (
     select
-        deployment, session, submitted_at, finished_at, surface, viewer, status, occurred_at, arrival, query
+        deployment, session, submitted_at, finished_at, surface, viewer, status, occurred_at, ingest_seq, query
     from ai_lifecycle
     union all by name
     -- Questions that may only follow: after the period, on other surfaces, of other tenants. A question that is above as well
@@ -31,7 +31,7 @@ shape as (
 asked as (
     select
         *,
-        comparable(deployment) as place,
+        null_safe_key(deployment) as place,
         coalesce(finished_at, submitted_at) as ended_at,
         time_bucket(interval 10 minutes, submitted_at) as asked_slot,
         time_bucket(interval 10 minutes, ended_at) as ended_slot
@@ -46,7 +46,7 @@ asking as (
 ),
 acting as (
     select
-        comparable(deployment) as place,
+        null_safe_key(deployment) as place,
         session,
         time_bucket(interval 10 minutes, occurred_at) as ended_slot,
         min(occurred_at) as first_at,
@@ -75,7 +75,7 @@ left join acting as next_acting
     on asked.place = next_acting.place
     and asked.session = next_acting.session
     and asked.ended_slot + interval 10 minutes = next_acting.ended_slot
-where arrival is not null;
+where ingest_seq is not null;
 
 comment on view ai_follow_up is
 'Every AI query in scope, with whether it was asked again and whether a drilldown or download followed.';

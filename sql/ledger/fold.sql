@@ -28,7 +28,7 @@ select
     sum(accepted_count)::bigint as accepted_count,
     sum(duplicate_count)::bigint as duplicate_count,
     sum(quarantined_count)::bigint as quarantined_count,
-    sum(unkept_count)::bigint as unkept_count,
+    sum(counted_only_count)::bigint as counted_only_count,
     sum(lost_count)::bigint as lost_count,
     nullif(min(from_number), max(last_number)) as first_number
 from numbered

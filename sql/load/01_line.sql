@@ -2,7 +2,7 @@
 -- (embedsink.envelope.lines). One row per line, in the order of the journal. The trailers of groups have no kind.
 
 -- What the place of a line among all that are read has to be moved by, so that lines are numbered within their segment.
-set variable arrival_base = (
+set variable ingest_seq_base = (
     select map(list(path), list(number * 4294967296 - lines_before))
     from (select unnest(getvariable('segments'), recursive := true))
 );
@@ -10,7 +10,7 @@ set variable arrival_base = (
 -- A view: who asks it reads the segments again, and pays for the fields that it names. That is a third cheaper than a
 -- temporary table of all of them, and holds no memory.
 create or replace temp view line as
-select * exclude (filename), getvariable('arrival_base')[filename] + row_number() over () as arrival
+select * exclude (filename), getvariable('ingest_seq_base')[filename] + row_number() over () as ingest_seq
 from read_json(
     getvariable('segment_paths'),
     filename = true,

@@ -29,7 +29,7 @@ from clock;
 create or replace temp view incoming_event as
 select
     envelope_id as event_id,
-    arrival,
+    ingest_seq,
     occurred_at,
     client_at,
     sent_timestamp as sent_at,
@@ -74,7 +74,7 @@ where kind = 'event';
 create or replace temp view incoming_action as
 select
     envelope_id as action_id,
-    arrival,
+    ingest_seq,
     occurred_at,
     client_at,
     sent_timestamp as sent_at,

@@ -2,14 +2,14 @@
 -- jumps begins one hour too many. Imported lines have the time of their file, and begin none.
 insert into journal_hour by name
 with loaded as (
-    select min(arrival) as first_arrival, make_timestamp(max(received_at) * 1000) as began_at
-    from arrived
+    select min(ingest_seq) as first_ingest_seq, make_timestamp(max(received_at) * 1000) as began_at
+    from incoming_line
     where not is_imported
 ),
 last as (
-    select arg_max(began_at, first_arrival) as began_at from journal_hour
+    select arg_max(began_at, first_ingest_seq) as began_at from journal_hour
 )
-select loaded.first_arrival, loaded.began_at
+select loaded.first_ingest_seq, loaded.began_at
 from loaded
 cross join last
 where last.began_at is null

@@ -1,3 +1,3 @@
 -- Accepted actions that were not seen before.
 insert into action by name
-select * from incoming_action where arrival not in (select arrival from repeated);
+select * from incoming_action where ingest_seq not in (select ingest_seq from duplicate_line);

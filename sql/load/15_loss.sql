@@ -6,8 +6,8 @@ with told as materialized (
         *,
         id::uuid as loss_id,
         max(lost_count) over (
-            partition by coalesce(id, arrival::varchar)
-            order by arrival
+            partition by coalesce(id, ingest_seq::varchar)
+            order by ingest_seq
             rows between unbounded preceding and 1 preceding
         ) as lost_count_before
     from line
@@ -16,12 +16,12 @@ with told as materialized (
 stored as (
     select loss_id, sum(lost_count) as lost_count
     from loss
-    where arrival >= getvariable('dedup_from')::bigint
+    where ingest_seq >= getvariable('dedup_from')::bigint
       and loss_id in (select loss_id from told)
     group by loss_id
 )
 select
-    told.arrival,
+    told.ingest_seq,
     make_timestamp(told.received_at * 1000) as received_at,
     told.key_id,
     told.context.deployment as deployment,

@@ -1,7 +1,7 @@
--- Dbt syncs, the first result of each job. Another result of it is refused on arrival (409), so a second line is the same.
+-- Dbt syncs, the first result of each job. Another result of it is refused on ingest_seq (409), so a second line is the same.
 insert into sync by name
 select
-    arrival,
+    ingest_seq,
     make_timestamp(received_at * 1000) as received_at,
     key_id,
     deployment,
@@ -18,12 +18,12 @@ select
 from line
 where kind = 'sync'
   and (deployment, result.syncJobId) not in (select (deployment, sync_job_id) from sync)
-qualify row_number() over (partition by deployment, result.syncJobId order by arrival) = 1;
+qualify row_number() over (partition by deployment, result.syncJobId order by ingest_seq) = 1;
 
 insert into sync_file by name
 select
-    arrival as sync_arrival,
-    generate_subscripts(result.generatedFiles, 1) - 1 as place,
+    ingest_seq as sync_ingest_seq,
+    generate_subscripts(result.generatedFiles, 1) - 1 as position,
     unnest(result.generatedFiles).path as path
 from line
-where kind = 'sync' and arrival in (select arrival from sync);
+where kind = 'sync' and ingest_seq in (select ingest_seq from sync);

@@ -1,14 +1,14 @@
--- Adds what the `ready` events of a load name to session_ready: those from the arrival loaded_from on and before loaded_until.
+-- Adds what the `ready` events of a load name to session_ready: those from the ingest_seq loaded_from on and before loaded_until.
 -- The table stays empty until an event lacks what a `ready` event names; the first load after that adds all of them.
 insert into ready_fact
 with loaded as (
     select type, session, deployment, tenant
     from event
-    where arrival >= getvariable('loaded_from')::bigint and arrival < getvariable('loaded_until')::bigint
+    where ingest_seq >= getvariable('loaded_from')::bigint and ingest_seq < getvariable('loaded_until')::bigint
     union all
     select null, session, deployment, '' -- a loss has no tenant to lack
     from loss
-    where arrival >= getvariable('loaded_from')::bigint and arrival < getvariable('loaded_until')::bigint
+    where ingest_seq >= getvariable('loaded_from')::bigint and ingest_seq < getvariable('loaded_until')::bigint
 ),
 fact as (
     select unnest([
@@ -50,8 +50,8 @@ using (
     where type = 'ready'
       and session is not null
       and (deployment is not null or tenant is not null)
-      and arrival >= getvariable('ready_from')::bigint
-      and (getvariable('ready_from')::bigint < 0 or arrival < getvariable('loaded_until')::bigint)
+      and ingest_seq >= getvariable('ready_from')::bigint
+      and (getvariable('ready_from')::bigint < 0 or ingest_seq < getvariable('loaded_until')::bigint)
     group by key_id, session
 ) as loaded
 on session_ready.key_id = loaded.key_id and session_ready.session = loaded.session

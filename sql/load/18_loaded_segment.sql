@@ -3,17 +3,17 @@
 insert into loaded_segment by name
 with outcome as (
     select
-        arrival // 4294967296 as number,
+        ingest_seq // 4294967296 as number,
         kind = 'quarantined' as is_rejected,
-        arrival in (select arrival from repeated) as is_repeated,
-        arrival in (select arrival from rejected) as is_kept,
-        arrival in (select arrival from conflict) as is_conflict
-    from arrived
+        ingest_seq in (select ingest_seq from duplicate_line) as is_duplicate,
+        ingest_seq in (select ingest_seq from incoming_rejection) as is_kept,
+        ingest_seq in (select ingest_seq from id_conflict) as is_conflict
+    from incoming_line
     where kind in ('event', 'action', 'quarantined')
 ),
 counted_in as (
-    select arrival // 4294967296 as number, sum(rejected_count)::bigint as unkept_count
-    from arrived
+    select ingest_seq // 4294967296 as number, sum(rejected_count)::bigint as counted_only_count
+    from incoming_line
     where kind = 'counted'
     group by all
 )
@@ -21,11 +21,11 @@ select
     name as segment,
     now()::timestamptz at time zone 'UTC' as loaded_at,
     byte_count,
-    count(outcome.number) + coalesce(any_value(unkept_count), 0) as received_count,
-    count(*) filter (not is_rejected and not is_repeated) as accepted_count,
-    count(*) filter ((is_repeated or is_rejected) and not (is_kept or is_conflict)) as duplicate_count,
-    count(*) filter (is_kept or is_conflict) + coalesce(any_value(unkept_count), 0) as quarantined_count,
-    count(*) filter (is_conflict and not is_kept) + coalesce(any_value(unkept_count), 0) as unkept_count
+    count(outcome.number) + coalesce(any_value(counted_only_count), 0) as received_count,
+    count(*) filter (not is_rejected and not is_duplicate) as accepted_count,
+    count(*) filter ((is_duplicate or is_rejected) and not (is_kept or is_conflict)) as duplicate_count,
+    count(*) filter (is_kept or is_conflict) + coalesce(any_value(counted_only_count), 0) as quarantined_count,
+    count(*) filter (is_conflict and not is_kept) + coalesce(any_value(counted_only_count), 0) as counted_only_count
 from (select unnest(getvariable('segments'), recursive := true)) as segment
 left join outcome using (number)
 left join counted_in using (number)

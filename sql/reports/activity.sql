@@ -4,7 +4,7 @@
 -- Traits: clock, windows.
 create or replace view activity as
 with stretch as materialized (
-    from viewer_stretch
+    from viewer_return
 ),
 change as (
     -- A viewer counts from the day on, for a day, for 7 and for 30, but only until they are seen again.

@@ -14,9 +14,9 @@ select
     status,
     latency_ms,
     is_ambiguous,
-    arrival
+    ingest_seq
 from ai_lifecycle
-order by occurred_at, arrival;
+order by occurred_at, ingest_seq;
 
 comment on view ai_query is
 'AI queries, one by one
@@ -38,4 +38,4 @@ comment on column ai_query.status is
 comment on column ai_query.latency_ms is 'From asked to finished; null when one of them is unknown. Unit: ms.';
 comment on column ai_query.is_ambiguous is
 'Whether its stages may belong to another query: no session is known, or the same question was open twice at once.';
-comment on column ai_query.arrival is 'Order of arrival; a stable key for paging.';
+comment on column ai_query.ingest_seq is 'Order of ingest_seq; a stable key for paging.';

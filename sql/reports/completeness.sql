@@ -16,7 +16,7 @@ with lost as (
 ),
 counted as (
     select period_of(began_at) as period_start, deployment, sum(event_count) as received
-    from session_quarter_in_scope
+    from session_15min_in_scope
     group by period_start, deployment
     union all by name
     select period_of(occurred_at) as period_start, deployment, sum(missing_count) as missing

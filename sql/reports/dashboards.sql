@@ -4,7 +4,7 @@ create or replace view dashboards as
 select
     deployment,
     public_id,
-    arg_max(title, {occurred_at: occurred_at, arrival: arrival}) filter (type = 'view') as title,
+    arg_max(title, {occurred_at: occurred_at, ingest_seq: ingest_seq}) filter (type = 'view') as title,
     count(*) filter (type = 'view') as view_count,
     count(distinct viewer) filter (type = 'view') as viewer_count,
     quantile_cont(load_duration_ms, 0.5) as load_p50_ms,

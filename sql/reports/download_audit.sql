@@ -10,14 +10,14 @@ select
     target,
     widget_id,
     title,
-    believed_row_count(row_count)::bigint as exported_row_count,
+    valid_row_count(row_count)::bigint as exported_row_count,
     surface,
     session,
     page,
-    arrival
+    ingest_seq
 from event_in_scope
 where type = 'download'
-order by occurred_at, arrival;
+order by occurred_at, ingest_seq;
 
 comment on view download_audit is
 'Downloads, one by one
@@ -37,4 +37,4 @@ comment on column download_audit.exported_row_count is 'Rows exported; null when
 comment on column download_audit.surface is 'Surface that was exported from.';
 comment on column download_audit.session is 'Session of the viewer.';
 comment on column download_audit.page is 'Page of the host that the embed stood on.';
-comment on column download_audit.arrival is 'Order of arrival; a stable key for paging.';
+comment on column download_audit.ingest_seq is 'Order of ingest_seq; a stable key for paging.';

@@ -12,7 +12,7 @@ with exported as (
         target,
         viewer,
         count(*) as download_count,
-        sum(believed_row_count(row_count)) as exported_row_count
+        sum(valid_row_count(row_count)) as exported_row_count
     from event_in_scope
     where type = 'download'
     group by all

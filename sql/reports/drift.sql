@@ -2,12 +2,12 @@
 -- Nested fields belong to the one that holds them. Only events with such fields are read beyond the column's statistics.
 create or replace view drift as
 with unknown as (
-    select type, 'payload.' as place, extra as members, occurred_at, arrival from event_in_scope where extra is not null
+    select type, 'payload.' as place, extra as members, occurred_at, ingest_seq from event_in_scope where extra is not null
     union all
-    select type, '', envelope_extra, occurred_at, arrival from event_in_scope where envelope_extra is not null
+    select type, '', envelope_extra, occurred_at, ingest_seq from event_in_scope where envelope_extra is not null
 ),
 member as (
-    select type, place, occurred_at, arrival, unnest(map_entries(members::map(varchar, json)), recursive := true)
+    select type, place, occurred_at, ingest_seq, unnest(map_entries(members::map(varchar, json)), recursive := true)
     from unknown
 )
 select
@@ -15,7 +15,7 @@ select
     place || left(key, 64) as field,
     min(occurred_at) as first_seen_at,
     count(*) as event_count,
-    left(arg_min(coalesce(value::varchar, 'null'), (occurred_at, arrival)), 64) as example,
+    left(arg_min(coalesce(value::varchar, 'null'), (occurred_at, ingest_seq)), 64) as example,
     max(occurred_at) as last_seen_at
 from member
 group by type, field

@@ -12,7 +12,7 @@ with seen as (
         sum(error_count::double) as errors,
         sum(fatal_count::double) as fatal_errors,
         sum(view_count::double) as views
-    from session_quarter_in_scope
+    from session_15min_in_scope
     group by period_start, deployment, surface, session
 )
 select

@@ -12,7 +12,7 @@ select
     count(distinct session) as session_count,
     min(occurred_at) as first_seen_at,
     max(occurred_at) as last_seen_at,
-    arg_max(message, {occurred_at: occurred_at, arrival: arrival}) as example_message
+    arg_max(message, {occurred_at: occurred_at, ingest_seq: ingest_seq}) as example_message
 from event_in_scope
 where type = 'error'
 group by deployment, surface, error_name, error_context, message_shape

@@ -29,7 +29,7 @@ with seen as (
         count(*) filter (type = 'error') as error_count,
         coalesce(bool_or(fatal), false) as has_fatal_error,
         bool_or(type = 'ready') as has_ready,
-        min(arrival) as arrival
+        min(ingest_seq) as ingest_seq
     from event_in_scope
     where session is not null
     group by deployment, session
@@ -44,8 +44,8 @@ select
 from seen
 join session_duration
     on seen.session = session_duration.session
-    and comparable(seen.deployment) = comparable(session_duration.deployment)
-order by started_at, arrival;
+    and null_safe_key(seen.deployment) = null_safe_key(session_duration.deployment)
+order by started_at, ingest_seq;
 
 comment on view sessions is
 'Sessions, one by one
@@ -72,4 +72,4 @@ comment on column sessions.ai_query_count is 'AI questions that were seen being 
 comment on column sessions.error_count is 'Errors that the embed showed, fatal ones included.';
 comment on column sessions.has_fatal_error is 'Whether an error took down a whole surface.';
 comment on column sessions.has_ready is 'Whether a ready event was seen in the period.';
-comment on column sessions.arrival is 'Order of arrival; a stable key for paging.';
+comment on column sessions.ingest_seq is 'Order of ingest_seq; a stable key for paging.';

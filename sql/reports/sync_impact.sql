@@ -19,7 +19,7 @@ select
     source_count,
     macro_count
 from sync_in_scope
-left join sync_measured using (arrival)
+left join sync_window_metrics using (ingest_seq)
 order by completed_at, deployment, sync_job_id;
 
 comment on view sync_impact is

@@ -12,7 +12,7 @@ with present as (
         sum(view_count)::bigint as view_count,
         min(first_at) as first_seen_at,
         max(last_at) as last_seen_at
-    from session_quarter_in_scope
+    from session_15min_in_scope
     group by tenant
 ),
 quarter as (
@@ -24,7 +24,7 @@ quarter as (
         min(first_at) as first_at,
         max(last_at) as last_at,
         min(first_value_at) as first_value_at
-    from session_quarter_in_scope
+    from session_15min_in_scope
     where session is not null
     group by tenant, deployment, session, began_at
 ),

@@ -5,7 +5,7 @@
 create or replace view totals as
 with seen as (
     select session, bool_or(error_count > 0) as has_error
-    from session_quarter_in_scope
+    from session_15min_in_scope
     where session is not null
     group by deployment, session
 ),
@@ -21,12 +21,12 @@ counted as (
         sum(loaded_count)::bigint as dashboard_loaded_count,
         sum(download_count)::bigint as download_count,
         sum(drilldown_count)::bigint as drilldown_count,
-        sum(asked_count)::bigint as ai_query_count,
-        sum(answered_count)::bigint as ai_answered_count,
-        sum(failed_count)::bigint as ai_failed_count,
+        sum(ai_submitted_count)::bigint as ai_query_count,
+        sum(ai_completed_count)::bigint as ai_answered_count,
+        sum(ai_error_count)::bigint as ai_failed_count,
         sum(error_count)::bigint as error_count,
         sum(fatal_count)::bigint as fatal_count
-    from session_quarter_in_scope
+    from session_15min_in_scope
 )
 select
     viewer_count,

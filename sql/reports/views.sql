@@ -9,7 +9,7 @@ select
     sum(view_count)::bigint as view_count,
     count(distinct session) as session_count,
     count(distinct viewer) as viewer_count
-from session_quarter_in_scope
+from session_15min_in_scope
 where view_count > 0
 group by all
 order by all;

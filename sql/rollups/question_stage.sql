@@ -1,8 +1,8 @@
 -- The stages of AI queries of some arrivals.
 insert into question_stage by name
 select
-    getvariable('summing')::bigint as summed_in,
-    arrival,
+    getvariable('batch_id')::bigint as batch_id,
+    ingest_seq,
     occurred_at,
     key_id,
     deployment,
@@ -13,7 +13,7 @@ select
     seq,
     status,
     agent_id,
-    question_of(session, chat_id, query) as question
+    question_key_of(session, chat_id, query) as question_key
 from event
-where arrival between getvariable('summing_from')::bigint and getvariable('summing_to')::bigint
+where ingest_seq between getvariable('rollup_from')::bigint and getvariable('rollup_to')::bigint
   and type = 'ai-query';

@@ -3,21 +3,21 @@
 insert into loaded_segment by name
 with kept as (
     select
-        arrival >> 32 as number,
+        ingest_seq >> 32 as number,
         count(*) filter (table_name in ('event', 'action')) as accepted_count,
         count(*) filter (table_name = 'quarantine') as quarantined_count
     from (
-        select 'event' as table_name, arrival from event
+        select 'event' as table_name, ingest_seq from event
         union all
-        select 'action', arrival from action
+        select 'action', ingest_seq from action
         union all
-        select 'quarantine', arrival from quarantine
+        select 'quarantine', ingest_seq from quarantine
         union all
-        select 'loss', arrival from loss
+        select 'loss', ingest_seq from loss
         union all
-        select 'sync', arrival from sync
+        select 'sync', ingest_seq from sync
     )
-    where exists (select 1 from missing where arrival >> 32 between missing.first_number and missing.last_number)
+    where exists (select 1 from missing where ingest_seq >> 32 between missing.first_number and missing.last_number)
     group by number
 ),
 ledger as (
@@ -27,14 +27,14 @@ ledger as (
         coalesce(first_number, last_number) as from_number
     from salvaged_ledger
 ),
-summed as (
+salvaged as (
     select
         ledger.segment,
         any_value(ledger.first_number) as first_number,
         any_value(ledger.byte_count) as byte_count,
         any_value(ledger.received_count) as received_count,
         any_value(ledger.duplicate_count) as duplicate_count,
-        coalesce(any_value(ledger.unkept_count), 0) as counted_only,
+        coalesce(any_value(ledger.counted_only_count), 0) as counted_only,
         coalesce(sum(kept.accepted_count), 0)::bigint as accepted_count,
         coalesce(sum(kept.quarantined_count), 0)::bigint as kept_count
     from ledger
@@ -55,9 +55,9 @@ summed as (
 select
     * exclude (counted_only, kept_count),
     -- Another file may still have rows of rejections that were purged from the one with the ledger.
-    greatest(0, least(counted_only, received_count - accepted_count - duplicate_count - kept_count)) as unkept_count,
-    kept_count + unkept_count as quarantined_count,
+    greatest(0, least(counted_only, received_count - accepted_count - duplicate_count - kept_count)) as counted_only_count,
+    kept_count + counted_only_count as quarantined_count,
     now()::timestamptz at time zone 'UTC' as loaded_at,
     received_count - accepted_count - duplicate_count - quarantined_count as lost_count
-from summed
+from salvaged
 order by segment;

@@ -4,12 +4,12 @@
 -- What came since the last summing is not in the table yet; readers set the variables, and for whoever does not, nothing is.
 create or replace macro question_stage_between(first_at, end_at) as table
 with part as (
-    select * exclude (summed_in)
+    select * exclude (batch_id)
     from question_stage
-    where summed_in <= getvariable('summed')::bigint
+    where batch_id <= getvariable('rollup_batch_id')::bigint
     union all by name
     select
-        arrival,
+        ingest_seq,
         occurred_at,
         key_id,
         deployment,
@@ -20,10 +20,10 @@ with part as (
         seq,
         status,
         agent_id,
-        question_of(session, chat_id, query) as question
+        question_key_of(session, chat_id, query) as question_key
     from event
     where type = 'ai-query'
-      and arrival > coalesce(getvariable('summed_up_to')::bigint, -1)
+      and ingest_seq > coalesce(getvariable('rollup_watermark')::bigint, -1)
 )
 select
     part.* replace (

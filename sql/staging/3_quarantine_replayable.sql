@@ -1,22 +1,22 @@
--- One row per kept rejection that may be tried again (quarantine_untried counts the others), oldest first: not replayed yet.
--- The one that `quarantine_id` names, where it is asked for. After the arrival `after`, one and as many more as are small:
+-- One row per kept rejection that may be tried again (quarantine_not_replayable counts the others), oldest first: not replayed yet.
+-- The one that `quarantine_id` names, where it is asked for. After the ingest_seq `after`, one and as many more as are small:
 -- whole bodies of a megabyte must fit into memory. Times are in epoch milliseconds, as a delivery has them. `raw` is all of it.
 create or replace view quarantine_replayable as
 with candidate as (
-    select arrival, quarantine_id, raw_length
+    select ingest_seq, quarantine_id, raw_length
     from quarantine
     where replayed_at is null
-      and may_be_tried_again(reason)
+      and is_replayable(reason)
   and whole_bytes is null
-      and arrival > coalesce(getvariable('after')::bigint, -1)
+      and ingest_seq > coalesce(getvariable('after')::bigint, -1)
       and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
-    order by arrival
+    order by ingest_seq
     limit 64
 ),
 next as (
-    select arrival, quarantine_id
+    select ingest_seq, quarantine_id
     from candidate
-    qualify sum(raw_length) over (order by arrival) - raw_length < 262144
+    qualify sum(raw_length) over (order by ingest_seq) - raw_length < 262144
 ),
 rest as (
     select quarantine_id, string_agg(raw, '' order by piece) as raw
@@ -26,7 +26,7 @@ rest as (
 )
 select
     quarantine_id,
-    arrival,
+    ingest_seq,
     epoch_ms(received_at) as received_at_ms,
     milliseconds_of(sent_at) as sent_at_ms,
     key_id,
@@ -39,7 +39,7 @@ select
     raw_encoding
 from quarantine
 left join rest using (quarantine_id)
-where arrival in (select arrival from next)
-order by arrival;
+where ingest_seq in (select ingest_seq from next)
+order by ingest_seq;
 
 comment on view quarantine_replayable is 'Kept rejections that may be tried again, oldest first.';

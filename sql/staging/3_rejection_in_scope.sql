@@ -2,7 +2,7 @@
 -- One without a deployment is seen only where no deployments are asked for. What was rejected has no surface that could be
 -- trusted, so it bounds nothing. A variable that nobody set is null, and bounds nothing.
 create or replace view rejection_in_scope as
-select arrival, received_at, key_id, deployment, session, viewer, tenant, reason, replayed_at
+select ingest_seq, received_at, key_id, deployment, session, viewer, tenant, reason, replayed_at
 from quarantine
 where is_in_deployments(deployment)
   and is_in_period(received_at)

@@ -1,6 +1,6 @@
 -- One row per deployment in scope that anybody has named: a key (the variable key_deployments, one element for each key
 -- that is scoped to it), an event, an action or a dbt sync. In the order of their numbers, those after the variable
--- `after`, at most row_limit of them. Seen is what the server saw: the time of arrival, whatever a client's clock says.
+-- `after`, at most row_limit of them. Seen is what the server saw: the time of ingest_seq, whatever a client's clock says.
 create or replace view deployment_in_scope as
 with named as (
     select

@@ -200,7 +200,7 @@ class Engine:
     def _count_quarantine_of_today(self) -> None:
         try:
             with self.store.reader(EVERYTHING, is_brief=True) as reader:
-                rows = reader.dicts("quarantine_of_today")
+                rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for that, so today's budgets begin again.
             log.warning("quarantine_not_counted", extra={"detail": str(error)})

@@ -22,7 +22,7 @@ HOSTILE = (
     "\u202e שלום \x1b]0;run\x07 {{7*7}} '\"`"
 )
 LOADED_MS = 5_000
-WHOLE_TIMES = """[...document.querySelectorAll('.arrival time')].every((time) => {
+WHOLE_TIMES = """[...document.querySelectorAll('.ingest_seq time')].every((time) => {
   const text = document.createRange();
   text.selectNodeContents(time);
   return text.getBoundingClientRect().width <= time.getBoundingClientRect().width;
@@ -52,7 +52,7 @@ class Inspector:
 
     def rows(self, text: str = "") -> Locator:
         """The rows in which a text stands, newest first."""
-        return self.page.locator(".arrival").filter(has_text=text)
+        return self.page.locator(".ingest_seq").filter(has_text=text)
 
     def show(self, text: str) -> Locator:
         """Open the newest row of that text."""

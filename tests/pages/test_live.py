@@ -117,7 +117,7 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(
         seem_hidden(first.page, False)
         first.wait(lambda: first.number("views") == "3", "it is shown to whoever comes back")
         seem_hidden(tabs[1], False)
-        first.wait(lambda: tabs[1].locator(".arrival").count() == 3, "and in the inspector")
+        first.wait(lambda: tabs[1].locator(".ingest_seq").count() == 3, "and in the inspector")
         assert seventh.troubles == []
 
 

@@ -13,7 +13,7 @@ FAILED = 1
 WRONG_USE = 2
 COLUMNS_MAX = 100_000
 # Integers that name something, and count nothing: they are shown as they are typed.
-_NAMES = ("arrival", "deployment")
+_NAMES = ("ingest_seq", "deployment")
 
 
 def say(text: str) -> None:

@@ -27,7 +27,7 @@ from embedsink.store.reader import Reader
 # What takes most of the time of the reports that build on it, whose stages of AI queries are paired there.
 _PAIRS = "ai_pair"
 _BEFORE = "event_before"
-PAIRED = ("ai_queries", "ai_query", "answers")
+PAIRED = ("ai_queries", "ai_query", "ai_query_groups")
 # More of them hide what is drawn.
 MARKS_MAX = 100
 

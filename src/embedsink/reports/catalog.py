@@ -17,7 +17,7 @@ EVENTS = "event_in_scope"
 # Who sent an event is the operator's business: key ids stand in logs.
 EVENT_COLUMNS_HIDDEN = ("key_id",)
 # Former names of reports, which dashboards of an operator may still have.
-_RENAMED = {"funnel": "reach"}
+_RENAMED = {"funnel": "reach", "answers": "ai_query_groups"}
 
 _COLUMN_COMMENT = re.compile(r"^(?P<description>.*?\.)(?: Unit: (?P<unit>[^.]+)\.)?$")
 _TRAITS = re.compile(r"(?m)^-- Traits: (.+)\.$")

@@ -100,7 +100,7 @@ class RowsAsked:
     def select(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
         """What to read, and where the page after it begins; None when nothing comes after it.
 
-        Rows with an `arrival` have pages. Of others a limit gives the first rows, and there are no more.
+        Rows with an `ingest_seq` have pages. Of others a limit gives the first rows, and there are no more.
 
         Raises:
             Refused: `bad_parameter`.
@@ -125,11 +125,11 @@ class RowsAsked:
             parse_number("limit", self.limit, most=LIMIT_MAX),
             known_columns(self.columns, visible) or visible,
         )
-        is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
+        is_page = "ingest_seq" in visible and not (self.limit is None and self.cursor is None)
         begun = None if self.cursor is None else self._begun(self.cursor, is_page=is_page)
         if not is_page:
             # Each report has an order of its own. Raw events have that of the table, which follows the loads.
-            return SelectQuery(view, columns, limit, is_by_arrival=view == EVENTS), begun
+            return SelectQuery(view, columns, limit, is_by_ingest_seq=view == EVENTS), begun
         return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_windowed(view)), begun
 
     def _begun(self, cursor: str, *, is_page: bool) -> Cursor:

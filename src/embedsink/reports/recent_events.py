@@ -49,7 +49,7 @@ def count_arrivals(reader: Reader) -> Counts:
     """How much of what is in the reader's scope arrived."""
     counts = Counts()
     # In the order of their names: the engine's own depends on what others send.
-    for row in sorted(reader.dicts("arrived_count"), key=lambda row: (row["outcome"], row["type"] or "")):
+    for row in sorted(reader.dicts("ingested_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":
             by_type = counts.events if row["direction"] == "event" else counts.actions
@@ -59,7 +59,7 @@ def count_arrivals(reader: Reader) -> Counts:
 
 def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
     """The newest rows in the reader's scope with their envelopes, oldest first: as many as have room in a message."""
-    rows = reader.narrowed(row_limit=limit).dicts("arrived_newest")
+    rows = reader.narrowed(row_limit=limit).dicts("ingested_newest")
     left = ENVELOPES_BYTES_MAX
     for place in range(len(rows) - 1, -1, -1):
         left -= len(rows[place]["envelope"].encode())
@@ -70,4 +70,4 @@ def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, 
 
 def rejected_arrivals(reader: Reader) -> list[dict[str, Any]]:
     """The first rejections in the reader's scope, without their text."""
-    return reader.narrowed(row_limit=REJECTED_MAX).dicts("arrived_rejected")
+    return reader.narrowed(row_limit=REJECTED_MAX).dicts("ingested_rejection")

@@ -36,7 +36,7 @@ class Scope:
     """Which events are seen, and in which periods. None bounds nothing; `until` is exclusive; times are UTC.
 
     `timezone` is where days begin at midnight; None for UTC. `is_relative` tells whether a time was asked for as a span
-    back from now. `hides_arrival` is for readers of some deployments: an arrival counts what others send.
+    back from now. `hides_ingest_seq` is for readers of some deployments: an arrival counts what others send.
     """
 
     since: datetime | None = None
@@ -47,7 +47,7 @@ class Scope:
     interval: str | None = None
     timezone: str | None = None
     is_relative: bool = False
-    hides_arrival: bool = False
+    hides_ingest_seq: bool = False
 
     def variables(self) -> dict[str, object]:
         """The session variables that the views read."""
@@ -102,7 +102,7 @@ def parse_scope(
         tenant=tenant,
         interval=_one_of("interval", asked.get("interval"), INTERVALS),
         timezone=timezone,
-        hides_arrival=allowed is not None,
+        hides_ingest_seq=allowed is not None,
         is_relative=any(_moment(asked.get(name)) is None for name in ("since", "until") if asked.get(name) is not None),
     )
 

@@ -58,7 +58,7 @@ def _manifest_of(report: Report, byte_count: int) -> dict[str, Any]:
 def _scope_in_words(scope: Scope) -> dict[str, Any]:
     """The scope; null bounds nothing."""
     variables = scope.variables()
-    del variables["hides_arrival"]
+    del variables["hides_ingest_seq"]
     times = {
         name: value and _shown(value.replace(tzinfo=UTC))
         for name, value in (("since", scope.since), ("until", scope.until))

@@ -17,7 +17,7 @@ from embedsink.journal.segment import Segment, identity_of, number_of
 from embedsink.reasons import Reason
 from embedsink.store.attach import attach, file_of
 from embedsink.store.duckdb_errors import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
-from embedsink.store.insert import LINE_BITS, described, fill_session_ready, load_rows, touched_deployments
+from embedsink.store.insert import LINE_BITS, changed_deployments, described, fill_session_ready, load_rows
 from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
@@ -310,7 +310,7 @@ class Store:
                 sum_up_late(connection, loaded)
                 # Nothing may fail behind the commit: the segments would be loaded once more.
                 ledger = self._ledger()
-                touched = touched_deployments(connection)
+                touched = changed_deployments(connection)
         return ledger, touched
 
     def sum_up(self) -> bool:

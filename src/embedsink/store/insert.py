@@ -9,22 +9,22 @@ from embedsink.journal.segment import SEALED, Segment
 from embedsink.store.sql_files import read_sql
 
 LINE_BITS = 32
-_COUNTED = "(select arrival from arrived where kind = 'counted' union all select arrival from conflict)"
+_COUNTED = "(select ingest_seq from incoming_line where kind = 'counted' union all select ingest_seq from id_conflict)"
 # Files of `sql/load/` that run only where this has rows: most of them parse the segments once more.
 _ONLY_WITH = {
-    "journal_hour": "arrived where not is_imported",
-    "event": "arrived where kind = 'event'",
-    "action": "arrived where kind = 'action'",
-    "conflict": "repeated",
-    "rejected": "arrived where kind = 'quarantined'",
-    "conflicting": "conflict",
-    "quarantine": "rejected",
-    "counted": _COUNTED,
+    "journal_hour": "incoming_line where not is_imported",
+    "event": "incoming_line where kind = 'event'",
+    "action": "incoming_line where kind = 'action'",
+    "id_conflict": "duplicate_line",
+    "incoming_rejection": "incoming_line where kind = 'quarantined'",
+    "conflict_rejection": "id_conflict",
+    "quarantine": "incoming_rejection",
+    "counted_rejection": _COUNTED,
     "rejection_count": _COUNTED,
-    "replayed": "arrived where kind = 'replayed'",
-    "loss": "arrived where kind = 'lost'",
-    "sync": "arrived where kind = 'sync'",
-    "session_ready": "arrived where kind in ('event', 'lost')",
+    "replay": "incoming_line where kind = 'replayed'",
+    "loss": "incoming_line where kind = 'lost'",
+    "sync": "incoming_line where kind = 'sync'",
+    "session_ready": "incoming_line where kind in ('event', 'lost')",
 }
 
 
@@ -39,16 +39,16 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(sql)
 
 
-def touched_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
+def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
     """The deployments whose readers may see other rows since the load.
 
     Args:
         connection: to the database, in the transaction that loads, after `load_rows`.
     """
-    steps = ["touched"]
-    steps += ["touched_replays"] * _has_rows(connection, "arrived where kind = 'replayed'")
-    steps += ["touched_counts"] * _has_rows(connection, "arrived where kind = 'counted'")
-    steps += ["touched_sessions"] * _has_rows(connection, "session_ready")
+    steps = ["deployments_of_rows"]
+    steps += ["deployments_of_replays"] * _has_rows(connection, "incoming_line where kind = 'replayed'")
+    steps += ["deployments_of_counts"] * _has_rows(connection, "incoming_line where kind = 'counted'")
+    steps += ["deployments_of_sessions"] * _has_rows(connection, "session_ready")
     found = [row for name in steps for row in connection.execute(read_sql("revisions")[name]).fetchall()]
     return {deployment for (deployment,) in found if deployment is not None}
 

@@ -43,9 +43,9 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) 
     }
     for name, value in variables.items():
         connection.execute(f"set variable purge_{name} = $1", [value])
-    connection.execute(read_sql("purge")["purged"])
-    found = connection.execute("select deployment, count(*) from purged group by deployment").fetchall()
+    connection.execute(read_sql("purge")["purge_batch"])
+    found = connection.execute("select deployment, count(*) from purge_batch group by deployment").fetchall()
     if found:
         connection.execute(read_sql("load")["rejection_count"])
-        connection.execute(read_sql("purge")["forgotten"])
+        connection.execute(read_sql("purge")["delete"])
     return sum(count for _, count in found), {deployment for deployment, _ in found if deployment is not None}

@@ -32,10 +32,10 @@ class SelectQuery:
         view: its name; one of ours, never a sender's text.
         columns: these of its columns, in this order; None for all.
         limit: the first so many rows; None for all.
-        is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
+        is_page: in the order of ingest_seq, after the variable `after` and up to the variable `up_to`.
         is_expensive: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
         where: only rows whose columns, written as text, are these; of what is no page.
-        is_by_arrival: in the order of arrival; a page always is.
+        is_by_ingest_seq: in the order of ingest_seq; a page always is.
     """
 
     view: str
@@ -44,7 +44,7 @@ class SelectQuery:
     is_page: bool = False
     is_expensive: bool = False
     where: tuple[tuple[str, str], ...] = ()
-    is_by_arrival: bool = False
+    is_by_ingest_seq: bool = False
 
 
 def column_sql(column: Column, expressions: Mapping[str, str]) -> str:
@@ -59,11 +59,11 @@ def source_of(selection: SelectQuery) -> str:
 
 def page_of(view: str) -> str:
     return (
-        f"\"{view}\" where (getvariable('after') is null or arrival > getvariable('after')::bigint) "
-        f"and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint) {by_arrival(view)}"
+        f"\"{view}\" where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint) "
+        f"and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint) {by_ingest_seq(view)}"
     )
 
 
-def by_arrival(view: str) -> str:
+def by_ingest_seq(view: str) -> str:
     """Return the clause that orders by the view's own column: one that is shown as null has the same name."""
-    return f'order by "{view}".arrival'
+    return f'order by "{view}".ingest_seq'

@@ -25,7 +25,7 @@ from embedsink.store.duckdb_errors import (
     has_no_room,
     translated,
 )
-from embedsink.store.query import KEPT_PAGE, Column, SelectQuery, View, by_arrival, column_sql, page_of, source_of
+from embedsink.store.query import KEPT_PAGE, Column, SelectQuery, View, by_ingest_seq, column_sql, page_of, source_of
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
 from embedsink.store.temp_table import TempTable
 
@@ -56,13 +56,13 @@ VARIABLES = (
     "type",
     "key_id",
     "outcome",
-    "asked_columns",
+    "requested_columns",
     "session_gap_minutes",
 )
 # Up to where the sums reach that many reports read: of the moment at which the reader begins, so that what is summed up
-# meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql). Both in one question, since
+# meanwhile is neither counted twice nor left out (sql/macros/session_15min_between.sql). Both in one question, since
 # between two there may be a summing.
-SUMMED = ("summed", "summed_up_to")
+ROLLUP_VARIABLES = ("rollup_batch_id", "rollup_watermark")
 # What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
 _PORTABLE = {
     "TIMESTAMP": "timezone('UTC', {})",
@@ -79,7 +79,7 @@ order by table_name, column_index
 _COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal and not temporary"
 # Python's own objects for ids cost more than all the rest of a row.
 _IN_PYTHON = {"UUID": "{}::varchar"}
-HIDES_ARRIVAL = "hides_arrival"
+HIDES_INGEST_SEQ = "hides_ingest_seq"
 OLDER_SNAPSHOT = "An older embedsink published it: start the server once, or run `embedsink snapshot`."
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
@@ -89,7 +89,7 @@ class Reader:
 
     Args:
         connection: to the database.
-        scope: the variables to set; `deployments` among them. With `hides_arrival` the column `arrival` is null.
+        scope: the variables to set; `deployments` among them. With `hides_ingest_seq` the column `ingest_seq` is null.
         held: whatever ends with the reader.
         views: what is known of them; shared by all readers of one opened database, and filled by the first that asks.
     """
@@ -106,12 +106,12 @@ class Reader:
         self._closing = threading.Lock()
         self._is_closed = False
         self._variables: dict[str, Any] = {}
-        self._hides_arrival = False
+        self._hides_ingest_seq = False
         self._kept: TempTable | None = None
         # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
         # keeps readers apart must be named, because null means every deployment.
         self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
-        self._set_summed()
+        self._set_rollup_variables()
         # What Arrow writes as the zone of a time.
         connection.execute("set timezone = 'UTC'")
         self._held = held.pop_all()
@@ -181,20 +181,20 @@ class Reader:
         return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
 
     def page(self, selection: SelectQuery) -> int | None:
-        """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
+        """Bound a page of `limit` rows by the variable `up_to`. The ingest_seq of its last row, if others come after it.
 
-        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any that was to be seen. One
-        of an earlier arrival that shows only later is skipped: see embedsink.reports.pagination.
+        A row that arrives later has a later ingest_seq: so pages neither repeat rows nor skip any that was to be seen. One
+        of an earlier ingest_seq that shows only later is skipped: see embedsink.reports.pagination.
         """
         limit = selection.limit or 1
-        self.narrowed(asked_columns=None)
+        self.narrowed(requested_columns=None)
         if selection.is_expensive:
-            names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
+            names = dict.fromkeys((*(column.name for column in self.selected(selection)), "ingest_seq"))
             page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
             # Of this connection alone, and gone with it.
             self._ask(f"create or replace temp table {KEPT_PAGE} as {page}", [limit + 1])
         ends = self._ask_all(
-            f"select arrival from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
+            f"select ingest_seq from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
             [limit - 1],
         )
         self.narrowed(up_to=ends[0][0] if ends else None)
@@ -219,7 +219,7 @@ class Reader:
             Refused: DuckDB can't run it; with all that DuckDB says.
             Unavailable: it needs more memory than there is.
         """
-        self.narrowed(asked_columns=None)
+        self.narrowed(requested_columns=None)
         try:
             with translated(whole=True):
                 result = _execute_as(caller, self._connection, sql, parameters)
@@ -234,7 +234,7 @@ class Reader:
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
         """The first row that a check of `sql/checks` returns, by column, and how many there are."""
-        self.narrowed(asked_columns=None)
+        self.narrowed(requested_columns=None)
         result = self._ask(sql)
         with away_is_unavailable():
             names = [column[0] for column in result.description or ()]
@@ -327,7 +327,7 @@ class Reader:
         if isinstance(selection, str):
             selection = SelectQuery(selection)
         # What is made for other columns alone, a view can leave out (the macro is_asked).
-        self.narrowed(asked_columns=None if selection.columns is None else list(selection.columns))
+        self.narrowed(requested_columns=None if selection.columns is None else list(selection.columns))
         # Identifiers can't be parameters. These are the view's own, by way of the catalog.
         columns = ", ".join(self._shown(column, expressions) for column in self.selected(selection))
         if selection.is_page:
@@ -338,29 +338,31 @@ class Reader:
             # Written as text, since a text that is no number can't be compared with one.
             sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${place}"
             parameters.append(text)
-        if selection.is_by_arrival:
-            sql += f" {by_arrival(selection.view)}"
+        if selection.is_by_ingest_seq:
+            sql += f" {by_ingest_seq(selection.view)}"
         if selection.limit is not None:
             parameters.append(selection.limit)
             sql += f" limit ${len(parameters)}"
         return sql, parameters
 
     def _shown(self, column: Column, expressions: Mapping[str, str]) -> str:
-        if column.name == "arrival" and self._hides_arrival:
-            return 'null::bigint as "arrival"'  # Segments and their lines are counted over all deployments.
+        if column.name == "ingest_seq" and self._hides_ingest_seq:
+            return 'null::bigint as "ingest_seq"'  # Segments and their lines are counted over all deployments.
         return column_sql(column, expressions)
 
-    def _set_summed(self) -> None:
+    def _set_rollup_variables(self) -> None:
         found = (None, None)
         with contextlib.suppress(duckdb.CatalogException):  # Snapshots of older servers have none, nor views that ask.
-            found = self._connection.execute("select max(number), max(up_to) from summed").fetchone() or found
-        for name, value in zip(SUMMED, found, strict=True):
+            found = (
+                self._connection.execute("select max(batch_id), max(watermark) from rollup_batch").fetchone() or found
+            )
+        for name, value in zip(ROLLUP_VARIABLES, found, strict=True):
             self._connection.execute(f"set variable {name} = $1", [value])
 
     def _set(self, variables: Mapping[str, object]) -> None:
-        if HIDES_ARRIVAL in variables:  # It is about what is shown of a view, and no view reads it.
-            self._hides_arrival = bool(variables[HIDES_ARRIVAL])
-            variables = {name: value for name, value in variables.items() if name != HIDES_ARRIVAL}
+        if HIDES_INGEST_SEQ in variables:  # It is about what is shown of a view, and no view reads it.
+            self._hides_ingest_seq = bool(variables[HIDES_INGEST_SEQ])
+            variables = {name: value for name, value in variables.items() if name != HIDES_INGEST_SEQ}
         unknown = variables.keys() - set(VARIABLES)
         if unknown:
             # No view reads it: whoever misspells what should narrow the scope would see more.

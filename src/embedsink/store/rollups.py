@@ -21,7 +21,7 @@ def sum_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) ->
     for segment in late:
         _sum_up(connection, number + 1, segment << _LINE_BITS, ((segment + 1) << _LINE_BITS) - 1)
     if late:
-        connection.execute("insert into summed values ($1, $2)", [number + 1, up_to])
+        connection.execute("insert into rollup_batch values ($1, $2)", [number + 1, up_to])
 
 
 def sum_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:
@@ -34,34 +34,34 @@ def sum_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: i
     """
     number, up_to = _last(connection)
     # As a variable, since a constant is what lets the engine skip all that is older.
-    _set(connection, summing_from=up_to + 1)
-    waiting = "select arrival from event where arrival >= getvariable('summing_from')::bigint limit $1"
+    _set(connection, rollup_from=up_to + 1)
+    waiting = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
     found = connection.execute(f"select count(*) from ({waiting})", [from_count]).fetchone()  # noqa: S608
     if not found or found[0] < from_count:
         return 0
-    newest = connection.execute(f"select max(arrival) from ({waiting})", [at_once]).fetchone() or (up_to,)  # noqa: S608
+    newest = connection.execute(f"select max(ingest_seq) from ({waiting})", [at_once]).fetchone() or (up_to,)  # noqa: S608
     row_count = _sum_up(connection, number + 1, up_to + 1, newest[0])
-    connection.execute("insert into summed values ($1, $2)", [number + 1, newest[0]])
+    connection.execute("insert into rollup_batch values ($1, $2)", [number + 1, newest[0]])
     return row_count
 
 
 def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
     """Leave all sums to be made anew."""
-    connection.execute("truncate session_quarter")
+    connection.execute("truncate session_15min")
     connection.execute("truncate question_stage")
-    connection.execute("truncate summed")
+    connection.execute("truncate rollup_batch")
 
 
 def _last(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    last = connection.execute("select coalesce(max(number), 0), coalesce(max(up_to), -1) from summed").fetchone()
+    last = connection.execute(
+        "select coalesce(max(batch_id), 0), coalesce(max(watermark), -1) from rollup_batch"
+    ).fetchone()
     return last or (0, -1)
 
 
 def _sum_up(connection: duckdb.DuckDBPyConnection, number: int, first: int, last: int) -> int:
-    _set(connection, summing=number, summing_from=first, summing_to=last)
-    made = [
-        connection.execute(read_sql("rollups")[table]).fetchone() for table in ("session_quarter", "question_stage")
-    ]
+    _set(connection, batch_id=number, rollup_from=first, rollup_to=last)
+    made = [connection.execute(read_sql("rollups")[table]).fetchone() for table in ("session_15min", "question_stage")]
     return sum(int(row_count) for (row_count,) in filter(None, made))
 
 

@@ -18,10 +18,18 @@ from embedsink.store.sql_files import read_sql
 # DuckDB reads so many rows at a time, and a damaged block spoils them all.
 _VECTOR_ROWS = 2_048
 _GROUP_ROWS = 122_880
-# Each row says by `arrival` which segment it came from.
+# The names that columns have in files older than the migration 0010.
+_FORMER_NAMES = {
+    "arrival": "ingest_seq",
+    "sync_arrival": "sync_ingest_seq",
+    "place": "position",
+    "first_arrival": "first_ingest_seq",
+    "unkept_count": "counted_only_count",
+}
+# Each row has its segment number in `ingest_seq`.
 _TABLES = ("event", "action", "quarantine", "loss", "sync")
 _MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
-_OF_MISSING = _MISSING.format("arrival >> 32")
+_OF_MISSING = _MISSING.format("ingest_seq >> 32")
 _LEDGER_OF_MISSING = _MISSING.format("split_part(segment, '-', 1)::bigint")
 # Rows that belong to rows of another table: that table, and which of them are copied.
 _PARTS = {
@@ -32,12 +40,12 @@ _PARTS = {
     ),
     "sync_file": (
         "sync",
-        f"sync_arrival in (select arrival from sync where {_OF_MISSING}) "
-        "and (sync_arrival, place) not in (select (sync_arrival, place) from sync_file)",
+        f"sync_ingest_seq in (select ingest_seq from sync where {_OF_MISSING}) "
+        "and (sync_ingest_seq, position) not in (select (sync_ingest_seq, position) from sync_file)",
     ),
     "journal_hour": (
         "event",
-        f"{_MISSING.format('first_arrival >> 32')} and first_arrival not in (select first_arrival from journal_hour)",
+        f"{_MISSING.format('first_ingest_seq >> 32')} and first_ingest_seq not in (select first_ingest_seq from journal_hour)",
     ),
 }
 _REPLAYED = """
@@ -118,15 +126,17 @@ class _Damaged:
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_step: Callable[[], None]) -> None:
         self._connection = connection
         self._on_step = on_step
-        tables = "select table_name from duckdb_tables() where database_name = 'damaged'"
-        self._tables = {name for (name,) in connection.execute(tables).fetchall()}
-        [(self._first_arrival,)] = connection.execute("select min(first_number) << 32 from missing").fetchall()
+        columns = (
+            "select table_name, list(column_name) from duckdb_columns() where database_name = 'damaged' group by all"
+        )
+        self._columns: dict[str, list[str]] = dict(connection.execute(columns).fetchall())
+        [(self._first_ingest_seq,)] = connection.execute("select min(first_number) << 32 from missing").fetchall()
 
     def copy(self) -> int:
         """Copy what is missing, and return the number of rows."""
         row_count = 0
         for table in _TABLES:
-            if self._may_have_missing(f"damaged.{table}"):
+            if self._may_have_missing(self._source(table)):
                 row_count += self._for_rows(table, partial(self._copy_rows, table))
         for table, (owner, condition) in _PARTS.items():
             if self._may_have_missing(owner):
@@ -138,16 +148,23 @@ class _Damaged:
 
     def _may_have_missing(self, table: str) -> bool:
         """Look whether a table has rows of missing segments. As a rule it has none, and that is quick to see."""
-        sql = f"select 1 from {table} where arrival >= {self._first_arrival:d} and {_OF_MISSING} limit 1"
+        sql = f"select 1 from {table} where ingest_seq >= {self._first_ingest_seq:d} and {_OF_MISSING} limit 1"
         try:
             with translated():
                 return self._connection.execute(sql).fetchone() is not None
         except (StoreDamaged, SqlUnfit):
             return True  # `_for_rows` knows whether there is such a table.
 
+    def _source(self, table: str) -> str:
+        """Return the table with the names that its columns have today."""
+        renames = [f"{name} as {_FORMER_NAMES[name]}" for name in self._columns.get(table, ()) if name in _FORMER_NAMES]
+        if not renames:
+            return f"damaged.{table}"
+        return f"(select rowid, * rename ({', '.join(renames)}) from damaged.{table})"
+
     def _for_rows(self, table: str, act: Callable[[int, int], int]) -> int:
         """Call `act` for each row group, or else for each of its vectors. Leave out what can't be read."""
-        if table not in self._tables:
+        if table not in self._columns:
             return 0
         row_count = 0
         for start, end in self._row_groups(table):
@@ -173,20 +190,21 @@ class _Damaged:
         yield from pairwise(accumulate(counts, initial=0))
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
-        arrivals = (
-            f"select min(arrival), max(arrival) from damaged.{table} where rowid >= $1 and rowid < $2 and {_OF_MISSING}"
+        bounds = (
+            f"select min(ingest_seq), max(ingest_seq) from {self._source(table)} "
+            f"where rowid >= $1 and rowid < $2 and {_OF_MISSING}"
         )
         with translated():
-            first, last = self._connection.execute(arrivals, [start, end]).fetchall()[0]
+            first, last = self._connection.execute(bounds, [start, end]).fetchall()[0]
         if first is None:
             return 0
         # As constants, they let the engine skip all other rows.
-        here = f"arrival between {first:d} and {last:d}"
-        condition = f"{here} and {_OF_MISSING} and arrival not in (select arrival from {table} where {here})"
+        here = f"ingest_seq between {first:d} and {last:d}"
+        condition = f"{here} and {_OF_MISSING} and ingest_seq not in (select ingest_seq from {table} where {here})"
         return self._insert(table, condition, start, end)
 
     def _insert(self, table: str, condition: str, start: int, end: int, *, into: str | None = None) -> int:
-        rows = f"select * from damaged.{table} where rowid >= $1 and rowid < $2 and {condition}"
+        rows = f"select columns(c -> c <> 'rowid') from {self._source(table)} where rowid >= $1 and rowid < $2 and {condition}"
         return self._run(f"insert into {into or table} by name {rows}", start, end)
 
     def _run(self, sql: str, start: int, end: int) -> int:

@@ -23,7 +23,7 @@ from embedsink.store.reader import EVERYTHING, Reader
 
 LIST = "quarantine_in_scope"
 REPLAYABLE = "quarantine_replayable"
-UNTRIED = "quarantine_untried"
+UNTRIED = "quarantine_not_replayable"
 STANDSTILL_S_MAX = 30.0
 
 
@@ -69,7 +69,7 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
                 await wait_for(partial(engine.submit, block.lines, accepted=block.envelope_count, quarantined=0))
             replayed += block.replayed
             rejected += block.rejected
-            after = block.last_arrival
+            after = block.last_ingest_seq
         untried = await asyncio.to_thread(_untried_count, engine, quarantine_id)
     return Replay(replayed, rejected, untried)
 
@@ -130,7 +130,7 @@ class _Block:
     envelope_count: int
     replayed: int
     rejected: int
-    last_arrival: int
+    last_ingest_seq: int
 
 
 def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Block | None:
@@ -144,14 +144,14 @@ def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -
         envelope_count=sum(len(parsed.accepted) for _, parsed in valid),
         replayed=len(valid),
         rejected=len(rows) - len(valid),
-        last_arrival=rows[-1]["arrival"],
+        last_ingest_seq=rows[-1]["ingest_seq"],
     )
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
     with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
         [row] = reader.dicts(UNTRIED)
-    return int(row["untried_count"])
+    return int(row["not_replayable_count"])
 
 
 def _valid(row: Mapping[str, Any], engine: Engine) -> Parsed | None:

@@ -2,7 +2,7 @@
 import { at, button, make } from "/pages/make.js";
 import { axisFormat, escaped, exact, formatOf, classOf, named, vegaLocale, write, writePeriod } from "/pages/words.js";
 
-const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
+const ADDED = ["period_end", "period_middle", "bar_start", "bar_end", "ingest_seq"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 export const scheme = () => (dark.matches ? "dark" : "light");
 // Vega keeps marks by name in an object, where this is no name.

@@ -1,0 +1,18 @@
+-- One row per segment whose ledger can't be: a count is missing or below zero, it has no name, or was never loaded.
+-- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report,
+-- then `embedsink rebuild`.
+select *
+from loaded_segment
+where segment is null
+   or not regexp_matches(segment, '^\d{12}-')
+   or loaded_at is null
+   or coalesce(least(byte_count, received_count, accepted_count, duplicate_count, quarantined_count), -1) < 0
+   or lost_count < 0
+   or first_number >= split_part(segment, '-', 1)::bigint
+   or counted_only_count not between 0 and quarantined_count
+   or byte_count is null
+   or received_count is null
+   or accepted_count is null
+   or duplicate_count is null
+   or quarantined_count is null
+order by segment;

@@ -1,0 +1,52 @@
+-- One row per outcome of what arrived in scope (ingested_in_scope), and of what was accepted per direction and type: those of
+-- the others are the sender's own words, and as many as it likes.
+create or replace view ingested_count as
+select
+    outcome,
+    if(outcome = 'accepted', direction, null) as direction,
+    if(outcome = 'accepted', type, null) as type,
+    count(*) as row_count
+from ingested_in_scope
+group by all
+union all by name
+-- Only counts are left of duplicates and of rejections that are not kept. Their scope is unknown, so they are counted
+-- only where nothing narrows.
+select outcome, row_count
+from (
+    select
+        nullif(sum(duplicate_count), 0)::bigint as duplicate,
+        nullif(sum(counted_only_count), 0)::bigint as quarantined
+    from loaded_segment
+    where coalesce(
+        getvariable('deployments')::varchar, getvariable('tenant')::varchar, getvariable('session')::varchar,
+        getvariable('type')::varchar, getvariable('key_id')::varchar, getvariable('since')::varchar,
+        getvariable('until')::varchar, getvariable('outcome')::varchar
+    ) is null
+      and (getvariable('after') is null or segment > printf('%012d', getvariable('after')::bigint // 4294967296) || '~')
+      and (getvariable('up_to') is null or segment < printf('%012d', getvariable('up_to')::bigint // 4294967296) || '~')
+) unpivot (row_count for outcome in (duplicate, quarantined))
+union all by name
+select 'lost' as outcome, sum(lost_count)::bigint as row_count
+from loss_in_scope
+where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint)
+  and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint)
+  and (getvariable('session') is null or session = getvariable('session')::varchar)
+  and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
+  and coalesce(getvariable('type')::varchar, getvariable('tenant')::varchar, getvariable('outcome')::varchar) is null
+having sum(lost_count) > 0
+union all by name
+select 'sync' as outcome, count(*) as row_count
+from sync
+where is_in_deployments(deployment)
+  and (getvariable('after') is null or ingest_seq > getvariable('after')::bigint)
+  and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint)
+  and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
+  and (getvariable('until') is null or received_at < getvariable('until')::timestamp)
+  and (getvariable('key_id') is null or key_id = getvariable('key_id')::varchar)
+  and coalesce(
+    getvariable('session')::varchar, getvariable('type')::varchar, getvariable('tenant')::varchar,
+    getvariable('outcome')::varchar
+) is null
+having count(*) > 0;
+
+comment on view ingested_count is 'How much arrived in scope, by what became of it and by type.';
