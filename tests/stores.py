@@ -38,7 +38,7 @@ def _empty_store() -> bytes:
 
 
 def make_older(store: Store, *, before: str) -> None:
-    """Give an open store the tables that it had before a migration, with the rows and columns that these have, and close it."""
+    """Turn an open store into one that a migration has not reached, with the same rows, and close it."""
     connection = store._loading()
     for sql in _undone_renames():
         connection.execute(sql)

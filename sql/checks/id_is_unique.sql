@@ -1,6 +1,6 @@
--- One row per id that more than one event, or more than one action, has.
--- What to do: look at received_at. Weeks apart, a sender repeated itself later than ids are remembered
--- (EMBEDSINK_DEDUP_DAYS): raise that. Close together, the loader has a bug: report it, then `embedsink rebuild`.
+-- One row per id of more than one event, or of more than one action.
+-- What to do: compare the times of receipt. If they are weeks apart, a sender repeated itself after its ids were forgotten:
+-- raise EMBEDSINK_DEDUP_DAYS. Otherwise the loader has a bug: report it, then `embedsink rebuild`.
 select
     table_name,
     id,

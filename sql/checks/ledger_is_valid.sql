@@ -1,6 +1,6 @@
--- One row per segment whose ledger can't be: a count is missing or below zero, it has no name, or was never loaded.
--- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report,
--- then `embedsink rebuild`.
+-- One row per segment with an impossible ledger: a missing or negative count, no name, or no time of loading.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
+-- `embedsink rebuild`.
 select *
 from loaded_segment
 where segment is null

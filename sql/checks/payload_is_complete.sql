@@ -1,7 +1,5 @@
--- One row per event whose payload lacks a field that its type requires (spec 6.4), or has a value that is none of those
--- allowed.
--- What to do: envelope validation or sql/load has a bug: report it with the row. The row is kept; reports count it under
--- null.
+-- One row per event whose payload lacks a field that its type requires (spec 6.4), or has a value that is not allowed.
+-- What to do: envelope validation or sql/load has a bug. Report it with the row. The row stays; reports count it under null.
 select event_id, ingest_seq, type, received_at
 from event
 where not coalesce(

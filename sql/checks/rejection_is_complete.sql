@@ -1,5 +1,5 @@
--- One row per kept rejection that is not whole: without an id of its own, a reason, its text, key or time, replayed before
--- it was received, or with another length than it was kept with.
+-- One row per incomplete stored rejection: without an id, reason, detail, key or time, replayed before its receipt, or with
+-- another length than raw_length.
 -- What to do: it can't be replayed. Report it with a copy of the data folder, then `embedsink rebuild`.
 with rest as (
     select quarantine_id, count(*) as piece_count, max(piece) as last_piece, sum(length(raw)) as rest_length

@@ -1,8 +1,8 @@
--- One row per day, key, deployment, tenant and surface of which the sums of quarters of an hour are not those of the events
--- that were summed up. Reports read these sums.
--- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report, then
--- `embedsink rebuild`: it makes all sums anew.
-with told as (
+-- One row per day, key, deployment, tenant and surface for which session_15min differs from the events. Reports read these
+-- rollups.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
+-- `embedsink rebuild`: it computes the rollups again.
+with expected as (
     select
         occurred_at::date as day,
         key_id,
@@ -17,15 +17,15 @@ with told as (
         count(*) filter (type = 'ai-query') as stage_count,
         count(*) filter (type = 'error') as error_count,
         count(*) filter (type = 'error' and fatal) as fatal_count,
-        -- Whose they are, in one number.
-        sum(hash(digest_of(session), digest_of(viewer)) % 1000000007)::hugeint as whose,
+        -- Sessions and viewers, in one number.
+        sum(hash(digest_of(session), digest_of(viewer)) % 1000000007)::hugeint as digest,
         min(occurred_at) as first_at,
         max(occurred_at) as last_at
     from event
     where ingest_seq <= (select max(watermark) from rollup_batch) and occurred_at >= timestamp '2012-01-01'
     group by all
 ),
-kept as (
+stored as (
     select
         began_at::date as day,
         key_id,
@@ -40,13 +40,13 @@ kept as (
         sum(ai_submitted_count + ai_completed_count + ai_error_count)::bigint as stage_count,
         sum(error_count)::bigint as error_count,
         sum(fatal_count)::bigint as fatal_count,
-        sum(event_count * (hash(session, viewer) % 1000000007))::hugeint as whose,
+        sum(event_count * (hash(session, viewer) % 1000000007))::hugeint as digest,
         min(first_at) as first_at,
         max(last_at) as last_at
     from session_15min
     group by all
 )
-select 'events' as only_in, * from (from told except from kept)
+select 'events' as only_in, * from (from expected except from stored)
 union all
-select 'sums', * from (from kept except from told)
+select 'rollups', * from (from stored except from expected)
 order by day, key_id, deployment, tenant, surface, only_in;

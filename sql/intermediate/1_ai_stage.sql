@@ -1,6 +1,6 @@
--- One row per stage of an AI query (an ai-query event) in the period, and per stage of the same questions at any other time:
--- what queries are paired from, whatever tenant and surface are asked for. Events without a session are one session here.
--- `queue` is one number for the deployment and the question, since windows over one number take a quarter less time.
+-- One row per stage of an AI query in the period, and per stage of the same questions at any other time: the input of ai_pair,
+-- of any tenant and surface. All events without a session count as one session here.
+-- `queue` is one number for deployment and question, because a window over one number takes a quarter less time.
 create or replace view ai_stage as
 select
     ingest_seq,
@@ -26,4 +26,4 @@ from (
 );
 
 comment on view ai_stage is
-'Every stage of an AI query of the deployments in scope, and those of the same questions at any other time, without their texts.';
+'Stages of AI queries of the deployments in scope, and stages of the same questions at other times, without texts.';

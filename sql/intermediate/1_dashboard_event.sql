@@ -1,20 +1,18 @@
--- One row per event of the types that the dashboards are judged by, in the period and a day beyond `until`, with its
--- dashboard as public_id: its own, or else that of the view event before it in the same deployment, session and
--- surface, if that is at most a day older (events are ordered by occurred_at, seq and ingest_seq). Of the protocol's payloads
--- only view and dashboard-loaded carry one. Without a session, or where that view event named none, public_id is null.
--- Events of all tenants are here: readers filter by tenant afterwards, so that a tenant's numbers are a part of the whole.
--- The day makes the answer the same whatever period is asked for. The one beyond `until` is for dashboard_load.
--- Of downloads, drilldowns and errors without an id of their own those of the first day are enough where nobody asks for
--- their counts or for a tenant: they alone may belong to a dashboard of which nothing else is in the period.
--- viewer and title are told of what names its dashboard itself.
--- A load duration or widget count that can't be (negative, longer than a day, more than 100,000, a fraction) is null.
+-- One row per event that counts for a dashboard, in the period and a day after `until`, with its dashboard as public_id: its
+-- own, or else that of the last view event before it in the same deployment, session and surface, at most a day earlier
+-- (ordered by occurred_at, seq and ingest_seq). In the protocol only view and dashboard-loaded have a public_id. It is null
+-- without a session, or if that view event has none.
+-- All tenants are included; readers filter by tenant afterwards, so that the numbers of a tenant are part of the total. The
+-- day before `since` makes the result independent of the period. The day after `until` is for dashboard_load. viewer and title
+-- are set only where the event has a public_id of its own. An impossible load duration or widget count (negative, longer than
+-- a day, above 100,000, a fraction) is null.
 create or replace view dashboard_event as
 with nearby as not materialized (
     select
         *,
         null_safe_key(deployment) as own_deployment,
-        -- What has no number stands behind what has one: those are below 2^53.
-        {occurred_at: occurred_at, seq: coalesce(seq, 9007199254740992), ingest_seq: ingest_seq} as place
+        -- Events without a seq come last: seq is below 2^53.
+        {occurred_at: occurred_at, seq: coalesce(seq, 9007199254740992), ingest_seq: ingest_seq} as turn
     from event_of_any_tenant
     where is_on_surface(surface)
       and (getvariable('since') is null or occurred_at >= getvariable('since')::timestamp - interval 1 day)
@@ -32,18 +30,18 @@ unnamed as not materialized (
       )
 ),
 placed as (
-    select * exclude (own_deployment, place)
+    select * exclude (own_deployment, turn)
     from nearby
     where type = 'view'
        or (type in ('dashboard-loaded', 'download', 'drilldown', 'error') and public_id is not null)
     union all by name
     select
-        event.* exclude (own_deployment, place, viewer, title) replace (
-            if(viewed.occurred_at >= event.occurred_at - interval 1 day, viewed.public_id, null) as public_id
+        event.* exclude (own_deployment, turn, viewer, title) replace (
+            if(last_view.occurred_at >= event.occurred_at - interval 1 day, last_view.public_id, null) as public_id
         )
     from unnamed as event
     asof left join (
-        -- Without the null sessions, which must not meet: of a thousand rows they do in DuckDB 1.5.5.
+        -- No null sessions: sql/README.md.
         from nearby
         where type = 'view' and session is not null
           and is_column_requested(['download_count', 'drilldown_count', 'error_count'])
@@ -51,12 +49,12 @@ placed as (
         from nearby
         where type = 'view' and session in (select session from unnamed)
           and not is_column_requested(['download_count', 'drilldown_count', 'error_count'])
-    ) as viewed
-        -- What differs most comes first: rows are compared in this order, and that takes half of the time.
-        on event.session = viewed.session
-        and event.surface = viewed.surface
-        and event.own_deployment = viewed.own_deployment
-        and event.place >= viewed.place
+    ) as last_view
+        -- Session first: sql/README.md.
+        on event.session = last_view.session
+        and event.surface = last_view.surface
+        and event.own_deployment = last_view.own_deployment
+        and event.turn >= last_view.turn
 )
 select * replace (
     if(type = 'dashboard-loaded', valid_duration_ms(load_duration_ms), null) as load_duration_ms,
@@ -69,4 +67,4 @@ from placed
 where getvariable('since') is null or occurred_at >= getvariable('since')::timestamp;
 
 comment on view dashboard_event is
-'View events, loads, downloads, drilldowns and errors, each with its dashboard, also where only the view before it tells.';
+'View events, loads, downloads, drilldowns and errors, each with the dashboard that it belongs to.';

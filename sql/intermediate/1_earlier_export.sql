@@ -1,5 +1,5 @@
--- One row if anybody in scope exported before the days that export_day reads, else none: so `since` does not hide the first
--- export. It reads the sums of quarters of an hour and stops at the first row.
+-- One row if any viewer in scope exported before the days of export_day, otherwise none: `since` must not hide the first
+-- export. It reads rollups and stops at the first row.
 create or replace view earlier_export as
 select true as is_there
 from session_15min_between(null::timestamp, getvariable('since')::timestamp - interval 30 days)
@@ -7,4 +7,4 @@ where getvariable('since') is not null
   and download_count > 0
 limit 1;
 
-comment on view earlier_export is 'One row if anybody in scope exported more than 30 days before the period.';
+comment on view earlier_export is 'One row if any viewer in scope exported more than 30 days before the period.';

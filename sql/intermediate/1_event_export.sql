@@ -1,5 +1,5 @@
--- One row per accepted event and action: a delivery of this one envelope as JSON, which `embedsink import` takes back to
--- the same row. Events first, each table in its own order. Never scoped: it is for the owner of the data folder.
+-- One row per accepted event and action: a delivery with this one envelope as JSON, which `embedsink import` turns into the
+-- same row. Events first, each table in its own order. Not limited by scope: it is for the owner of the data folder.
 create or replace view event_export as
 select
     '{"receivedAt":' || epoch_ms(received_at)
@@ -9,4 +9,4 @@ select
 from envelope_json;
 
 comment on view event_export is
-'Every accepted event and action as a delivery in JSON, for `embedsink export`; `embedsink import` takes it back.';
+'Accepted events and actions as deliveries in JSON, for `embedsink export` and `embedsink import`.';

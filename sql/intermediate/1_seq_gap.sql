@@ -1,8 +1,7 @@
--- One row per event in scope before which others of its session are missing: how many, by `seq`, counted from 0.
--- What was received at any time and in any scope is not missing: neither a period nor a surface makes a gap, and what
--- comes late fills one. So do actions that are numbered along; a gap before an action counts before the next event.
--- Of events with one number the first one counts. Numbers from a million on are nobody's count of what a session did, and
--- are left out: nobody can claim that quadrillions are missing.
+-- One row per event in scope with missing events before it in its session: how many, by `seq`, which starts at 0.
+-- An event of any time or scope fills a gap, so that neither a period nor a surface makes one; so do numbered actions, and late
+-- events. A gap before an action counts at the next event. If several events have one number, the first counts.
+-- Numbers from a million on are left out: no session has as many events, and a sender could claim quadrillions of losses.
 create or replace view seq_gap as
 -- Sessions that lack no number within the scope are left out first, for speed alone: as bits, what they have is all ones.
 with suspect as (
@@ -31,5 +30,4 @@ select event_in_scope.occurred_at, event_in_scope.deployment, gap.missing_count
 from event_in_scope
 join gap using (ingest_seq);
 
-comment on view seq_gap is
-'Every event in scope before which others of its session are missing, with how many.';
+comment on view seq_gap is 'Events in scope with missing events before them in their session, and how many.';

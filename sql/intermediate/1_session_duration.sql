@@ -1,5 +1,5 @@
--- One row per deployment and session with any event in scope: the time between its consecutive events, without the gaps in
--- which nobody was there (see the macro active_us).
+-- One row per deployment and session with an event in scope: the time between its consecutive events, without long gaps (macro
+-- active_us).
 create or replace view session_duration as
 with spent as (
     select
@@ -14,4 +14,4 @@ from spent
 group by deployment, session;
 
 comment on view session_duration is
-'How long each session in scope was active: the times between its events, without gaps of more than 30 minutes.';
+'Active time of each session in scope: the time between its events, without gaps of more than 30 minutes.';

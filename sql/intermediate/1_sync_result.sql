@@ -1,4 +1,4 @@
--- One row per dbt sync in scope, with the paths of its generated files in their order: all that its result has (spec 2.1).
+-- One row per dbt sync in scope, with the paths of its generated files in their order: the whole result (spec 2.1).
 create or replace view sync_result as
 with file as (
     select sync_ingest_seq, list(path order by position) as paths
@@ -10,4 +10,4 @@ select sync_in_scope.*, coalesce(paths, []) as paths
 from sync_in_scope
 left join file on sync_ingest_seq = ingest_seq;
 
-comment on view sync_result is 'Every dbt sync in scope as it was recorded, with its generated files.';
+comment on view sync_result is 'Dbt syncs in scope as they were recorded, with their generated files.';

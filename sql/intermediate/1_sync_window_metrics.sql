@@ -1,7 +1,7 @@
--- One row per dbt sync in scope with any view, error or loading time of its deployment in the 24 hours before or after:
--- what was measured there, on the surface and of the tenant in scope. The windows reach beyond the period in scope.
--- Syncs are spread over the days that their windows touch, so that each event meets only the syncs near it (a hash join);
--- and the period moved by 24 hours bounds the scan.
+-- One row per dbt sync in scope with a view, an error or a load time of its deployment in the 24 hours before or after it, on
+-- the surface and of the tenant in scope. The windows reach beyond the period.
+-- Syncs are repeated for each day of their windows, so that events join by day (a hash join). The period, extended by 24
+-- hours, limits the scan.
 create or replace view sync_window_metrics as
 with near as (
     select
@@ -39,4 +39,5 @@ on event.deployment = near.deployment
     and occurred_at < completed_at + interval 24 hour
 group by ingest_seq;
 
-comment on view sync_window_metrics is 'What happened in the 24 hours before and after each dbt sync in scope.';
+comment on view sync_window_metrics is
+'Views, errors and load times in the 24 hours before and after each dbt sync in scope.';

@@ -1,10 +1,8 @@
--- One row per AI query in scope. The protocol has no query id, so stages pair by order: within one deployment, session,
--- chat and text, each closing stage (completed, error) closes the oldest open `submitted`. A closing stage that finds
--- none open is a row of its own, without submitted_at.
--- Pairing looks at all times, surfaces and tenants, and only then at those asked for: a question asked before midnight and
--- answered after it is one row, on the day before, and the rows of one tenant are a part of the whole. Texts are for
--- ai_lifecycle to add.
--- Not with an `asof full join`, which is as quick: now and then DuckDB 1.5.5 waits in it forever, of however few rows.
+-- One row per AI query in scope. The protocol has no query id, so stages pair by order: within one deployment, session, chat
+-- and text, each end (completed or error) closes the oldest open `submitted`. An end without an open `submitted` is a row of
+-- its own, without submitted_at.
+-- Stages of all times, surfaces and tenants are paired, and the pairs are filtered afterwards: a question before midnight with
+-- an answer after it is one row, and the rows of a tenant are part of the total.
 create or replace view ai_pair as
 with stage as materialized (
     select
@@ -111,4 +109,5 @@ where is_in_period(coalesce(submitted_at, finished_at))
   and is_on_surface(surface)
   and is_of_tenant(tenant);
 
-comment on view ai_pair is 'Every AI query in scope, its stages paired: when it was asked, when and how it ended.';
+comment on view ai_pair is
+'AI queries in scope with their stages paired: when each was asked, and when and how it ended.';

@@ -1,15 +1,14 @@
--- One row per view event and dashboard-loaded event of the surface `dashboard` (no other tells when it has loaded) in
--- scope. is_loaded says of a view event whether its dashboard has loaded: whether the next event of its dashboard in its
--- deployment and session is a load, at most a day later. Of another dashboard's events nothing follows: several may stand
--- on one page. It is null while loading may still come (a minute, by the server's clock), where it can't be known (no
--- session, no public id), and for loads.
--- Pairs before it filters by tenant, so that a tenant's numbers are a part of the whole.
--- Looks beyond `until`, so that a dashboard that is viewed before midnight and loads after it is not a failure.
+-- One row per view event and dashboard-loaded event in scope on the surface `dashboard`; other surfaces send no loads.
+-- is_loaded tells of a view event whether the next event of its dashboard, deployment and session is a load, at most a day
+-- later. Events of other dashboards don't count, because a page may contain several. It is null while the load may still come
+-- (a minute, by the server's clock), without a session or public id, and for loads.
+-- Pairs are made before the filter by tenant. Events after `until` are read, so that a dashboard viewed before midnight and
+-- loaded after it does not count as failed.
 create or replace view dashboard_load as
 with queued as (
     select
         *,
-        -- What differs most comes first: rows are compared in this order, and that takes two thirds of the time.
+        -- Session first: sql/README.md.
         lead(if(type = 'dashboard-loaded', occurred_at, null)) over (
             partition by session, public_id, deployment order by occurred_at, seq, ingest_seq
         ) as next_load_at
@@ -29,4 +28,4 @@ from queued
 where is_in_period(occurred_at) and is_of_tenant(tenant);
 
 comment on view dashboard_load is
-'View events and loads of dashboards in scope, and of each view event whether its dashboard has loaded.';
+'View events and loads of dashboards in scope, and whether the dashboard of each view event loaded.';

@@ -1,4 +1,4 @@
--- One row per AI query in scope, as ai_pair has them, with who asked what: texts are read once stages are paired.
+-- One row per AI query in scope (ai_pair), with its session, chat and text: texts are read for the paired rows only.
 create or replace view ai_lifecycle as
 select
     ai_pair.*,
@@ -9,4 +9,4 @@ select
 from ai_pair
 join event on event.ingest_seq = coalesce(submitted_ingest_seq, finished_ingest_seq);
 
-comment on view ai_lifecycle is 'Every AI query in scope: when it was asked, when and how it ended, by whom and in which words.';
+comment on view ai_lifecycle is 'AI queries in scope: session, text, when each was asked, and when and how it ended.';

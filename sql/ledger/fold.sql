@@ -1,5 +1,5 @@
--- One row per run of old segments of one day without a gap between them, in the place of a row per segment. The variable
--- `fold_below` is the first number that stays as it is.
+-- One row per run of consecutive old segments of one day, instead of a row a segment. The variable `fold_below` is the first
+-- number that stays as it is.
 create or replace temp table folded as
 with ledger as (
     select

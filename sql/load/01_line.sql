@@ -1,5 +1,6 @@
--- Journal segments, line by line: with arrived.sql and conflicting.sql the only place that knows how lines are written
--- (embedsink.envelope.lines). One row per line, in the order of the journal. The trailers of groups have no kind.
+-- Journal segments, line by line. With 03_incoming_line and 10_conflict_rejection the only SQL that knows the format of
+-- journal lines (embedsink.ingest.records). One row per line, in the order of the journal. The trailers of groups have no
+-- kind.
 
 -- What the place of a line among all that are read has to be moved by, so that lines are numbered within their segment.
 set variable ingest_seq_base = (

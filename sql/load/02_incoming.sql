@@ -1,4 +1,4 @@
--- What the lines of segments mean as rows.
+-- Columns of events and actions for journal lines.
 
 -- One row per accepted envelope. The client's clock is moved by the server's only when the two differ by more than a
 -- minute (transit is not skew), and nothing happens later than a minute after it was received.
@@ -70,7 +70,7 @@ select
 from incoming_envelope
 where kind = 'event';
 
--- One row per action. A theme is open (spec 6.5): all of its payload arrives as `extra`.
+-- One row per action. A theme is open (spec 6.5): its whole payload is in `extra`.
 create or replace temp view incoming_action as
 select
     envelope_id as action_id,
@@ -94,7 +94,7 @@ select
     envelope.payload.path as path,
     case
         when not is_theme then extra
-        -- What stands beside a theme; where the payload is the theme itself, nothing does.
+        -- Fields next to the theme; none if the payload is the theme itself.
         when (extra -> '$.embedTheme') is not null then nullif(json_merge_patch(extra, '{"embedTheme": null}'), '{}'::json)
     end as extra,
     envelope_extra

@@ -1,8 +1,8 @@
--- One row per delivered envelope whose id was seen before: earlier in these segments, or in the last days of the store. What
--- comes out of a file is compared with the whole store: files are imported again years later, and that is rare. A replay is
--- compared from the days before the rejection on.
--- The bound on ingest_seq is a literal when the query is planned, so that older rows are never read. The delivered ids
--- are the small side: they are hashed, and the stored ones only stream past.
+-- One row per envelope with a known id: from earlier in these segments, or from the last days of the store. Imported envelopes
+-- are compared with the whole store, because a file may be imported again years later. Replayed ones are compared from the
+-- days before their rejection on.
+-- The limit on ingest_seq is a constant when the query is planned, so older rows are not read. The new ids are hashed, and the
+-- stored ids stream past them.
 set variable dedup_from = (
     with hour as (
         select *, row_number() over (order by first_ingest_seq desc) as age from journal_hour
@@ -18,7 +18,7 @@ set variable dedup_from = (
         any_value(is_imported),
         0,
         least(
-            -- Of a younger store all is compared.
+            -- A younger store is compared completely.
             coalesce(min(first_ingest_seq) filter (age = getvariable('dedup_days')::integer * 24 + 1), 0),
             min(first_ingest_seq) filter (is_replayed and began_at >= since - interval 1 hour)
         )
@@ -46,9 +46,9 @@ select kind, id, ingest_seq, turn
 from delivered
 where turn > 1 or (kind, id) in (select (kind, id) from stored);
 
--- Those of them whose content is not that of the first: conflict.sql finds them.
+-- Duplicate ids with other content: 08_id_conflict.sql fills it.
 create or replace temp table id_conflict (ingest_seq bigint, id uuid);
 
--- What goes into quarantine, whole: rejected.sql and conflicting.sql fill it.
+-- Complete rejections: 09_incoming_rejection.sql and 10_conflict_rejection.sql fill it.
 create or replace temp table incoming_rejection as
 select * exclude (raw_length, replayed_at) from quarantine limit 0;

@@ -1,7 +1,7 @@
--- Inputs that were rejected on ingest_seq, each once: what a file holds has the same id whenever the file is imported. Ids are
--- remembered as long as those of events; only the few that are seen again are held in memory.
+-- Rejections of these segments, each once: the rejections of a file have the same ids at each import. Ids are known as long as
+-- those of events. Only ids that occur again are held in memory.
 insert into incoming_rejection by name
-with seen_again as (
+with stored_again as (
     select quarantine_id
     from quarantine
     where ingest_seq >= getvariable('dedup_from')::bigint
@@ -27,5 +27,5 @@ select
     whole_sha256
 from line
 where kind = 'quarantined'
-  and quarantine_id::uuid not in (from seen_again)
+  and quarantine_id::uuid not in (from stored_again)
 qualify row_number() over (partition by quarantine_id order by ingest_seq) = 1;

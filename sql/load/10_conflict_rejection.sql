@@ -1,6 +1,6 @@
--- Envelopes whose id was taken by other content, as they were sent, within the quarantine's budget of their key and UTC day:
--- quarantine_bytes_per_day and quarantine_count_per_day. The others are only counted (counted_rejection.sql), and so are all of them
--- unless keeps_conflicts. It reads the segments again, so it runs only where `conflict` has rows.
+-- Envelopes whose id belongs to other content, as they were sent, within the quarantine limits of their key and UTC day
+-- (quarantine_bytes_per_day, quarantine_count_per_day). Others are only counted (12_counted_rejection); all are if
+-- keeps_conflicts is false. It parses the segments again, so it runs only if id_conflict has rows.
 insert into incoming_rejection by name
 with spent as (
     select key_id, received_at::date as day, sum(raw_length + 256)::bigint as byte_count, count(*) as row_count
@@ -18,7 +18,7 @@ sent as (
         columns = {envelope: 'json'}
     )
 ),
-found as (
+conflicting as (
     select
         md5(id_conflict.id || ':' || ingest_seq)::uuid as quarantine_id,
         ingest_seq,
@@ -32,7 +32,7 @@ found as (
         context.page as page,
         'id_conflict' as reason,
         'id: ' || id_conflict.id || ' was seen before with other content. Make a new id for each event.' as detail,
-        -- What the catalog does not know lies beside the envelope; here it goes back to where it stood.
+        -- Puts unknown fields, which the journal stores separately, back into the envelope.
         json_merge_patch(
             sent.envelope,
             json_object('payload', coalesce(incoming_envelope.extra, '{}'::json)),
@@ -41,10 +41,10 @@ found as (
     from sent
     join (id_conflict join incoming_envelope using (ingest_seq)) using (ingest_seq)
 )
-select found.*
-from found
-left join spent on spent.key_id = found.key_id and spent.day = found.received_at::date
+select conflicting.*
+from conflicting
+left join spent on spent.key_id = conflicting.key_id and spent.day = conflicting.received_at::date
 where getvariable('keeps_conflicts')::boolean
-window before_it as (partition by found.key_id, found.received_at::date order by found.ingest_seq)
+window before_it as (partition by conflicting.key_id, conflicting.received_at::date order by conflicting.ingest_seq)
 qualify coalesce(spent.byte_count, 0) + sum(length(raw) + 256) over before_it <= getvariable('quarantine_bytes_per_day')::bigint
    and coalesce(spent.row_count, 0) + count(*) over before_it <= getvariable('quarantine_count_per_day')::bigint;

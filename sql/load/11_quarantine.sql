@@ -1,4 +1,4 @@
--- What was rejected, in rows of bounded width: see quarantine_rest in sql/migrations.
+-- Stores rejections in rows of limited width: see quarantine_rest in sql/migrations.
 insert into quarantine by name
 select * replace (substring(raw, 1, 16384) as raw), length(raw) as raw_length from incoming_rejection;
 

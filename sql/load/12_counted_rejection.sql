@@ -1,7 +1,7 @@
--- Rejections of which only the count arrived, or only the count is kept: conflicts beyond the budget of their key. Their
--- deployment is the sender's word, so they count without one.
+-- Rejections of which only a count arrived, or of which only a count is stored: conflicts beyond the limits of their key. The
+-- deployment of a conflict is unchecked, so they count without one.
 create or replace temp table counted_rejection as
-with arriving as (
+with rejection as (
     select key_id, context.deployment as deployment, reason, received_at, rejected_count
     from line
     where kind = 'counted'
@@ -19,5 +19,5 @@ select
     sum(rejected_count)::bigint as rejected_count,
     0::bigint as replayed_count,
     max(make_timestamp(received_at * 1000)) as last_received_at
-from arriving
+from rejection
 group by all;

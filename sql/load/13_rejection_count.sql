@@ -1,4 +1,4 @@
--- Add up the temporary table `counted`, so that there is one row per key, deployment, reason and quarter of an hour.
+-- Adds the temporary table counted_rejection to rejection_count: one row per key, deployment, reason and quarter of an hour.
 update rejection_count
 set
     rejected_count = rejection_count.rejected_count + counted_rejection.rejected_count,

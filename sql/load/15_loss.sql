@@ -1,7 +1,7 @@
--- What forwarders had to give up. A sender without an answer tells its counts again, and by then they may have grown: so of
--- one id only what goes beyond the highest count before it is a row. What has no id counts each time.
+-- Losses that forwarders report. A sender without a response reports its counts again, and they may have grown. So of one id
+-- only the part above the highest earlier count becomes a row. A report without an id always counts.
 insert into loss by name
-with told as materialized (
+with reported as materialized (
     select
         *,
         id::uuid as loss_id,
@@ -9,7 +9,7 @@ with told as materialized (
             partition by coalesce(id, ingest_seq::varchar)
             order by ingest_seq
             rows between unbounded preceding and 1 preceding
-        ) as lost_count_before
+        ) as earlier_lost_count
     from line
     where kind = 'lost'
 ),
@@ -17,18 +17,18 @@ stored as (
     select loss_id, sum(lost_count) as lost_count
     from loss
     where ingest_seq >= getvariable('dedup_from')::bigint
-      and loss_id in (select loss_id from told)
+      and loss_id in (select loss_id from reported)
     group by loss_id
 )
 select
-    told.ingest_seq,
-    make_timestamp(told.received_at * 1000) as received_at,
-    told.key_id,
-    told.context.deployment as deployment,
-    told.context.session as session,
-    told.reason,
-    (told.lost_count - greatest(told.lost_count_before, stored.lost_count, 0))::bigint as lost_count,
-    told.loss_id
-from told
+    reported.ingest_seq,
+    make_timestamp(reported.received_at * 1000) as received_at,
+    reported.key_id,
+    reported.context.deployment as deployment,
+    reported.context.session as session,
+    reported.reason,
+    (reported.lost_count - greatest(reported.earlier_lost_count, stored.lost_count, 0))::bigint as lost_count,
+    reported.loss_id
+from reported
 left join stored using (loss_id)
-where told.lost_count > greatest(told.lost_count_before, stored.lost_count, 0);
+where reported.lost_count > greatest(reported.earlier_lost_count, stored.lost_count, 0);

@@ -1,4 +1,5 @@
--- Dbt syncs, the first result of each job. Another result of it is refused on ingest_seq (409), so a second line is the same.
+-- Dbt syncs, the first result of each job. Other results of a job are refused on receipt (409), so a second line has the same
+-- result.
 insert into sync by name
 select
     ingest_seq,

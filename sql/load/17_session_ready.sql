@@ -1,5 +1,6 @@
--- Adds what the `ready` events of a load name to session_ready: those from the ingest_seq loaded_from on and before loaded_until.
--- The table stays empty until an event lacks what a `ready` event names; the first load after that adds all of them.
+-- Adds the deployments and tenants of the loaded `ready` events to session_ready: those from ingest_seq loaded_from on and
+-- before loaded_until. The table stays empty until an event lacks what a `ready` event names; the load that detects it adds
+-- all of them.
 insert into ready_fact
 with loaded as (
     select type, session, deployment, tenant

@@ -1,3 +1,3 @@
--- The moment up to which anything can have happened, in UTC: what the variable `now` says, or else the engine's clock.
+-- The current time in UTC: the variable `now`, otherwise the engine's clock.
 create or replace macro current_moment() as
 coalesce(getvariable('now')::timestamp, make_timestamp(epoch_us(now())));

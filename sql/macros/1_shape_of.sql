@@ -1,12 +1,12 @@
--- What a text has in common with those that differ only in case, spacing, numbers, ids and quoted parts:
--- `Sales of "Acme"  in 2025?` and `sales of 'Initech' in 2026?` both are `sales of "…" in #?`. An apostrophe within a word
--- quotes nothing. An id is a UUID, what begins with 0x, or hexadecimal: eight characters or more, or six or seven with a
--- decimal digit among them, so that `facade` and `effaced` are words. RE2 has no look-ahead, so each place of the first
--- digit is an alternative. A sign belongs to its number unless a word stands before it: `week-5`.
+-- A text without differences in case, spacing, numbers, ids and quoted parts: `Sales of "Acme"  in 2025?` and
+-- `sales of 'Initech' in 2026?` both become `sales of "…" in #?`. An apostrophe within a word is no quotation mark. An id is a
+-- UUID, a text that begins with 0x, or hexadecimal: eight or more characters, or six or seven with a decimal digit, so that
+-- `facade` and `effaced` stay words. RE2 has no look-ahead, so each position of the first digit is an alternative. A sign
+-- belongs to its number unless a word precedes it: `week-5`.
 --
--- Senders choose these texts, and every report folds them anew. So only the first 1,000 characters count, up to the last
--- space; and of more than 30 combining marks in a row the rest is left out (UAX #15, section 13: no language has as many),
--- since putting them in order takes the square of their number.
+-- Senders choose these texts, and each report computes their shapes again. So only the first 1,000 characters count, up to the
+-- last space. Of more than 30 combining marks in a row the others are dropped (UAX #15, section 13: no language has as many),
+-- because sorting them takes the square of their number.
 create or replace macro shape_of(original) as
 trim(regexp_replace(
     regexp_replace(

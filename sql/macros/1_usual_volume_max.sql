@@ -1,9 +1,9 @@
--- Up to what a volume is usual after so many days (0 to 28), of which some had these volumes and all others none: up to twice
--- the median of those, and up to the median of all days and four deviations from it (1.4826 of the median deviation is a
--- standard deviation). Medians, so that what was unusual doesn't become usual by having happened. 1,000 rows are
--- always usual: after 28 days without an export every median is 0. Null where fewer than 3 days are known.
--- Where more than half of the days had none, the median of all and the deviation from it are 0: so it is with most viewers,
--- and to put those zeros into lists is what costs.
+-- The largest usual volume after so many days (0 to 28), of which some had these volumes and the others none: the greater of
+-- twice the median of these volumes, and the median of all days plus four deviations (1.4826 × the median deviation is a
+-- standard deviation). Medians, so that one unusual volume does not make the next one usual. At least 1,000 rows, because
+-- after 28 days without an export every median is 0. Null for fewer than 3 days.
+-- If more than half of the days had none, the median and the deviation of all days are 0. That is true of most viewers, and
+-- filling lists with those zeros is the expensive part.
 create or replace macro usual_volume_max(volumes, days) as
 if(
     days >= 3,

@@ -1,5 +1,5 @@
--- What the clocks show at an instant (UTC), where the variable `timezone` says (IANA), else in UTC. The way over epochs
--- keeps the time zone of the session out.
+-- The local time at a timestamp (UTC) in the variable `timezone` (IANA), otherwise UTC. The conversion uses epochs, so that
+-- the time zone of the session has no influence.
 create or replace macro wall_clock(instant) as
 if(
     getvariable('timezone') is null,

@@ -1,7 +1,7 @@
--- When a day begins, in UTC: the instant at which the clocks of the variable `timezone` (IANA) show this midnight. Where
--- they skip it, the day begins when they go on; where they show it twice, because summer ends at one o'clock, with the
--- first. To look for a first one makes a period cost a third more, so only those zones pay where there was one since 2011:
--- a test finds them in the engine's own time-zone database.
+-- The start of a day in UTC: the timestamp at which clocks in the variable `timezone` (IANA) show this midnight. If they skip
+-- midnight, the day begins when they go on. If they show it twice, because summer time ends at one o'clock, the day begins
+-- with the first. The search for a first one makes a period a third more expensive, so only the zones pay in which this
+-- happened since 2011; a test finds them in the engine's time-zone database.
 create or replace macro midnight_of(midnight) as
 make_timestamp(
     epoch_us(midnight at time zone getvariable('timezone')::varchar)

@@ -1,8 +1,8 @@
--- Start of the period in which an instant lies, in UTC: of the hour, day, week (Monday) or month that the variable
--- `interval` names, else of the day. Days begin at midnight in the time zone that `timezone` names (IANA), else in UTC.
--- Where clocks move by half an hour, the hour in which they do has one and a half: what they show again, or begin with,
--- is no full one. To look for it makes an hour cost twice as much, so only those zones pay where it was so since 2011.
--- What began before the year 1 by other clocks begins with it: of times before, Python and CSV know nothing.
+-- The start, in UTC, of the period of a timestamp: the hour, day, week (Monday) or month that the variable `interval` names,
+-- otherwise the day. Days begin at midnight in the variable `timezone` (IANA), otherwise in UTC. If clocks change by half an
+-- hour, that hour has one and a half: a repeated or partial hour is not an hour of its own. That search doubles the cost of an
+-- hour, so only the zones pay in which it happened since 2011. Periods that began before the year 1 begin with it: Python and
+-- CSV have no earlier times.
 create or replace macro period_of(instant) as
 case
     when getvariable('timezone') is null

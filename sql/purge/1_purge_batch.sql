@@ -1,12 +1,12 @@
--- The oldest kept rejections that are purged, at most `purge_count`: those received before `purge_before`, for `purge_reason` and
--- from the key `purge_key`, and loaded before `purge_loaded_before`. A variable that is null bounds nothing.
+-- The oldest stored rejections to purge, at most `purge_count`: received before `purge_before`, for `purge_reason`, from the
+-- key `purge_key`, and loaded before `purge_loaded_before`. An unset variable limits nothing.
 create or replace temp table purge_batch as
 select quarantine_id, ingest_seq, key_id, deployment, reason, received_at, replayed_at
 from quarantine
 where (getvariable('purge_before') is null or received_at < getvariable('purge_before')::timestamp)
   and (getvariable('purge_reason') is null or reason = getvariable('purge_reason')::varchar)
   and (getvariable('purge_key') is null or key_id = getvariable('purge_key')::varchar)
-  -- All that lies before the oldest segment that was loaded since.
+  -- Rows before the oldest segment that was loaded at or after that time.
   and (
     getvariable('purge_loaded_before') is null
     or ingest_seq < coalesce(
@@ -21,8 +21,8 @@ where (getvariable('purge_before') is null or received_at < getvariable('purge_b
 order by ingest_seq
 limit (select getvariable('purge_count')::bigint);
 
--- What is left of them: load/rejection_count.sql adds it up. Keys without a scope may name any deployment, so that a key
--- keeps its 100 most frequent ones, and the others share null.
+-- Their counts, which load/13_rejection_count.sql adds to rejection_count. Senders with unscoped keys choose deployments, so only
+-- the 100 most frequent of a key are counted separately; the others share null.
 create or replace temp table counted_rejection as
 with frequent as (
     select key_id, deployment

@@ -1,4 +1,4 @@
--- Delete the rows of `purged` from the quarantine, and count them in their ledgers, each of one segment or of many old ones.
+-- Deletes the rows of purge_batch from the quarantine, and counts them in their ledgers.
 update loaded_segment
 set counted_only_count = coalesce(counted_only_count, 0) + gone.row_count
 from (

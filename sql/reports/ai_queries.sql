@@ -1,6 +1,6 @@
--- One row per period, deployment, surface and agent for which an AI query began.
--- Rates are of the queries that are over: completed, error and abandoned. An abandoned query is a failure. Pending ones are
--- in neither rate, since they may still get an answer.
+-- One row per period, deployment, surface and agent in which an AI query began.
+-- The rates divide by the finished queries: completed, failed and abandoned. An abandoned query is a failure. Pending queries
+-- are in neither rate, because they may still be answered.
 -- Traits: clock, windows.
 create or replace view ai_queries as
 select
@@ -25,7 +25,7 @@ order by period_start, deployment, surface, agent_id;
 
 comment on view ai_queries is
 'AI queries
-How many AI questions are asked, how many get an answer, and how fast?
+How many AI questions are asked, how many are answered, and how fast?
 One row per period, deployment, surface and agent.';
 comment on column ai_queries.period_start is
 'Start of the hour, day, week (Monday) or month in which the queries began, in UTC.';
@@ -33,22 +33,23 @@ comment on column ai_queries.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column ai_queries.surface is 'Surface on which the questions were asked.';
 comment on column ai_queries.agent_id is
-'Agent that answered; null when none is known, as for most abandoned queries.';
-comment on column ai_queries.submitted_count is 'Queries that were seen being asked.';
-comment on column ai_queries.completed_count is
-'Queries that were answered, also those of which only the answer was seen.';
-comment on column ai_queries.error_count is 'Queries that failed, also those of which only the failure was seen.';
-comment on column ai_queries.abandoned_count is 'Queries without an end 10 minutes after they were asked.';
-comment on column ai_queries.pending_count is 'Queries without an end so far, asked less than 10 minutes ago.';
+'Agent that answered; null when no agent is known, as for most abandoned queries.';
+comment on column ai_queries.submitted_count is 'Queries with a submitted event.';
+comment on column ai_queries.completed_count is 'Answered queries, including those without a submitted event.';
+comment on column ai_queries.error_count is 'Failed queries, including those without a submitted event.';
+comment on column ai_queries.abandoned_count is
+'Queries without an answer or an error 10 minutes after they were submitted.';
+comment on column ai_queries.pending_count is
+'Queries without an answer or an error yet, submitted less than 10 minutes ago.';
 comment on column ai_queries.answer_rate is
-'completed_count of completed, error and abandoned together; null when there are none. Unit: share.';
+'completed_count ÷ (completed_count + error_count + abandoned_count); null without such queries. Unit: share.';
 comment on column ai_queries.failure_rate is
-'error_count and abandoned_count of completed, error and abandoned together; null when there are none. Unit: share.';
+'(error_count + abandoned_count) ÷ (completed_count + error_count + abandoned_count); null without such queries. Unit: share.';
 comment on column ai_queries.completed_latency_p50_ms is
-'Median time from asked to completed, exact; null when no query has both. Unit: ms.';
+'Median time from submitted to completed, exact; null when no query has both. Unit: ms.';
 comment on column ai_queries.completed_latency_p95_ms is
-'95th percentile of the time from asked to completed, exact; null when no query has both. Unit: ms.';
+'95th percentile of the time from submitted to completed, exact; null when no query has both. Unit: ms.';
 comment on column ai_queries.latency_p50_ms is
-'Median time from asked to completed or failed, exact; null when no query has both. Unit: ms.';
+'Median time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';
 comment on column ai_queries.latency_p95_ms is
-'95th percentile of the time from asked to completed or failed, exact; null when no query has both. Unit: ms.';
+'95th percentile of the time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';

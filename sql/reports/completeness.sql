@@ -1,5 +1,5 @@
--- One row per period and deployment of which events were received, are missing, or were reported lost by a forwarder.
--- What is lost is often missing as well, when later events of its session show the gap: so the two are never added.
+-- One row per period and deployment with received, missing or lost events.
+-- A lost event is often a missing one too, when a later event of its session shows the gap. So the two are never added.
 -- Traits: windows.
 create or replace view completeness as
 with lost as (
@@ -7,9 +7,9 @@ with lost as (
         period_of(received_at) as period_start,
         deployment,
         reason,
-        -- More than that no forwarder can have given up at once; sums of larger claims would overflow.
+        -- An upper limit of one report: sums of larger claims would overflow.
         sum(least(lost_count, 1000000000))::bigint as lost,
-        row_number() over (partition by period_start, deployment order by lost desc, reason) as place
+        row_number() over (partition by period_start, deployment order by lost desc, reason) as rank
     from loss_in_scope
     where lost_count > 0
     group by period_start, deployment, reason
@@ -27,8 +27,8 @@ counted as (
         period_start,
         deployment,
         sum(lost) as lost,
-        -- The reasons are the senders' own words, so there may be any number of them.
-        to_json(map_from_entries(list((reason, lost) order by place) filter (place <= 32))) as lost_by_reason
+        -- Senders choose the reasons, so their number needs a limit.
+        to_json(map_from_entries(list((reason, lost) order by rank) filter (rank <= 32))) as lost_by_reason
     from lost
     group by period_start, deployment
 )
@@ -46,16 +46,16 @@ order by period_start, deployment;
 
 comment on view completeness is
 'Completeness
-How much of what happened has arrived, and what is known to be lost?
+How much of what happened was received, and how much was lost?
 One row per period and deployment.';
 comment on column completeness.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
 comment on column completeness.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column completeness.received_count is 'Events received, whether they are numbered or not.';
+comment on column completeness.received_count is 'Events received, with or without a sequence number.';
 comment on column completeness.missing_count is
-'Numbers (seq) that no event or action of the session has, before the highest that one has.';
-comment on column completeness.lost_count is 'Events that forwarders said they had to give up, by when they said so.';
+'Sequence numbers (seq) below the highest of the session that no event or action has.';
+comment on column completeness.lost_count is 'Events that forwarders reported as lost, by the time of the report.';
 comment on column completeness.lost_by_reason is
-'lost_count by the forwarders'' own reasons, as a JSON object: the 32 most frequent.';
+'lost_count by the forwarders'' reasons, as a JSON object with the 32 most frequent reasons.';
 comment on column completeness.completeness_rate is
-'received_count of received_count and missing_count together; null when there is neither. Unit: share.';
+'received_count ÷ (received_count + missing_count); null when both are 0. Unit: share.';

@@ -1,5 +1,5 @@
--- One row per deployment and dashboard of which anything was seen in the whole period asked for. What belongs to a
--- dashboard, where the event itself does not say so, is dashboard_event's to decide; what belongs to none is not here.
+-- One row per deployment and dashboard with any event in the whole period. dashboard_event assigns events without a dashboard
+-- id; events that belong to no dashboard are not counted.
 create or replace view dashboards as
 select
     deployment,
@@ -20,19 +20,21 @@ order by view_count desc, deployment, public_id;
 
 comment on view dashboards is
 'Dashboards
-Which dashboards are viewed, by how many people, and how well do they do?
+Which dashboards are viewed, by how many people, how fast do they load, and how often do they fail?
 One row per deployment and dashboard.';
 comment on column dashboards.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column dashboards.public_id is 'Public id of the dashboard.';
-comment on column dashboards.title is 'Its title, as the last view event that told one has it.';
+comment on column dashboards.title is 'Title in the latest view event that has one.';
 comment on column dashboards.view_count is 'View events of the dashboard.';
 comment on column dashboards.viewer_count is 'Distinct viewers with a view event of the dashboard.';
 comment on column dashboards.load_p50_ms is
-'Median time from mount to all widgets loaded, exact; null when no load told it. Unit: ms.';
+'Median time from mount until all widgets are loaded, exact; null when no load has a duration. Unit: ms.';
 comment on column dashboards.load_p95_ms is
-'95th percentile of the time from mount to all widgets loaded, exact; null when no load told it. Unit: ms.';
-comment on column dashboards.download_count is 'Exports from the dashboard that the session viewed last before them.';
-comment on column dashboards.drilldown_count is 'Drilldowns in the dashboard that the session viewed last before them.';
-comment on column dashboards.error_count is 'Errors in the dashboard that the session viewed last before them.';
-comment on column dashboards.last_viewed_at is 'Last view event, in UTC; null when only other events were seen.';
+'95th percentile of the time from mount until all widgets are loaded, exact; null when no load has a duration. Unit: ms.';
+comment on column dashboards.download_count is
+'Downloads while this dashboard was the last one that the session viewed.';
+comment on column dashboards.drilldown_count is
+'Drilldowns while this dashboard was the last one that the session viewed.';
+comment on column dashboards.error_count is 'Errors while this dashboard was the last one that the session viewed.';
+comment on column dashboards.last_viewed_at is 'Time of the last view event, in UTC; null without view events.';

@@ -1,7 +1,6 @@
--- One row per period, deployment, surface, format and target in which something was exported.
--- A row count is a claim of the sender: below zero, beyond a hundred billion or a fraction it is not summed, and the sum is
--- null where no export told one (images have none).
--- Viewers are told apart by a step of their own: a count of distinct ones would keep them a second time.
+-- One row per period, deployment, surface, format and target with a download.
+-- An impossible row count (negative, above a hundred billion, or with a fraction) is not added. The sum is null when no
+-- download has a row count; images have none. Viewers are made distinct in a step of their own (sql/README.md).
 create or replace view downloads as
 with exported as (
     select
@@ -37,10 +36,10 @@ One row per period, deployment, surface, format and target.';
 comment on column downloads.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
 comment on column downloads.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column downloads.surface is 'Surface that was exported from.';
+comment on column downloads.surface is 'Surface of the downloads.';
 comment on column downloads.format is 'File format: csv, xlsx, png or pdf.';
-comment on column downloads.target is 'What was exported: a widget, or the whole dashboard.';
-comment on column downloads.download_count is 'Exports.';
+comment on column downloads.target is 'Exported object: a widget, or the whole dashboard.';
+comment on column downloads.download_count is 'Downloads.';
 comment on column downloads.exported_row_count is
-'Rows exported, summed over the exports that told them; null when none did.';
-comment on column downloads.viewer_count is 'Distinct viewers who exported in the period.';
+'Rows exported, summed over the downloads that have a row count; null when none has.';
+comment on column downloads.viewer_count is 'Distinct viewers with a download in the period.';

@@ -1,5 +1,6 @@
--- One row per event type and field that the catalog does not know: the protocol has grown, or a sender adds its own.
--- Nested fields belong to the one that holds them. Only events with such fields are read beyond the column's statistics.
+-- One row per event type and field that the catalog does not contain: the protocol has grown, or a sender adds its own fields.
+-- Nested fields count as their outermost field. Two scans, so that the statistics of each column exclude the row groups without
+-- unknown fields.
 create or replace view drift as
 with unknown as (
     select type, 'payload.' as place, extra as members, occurred_at, ingest_seq from event_in_scope where extra is not null
@@ -23,12 +24,12 @@ order by event_count desc, type, field;
 
 comment on view drift is
 'Drift
-Which fields arrive that the protocol, as embedsink knows it, does not have?
+Which unknown fields do events have?
 One row per event type and field.';
-comment on column drift.type is 'Type of event, without its prefix.';
+comment on column drift.type is 'Type of the event, without its prefix.';
 comment on column drift.field is
-'The unknown field, at most 64 characters of its name: payload.x stands in the payload, x beside it in the envelope.';
-comment on column drift.first_seen_at is 'When the first event in scope with it happened, in UTC.';
-comment on column drift.event_count is 'Events that carry it.';
-comment on column drift.example is 'Its value in the first of them, as JSON: the first 64 characters.';
-comment on column drift.last_seen_at is 'When the last event in scope with it happened, in UTC.';
+'Unknown field, at most 64 characters of its name: payload.x is in the payload, x is in the envelope.';
+comment on column drift.first_seen_at is 'Time of the first event in scope with the field, in UTC.';
+comment on column drift.event_count is 'Events with the field.';
+comment on column drift.example is 'Value in the first of these events, as JSON; the first 64 characters.';
+comment on column drift.last_seen_at is 'Time of the last event in scope with the field, in UTC.';

@@ -1,4 +1,4 @@
--- One row per deployment, surface and measure that was drilled into, over the whole period asked for.
+-- One row per deployment, surface and measure with a drilldown, over the whole period.
 create or replace view drilldowns as
 select
     deployment,
@@ -19,7 +19,7 @@ One row per deployment, surface and measure.';
 comment on column drilldowns.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column drilldowns.surface is 'Surface on which the measure was clicked.';
-comment on column drilldowns.member is 'Fully qualified measure.';
+comment on column drilldowns.member is 'Fully qualified name of the measure.';
 comment on column drilldowns.drilldown_count is 'Drilldowns into the measure.';
 comment on column drilldowns.session_count is 'Distinct sessions with a drilldown into the measure.';
-comment on column drilldowns.viewer_count is 'Distinct viewers who drilled into the measure.';
+comment on column drilldowns.viewer_count is 'Distinct viewers with a drilldown into the measure.';

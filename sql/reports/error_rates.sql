@@ -1,7 +1,6 @@
--- One row per period, deployment and surface in which anything happened: without errors too, since "none" was measured.
--- Rates are null where there was nothing to rate: no view event, no session.
--- Sessions are told apart by a step of their own: two counts of distinct ones would keep each up to three times.
--- Sums of integers are twice as wide as doubles, for each session, and take a third longer. Up to 2^53 doubles are exact.
+-- One row per period, deployment and surface with any event, including those without errors.
+-- A rate is null where its denominator is 0. Sessions are made distinct in a step of their own, and counted as doubles
+-- (sql/README.md).
 create or replace view error_rates as
 with seen as (
     select
@@ -37,13 +36,12 @@ One row per period, deployment and surface.';
 comment on column error_rates.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
 comment on column error_rates.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column error_rates.surface is 'Surface on which it happened.';
-comment on column error_rates.error_count is 'Errors that the embed showed, fatal ones included.';
-comment on column error_rates.fatal_count is 'Errors that took down the whole surface.';
+comment on column error_rates.surface is 'Surface of the events.';
+comment on column error_rates.error_count is 'Errors that the embed showed, including fatal ones.';
+comment on column error_rates.fatal_count is 'Errors that stopped the whole surface.';
 comment on column error_rates.view_count is 'View events.';
-comment on column error_rates.errors_per_view is
-'error_count for each view event; null without views. Unit: errors per view.';
+comment on column error_rates.errors_per_view is 'error_count ÷ view_count; null without views. Unit: errors per view.';
 comment on column error_rates.session_count is 'Distinct sessions with any event in the period.';
 comment on column error_rates.session_with_error_count is 'Distinct sessions with an error in the period.';
 comment on column error_rates.error_free_session_rate is
-'Sessions without an error of all sessions; null without sessions. Unit: share.';
+'Sessions without an error ÷ all sessions; null without sessions. Unit: share.';

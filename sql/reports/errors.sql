@@ -1,5 +1,4 @@
--- One row per deployment, surface, name, context and message shape of errors, over the whole period asked for. Messages
--- that differ only in case, spacing, numbers, ids and quoted parts are one (shape_of).
+-- One row per deployment, surface, name, context and message shape of errors (macro shape_of), over the whole period.
 create or replace view errors as
 select
     deployment,
@@ -24,13 +23,14 @@ Which errors do people see, how often, and since when?
 One row per deployment, surface, name, context and message shape.';
 comment on column errors.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column errors.surface is 'Surface on which it happened.';
-comment on column errors.name is 'Name or class of the error; null when it was not told.';
-comment on column errors.context is 'Where it came from; null when it was not told.';
-comment on column errors.message_shape is 'The message, with case, spacing, numbers, ids and quoted parts folded.';
-comment on column errors.error_count is 'Errors of this kind, fatal ones included.';
-comment on column errors.fatal_count is 'Errors of this kind that took down the whole surface.';
+comment on column errors.surface is 'Surface of the error.';
+comment on column errors.name is 'Name or class of the error; null when the event has none.';
+comment on column errors.context is 'Origin of the error; null when the event has none.';
+comment on column errors.message_shape is
+'Message without differences in case, spacing, numbers, ids and quoted parts.';
+comment on column errors.error_count is 'Errors of this kind, including fatal ones.';
+comment on column errors.fatal_count is 'Errors of this kind that stopped the whole surface.';
 comment on column errors.session_count is 'Distinct sessions with an error of this kind.';
-comment on column errors.first_seen_at is 'First one in the period asked for, in UTC.';
-comment on column errors.last_seen_at is 'Last one in the period asked for, in UTC.';
-comment on column errors.example_message is 'Message of the last one, as it was sent.';
+comment on column errors.first_seen_at is 'Time of the first error of this kind in the period, in UTC.';
+comment on column errors.last_seen_at is 'Time of the last error of this kind in the period, in UTC.';
+comment on column errors.example_message is 'Message of the last error of this kind, as it was sent.';

@@ -1,14 +1,14 @@
--- One row per day, deployment and viewer who exported. What is usual is told by the 28 days before the day, or by as many as
--- there were since anybody in scope exported first, whatever period is asked for (see the macro usual_volume_max).
--- A viewer's volume is unusual when it is beyond what is usual for this viewer and for any: else whoever exports for the
--- first time would be unusual, or whoever exports much each day.
+-- One row per day, deployment and viewer with a download. The usual volume comes from the 28 days before the day, or from the
+-- days since the first download in scope if they are fewer, whatever the period is (macro usual_volume_max). A volume is
+-- unusual if it exceeds both what is usual for the viewer and what is usual for any viewer. Otherwise each first download
+-- would be unusual, and each viewer with large daily downloads.
 -- Traits: windows.
 create or replace view export_volumes as
 with exporting as materialized (
     from export_day
 ),
 began as (
-    -- No day is compared with more than 28 days before it, so of an earlier export the date does not matter.
+    -- A day is compared with 28 days at most, so the date of an earlier export does not matter.
     select min(day) - if((select count(*) from earlier_export) > 0, 28, 0) as first_day from exporting
 ),
 exported as (
@@ -22,7 +22,7 @@ exported as (
     from exporting
     cross join began
 ),
-anybody as (
+any_viewer as (
     select
         later.day,
         ceil(greatest(
@@ -52,14 +52,14 @@ compared as (
         exported.*,
         if(
             day_count_before >= 3,
-            greatest(usual_volume_max(volumes, day_count_before), anybody.usual_row_count_max),
+            greatest(usual_volume_max(volumes, day_count_before), any_viewer.usual_row_count_max),
             null
         ) as usual_row_count_max,
         row_count as total_row_count,
         total.usual_row_count_max as usual_total_row_count_max
     from exported
     join total using (day)
-    left join anybody using (day)
+    left join any_viewer using (day)
 )
 select
     day,
@@ -77,19 +77,19 @@ where getvariable('since') is null or day >= day_of(getvariable('since')::timest
 order by day, deployment, viewer;
 
 comment on view export_volumes is
-'Volumes of exports
+'Export volumes
 Who exported more rows than usual, and on which day?
 One row per day, deployment and viewer.';
-comment on column export_volumes.day is 'Day, in the time zone asked for, else in UTC.';
+comment on column export_volumes.day is 'Day in the requested time zone, otherwise in UTC.';
 comment on column export_volumes.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column export_volumes.viewer is 'Viewer who exported; null for all of whom the host page named none.';
-comment on column export_volumes.download_count is 'Exports of the viewer on the day.';
-comment on column export_volumes.exported_row_count is 'Rows that they told, summed; 0 when none did.';
+comment on column export_volumes.viewer is 'Viewer who exported; null for all downloads without a viewer.';
+comment on column export_volumes.download_count is 'Downloads of the viewer on the day.';
+comment on column export_volumes.exported_row_count is 'Rows of these downloads, summed; 0 when none has a row count.';
 comment on column export_volumes.usual_row_count_max is
-'Up to how many rows are usual, for this viewer or for any, at least 1,000; null when fewer than 3 days before are known.';
-comment on column export_volumes.is_unusual is 'Whether the viewer exported more than that.';
-comment on column export_volumes.total_row_count is 'Rows that everybody in scope exported on the day.';
+'Largest usual number of rows for this viewer or for any viewer, at least 1,000; null with fewer than 3 earlier days.';
+comment on column export_volumes.is_unusual is 'Whether exported_row_count exceeds usual_row_count_max.';
+comment on column export_volumes.total_row_count is 'Rows that all viewers in scope exported on the day.';
 comment on column export_volumes.usual_total_row_count_max is
-'Up to how many rows of everybody are usual on a day, at least 1,000; null when fewer than 3 days before are known.';
-comment on column export_volumes.is_total_unusual is 'Whether everybody together exported more than that.';
+'Largest usual number of rows of all viewers on a day, at least 1,000; null with fewer than 3 earlier days.';
+comment on column export_volumes.is_total_unusual is 'Whether total_row_count exceeds usual_total_row_count_max.';

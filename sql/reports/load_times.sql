@@ -1,5 +1,5 @@
--- One row per period, deployment and dashboard that was viewed or loaded on the surface `dashboard`: no other tells when it
--- has loaded. Loads count in the period in which they ended; views that never loaded, in that of the view event.
+-- One row per period, deployment and dashboard with a view event or a load on the surface `dashboard`; other surfaces send no
+-- loads. A load counts in the period in which it ended, a view that never loaded in the period of the view event.
 -- Traits: clock, windows.
 create or replace view load_times as
 select
@@ -20,23 +20,24 @@ order by period_start, deployment, public_id;
 
 comment on view load_times is
 'Load times
-How long do dashboards take to load, and how many never do?
+How long do dashboards take to load, and how many never finish?
 One row per period, deployment and dashboard.';
 comment on column load_times.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
 comment on column load_times.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
 comment on column load_times.public_id is
-'Public id of the dashboard; null when neither the event nor the view event before it told one.';
-comment on column load_times.loaded_count is 'Times that all widgets had rendered.';
+'Public id of the dashboard; null when neither the event nor the view event before it has one.';
+comment on column load_times.loaded_count is 'Loads: times that all widgets had rendered.';
 comment on column load_times.never_loaded_count is
-'View events older than a minute that no load followed before the dashboard''s next view event in the session.';
+'View events older than a minute without a load before the dashboard''s next view event in the session.';
 comment on column load_times.load_p50_ms is
-'Median time from mount to all widgets loaded, exact; null when no load told it. Unit: ms.';
+'Median time from mount until all widgets are loaded, exact; null when no load has a duration. Unit: ms.';
 comment on column load_times.load_p75_ms is
-'75th percentile of the time from mount to all widgets loaded, exact; null when no load told it. Unit: ms.';
+'75th percentile of the time from mount until all widgets are loaded, exact; null when no load has a duration. Unit: ms.';
 comment on column load_times.load_p95_ms is
-'95th percentile of the time from mount to all widgets loaded, exact; null when no load told it. Unit: ms.';
-comment on column load_times.widget_count_avg is 'Mean number of widgets over the loads that told it; null when none did.';
+'95th percentile of the time from mount until all widgets are loaded, exact; null when no load has a duration. Unit: ms.';
+comment on column load_times.widget_count_avg is
+'Mean number of widgets over the loads that have one; null when none has.';
 comment on column load_times.view_count is 'View events on the surface dashboard.';
 comment on column load_times.unpaired_view_count is
-'View events without a session or a public id: whether they loaded can''t be known, so never_loaded_count leaves them out.';
+'View events without a session or a public id; never_loaded_count leaves them out, because their load is unknown.';

@@ -1,6 +1,6 @@
--- One row per deployment, surface and stage, all seven stages wherever any session was seen. A session reaches a stage
--- when the stage's event is seen on the surface, whatever it did before, and counts in it once.
--- A stage is a bit, and a session the sum of its bits: so one pass over the events is enough, and little memory.
+-- One row per deployment, surface and stage: all seven stages wherever a session has an event. A session reaches a stage with
+-- the stage's event on the surface, whatever came before, and counts once in it.
+-- A stage is a bit, and a session the combination of its bits: one pass over the events, with little memory.
 create or replace view reach as
 with stage (stage_number, stage, bit) as (
     values
@@ -65,10 +65,10 @@ How many sessions reach a view, a loaded dashboard, a drilldown, a download, an 
 One row per deployment, surface and stage.';
 comment on column reach.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column reach.surface is 'Surface on which it happened.';
+comment on column reach.surface is 'Surface of the events.';
 comment on column reach.stage is 'Stage: ready, view, loaded, drilldown, download, ai_query or ai_answered.';
 comment on column reach.session_count is 'Distinct sessions that reached the stage, with or without ready.';
 comment on column reach.share_of_ready is
-'Of the sessions with ready, those that reached the stage; null without any such session. Unit: share.';
+'session_with_ready_count ÷ sessions with ready; null without such sessions. Unit: share.';
 comment on column reach.stage_number is 'Number of the stage, from 1, for sorting; the stages have no order.';
-comment on column reach.session_with_ready_count is 'Distinct sessions that had ready and reached the stage.';
+comment on column reach.session_with_ready_count is 'Distinct sessions with ready that reached the stage.';

@@ -1,9 +1,8 @@
 -- One row per deployment and session with any event in scope, in the order in which the sessions began.
--- The deployment is part of what a session is: whoever reuses an id elsewhere adds nothing here, and no reader sees
--- another deployment's part. The key is not: a new one must not cut sessions in two.
--- The time spent is that of session_duration.
--- A text is told only where the events name one alone: several viewers of one id are nobody's session. Surfaces and
--- modes are few, so bits do: 833,000 sessions more with the least and greatest of each text don't fit into 64 MiB.
+-- The deployment is part of a session's identity: a session id in another deployment adds nothing here, and no reader sees
+-- another deployment's part. The key is not part of it: a new key must not split a session.
+-- Texts are set only where all events agree. Surfaces and modes are few, so they are bits: with the least and the greatest of
+-- each text, 833,000 more sessions don't fit into 64 MiB.
 -- Traits: windows.
 create or replace view sessions as
 with seen as (
@@ -48,28 +47,29 @@ join session_duration
 order by started_at, ingest_seq;
 
 comment on view sessions is
-'Sessions, one by one
-What did each session do, for how long, and what failed in it?
+'Session log
+What did each session do, for how long, and did anything fail?
 One row per deployment and session.';
 comment on column sessions.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column sessions.session is 'Session, as the host page named it; within one deployment it is one session.';
-comment on column sessions.started_at is 'First event of the session in the period, in UTC.';
-comment on column sessions.ended_at is 'Last event of the session in the period, in UTC.';
-comment on column sessions.duration_s is 'Time between its events, without gaps of more than 30 minutes (EMBEDSINK_SESSION_GAP_MINUTES). Unit: s.';
-comment on column sessions.surface is 'Surface of its events; null when there are several.';
+comment on column sessions.session is 'Session id of the host page, unique within a deployment.';
+comment on column sessions.started_at is 'Time of the first event of the session in the period, in UTC.';
+comment on column sessions.ended_at is 'Time of the last event of the session in the period, in UTC.';
+comment on column sessions.duration_s is
+'Time between its events, without gaps of more than 30 minutes (EMBEDSINK_SESSION_GAP_MINUTES). Unit: s.';
+comment on column sessions.surface is 'Surface of its events; null with several.';
 comment on column sessions.mode is
-'How the viewer was authenticated, by its ready events: signed or private; null when they name none or both.';
+'Authentication of the viewer in its ready events: signed or private; null with none or both.';
 comment on column sessions.tenant is
-'Tenant of its events, from the host page or the ready event; null when they name none or several.';
-comment on column sessions.viewer is 'Viewer of its events; null when they name none or several.';
+'Tenant of its events, from the host page or the ready event; null with none or several.';
+comment on column sessions.viewer is 'Viewer of its events; null with none or several.';
 comment on column sessions.view_count is 'View events: one on load and one per navigation inside the embed.';
 comment on column sessions.navigate_count is 'Navigations inside the embed.';
-comment on column sessions.dashboard_loaded_count is 'Dashboards that were rendered whole.';
-comment on column sessions.download_count is 'Exports.';
+comment on column sessions.dashboard_loaded_count is 'Completely rendered dashboards.';
+comment on column sessions.download_count is 'Downloads.';
 comment on column sessions.drilldown_count is 'Drilldowns.';
-comment on column sessions.ai_query_count is 'AI questions that were seen being asked.';
-comment on column sessions.error_count is 'Errors that the embed showed, fatal ones included.';
-comment on column sessions.has_fatal_error is 'Whether an error took down a whole surface.';
-comment on column sessions.has_ready is 'Whether a ready event was seen in the period.';
-comment on column sessions.ingest_seq is 'Order of ingest_seq; a stable key for paging.';
+comment on column sessions.ai_query_count is 'AI questions with a submitted event.';
+comment on column sessions.error_count is 'Errors that the embed showed, including fatal ones.';
+comment on column sessions.has_fatal_error is 'Whether an error stopped a whole surface.';
+comment on column sessions.has_ready is 'Whether the session has a ready event in the period.';
+comment on column sessions.ingest_seq is 'Position in the order of ingestion; a stable key for paging.';

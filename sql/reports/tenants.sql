@@ -1,7 +1,7 @@
--- One row per tenant with any event in scope; events that belong to no known tenant make one row together.
--- Value is a drilldown, a download or an answer: what people came for. A session counts by its events of this tenant.
--- Days are the reader's; of a time zone, too, no midnight falls within a quarter of an hour. Nor does a gap that is left out:
--- so the time to the first value adds up from quarters (see the macro active_us).
+-- One row per tenant with any event in scope; all events without a known tenant share one row.
+-- A drilldown, a download or an AI answer is a value event. A session counts by its events of this tenant.
+-- Days are days of the reader's time zone. No midnight and no omitted gap falls within a quarter of an hour, so the time to the
+-- first value can be added up from quarters (macro active_us).
 -- Traits: clock, windows.
 create or replace view tenants as
 with present as (
@@ -41,7 +41,7 @@ valued as (
         deployment,
         session,
         first_value_at,
-        -- Up to the end of the quarter, less what came after the value.
+        -- Time to the end of the quarter, without the part after the value event.
         sum(spent_us) over (partition by session, deployment, tenant order by began_at)
             - (epoch_us(last_at) - epoch_us(first_value_at)) as delay_us
     from spent
@@ -59,8 +59,7 @@ delayed as (
 select
     present.*,
     seconds_to_first_value_p50,
-    -- The server's clock, in UTC whatever the time zone of the session; tests set their own. A period that reaches
-    -- into the future ends now.
+    -- A period that reaches into the future ends now.
     last_seen_at < least(
         getvariable('until')::timestamp,
         current_moment()
@@ -71,15 +70,16 @@ order by present.tenant;
 
 comment on view tenants is
 'Tenants
-Which tenants use the embed, how much, how soon does it pay off for them, and who went quiet?
+Which tenants use the embed, how much, how soon do they get value, and which went quiet?
 One row per tenant.';
 comment on column tenants.tenant is
-'Tenant; null for all events of which neither the host page nor the session''s ready event named one.';
+'Tenant; null for all events for which neither the host page nor the session''s ready event named one.';
 comment on column tenants.viewer_count is 'Distinct viewers with any event in the period.';
 comment on column tenants.active_day_count is 'Days with any event; days begin at midnight in the reader''s time zone.';
 comment on column tenants.view_count is 'View events.';
-comment on column tenants.first_seen_at is 'First event in the period, in UTC.';
-comment on column tenants.last_seen_at is 'Last event in the period, in UTC.';
+comment on column tenants.first_seen_at is 'Time of the first event in the period, in UTC.';
+comment on column tenants.last_seen_at is 'Time of the last event in the period, in UTC.';
 comment on column tenants.seconds_to_first_value_p50 is
-'Median time from a session''s first event to its first drilldown, download or AI answer, added up as duration_s of sessions is; null without any. Unit: s.';
-comment on column tenants.is_quiet is 'Whether nothing was seen in the last 14 days of the period, or before now.';
+'Median active time from a session''s first event to its first drilldown, download or AI answer, measured like duration_s of sessions; null without any. Unit: s.';
+comment on column tenants.is_quiet is
+'Whether the tenant has no event in the last 14 days of the period, or before now.';

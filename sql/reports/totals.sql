@@ -1,7 +1,6 @@
--- One row for all that is in scope; none where nothing happened, since zeros would claim that we measured.
--- Sessions and viewers are told apart over all of it, so these are not what the rows of other reports add up to. Sessions are
--- those of `sessions`: what one deployment's events call by one id. Each in a step of its own: with all counts beside them,
--- they take three times as long.
+-- One row for everything in scope; no row without events.
+-- Sessions and viewers are distinct over the whole scope, so they are not the sums of other reports. A session is one
+-- deployment's events with one session id, as in `sessions`. Each distinct count has a step of its own (sql/README.md).
 create or replace view totals as
 with seen as (
     select session, bool_or(error_count > 0) as has_error
@@ -9,7 +8,7 @@ with seen as (
     where session is not null
     group by deployment, session
 ),
-told_apart as (
+session_counted as (
     select count(*) as session_count, count(*) filter (has_error) as session_with_error_count
     from seen
 ),
@@ -44,27 +43,28 @@ select
     session_with_error_count,
     (session_count - session_with_error_count) / nullif(session_count, 0) as error_free_session_rate
 from counted
-cross join told_apart
+cross join session_counted
 where event_count > 0;
 
 comment on view totals is
 'Totals
-How much happened in all, in how many sessions and by how many people?
-One row per scope: all that was asked for.';
-comment on column totals.viewer_count is 'Distinct viewers with any event: one seen on many days, or in several deployments, is one.';
+How much happened in total, in how many sessions and by how many people?
+One row per scope.';
+comment on column totals.viewer_count is
+'Distinct viewers with any event: a viewer of many days or several deployments counts once.';
 comment on column totals.session_count is 'Distinct sessions with any event.';
 comment on column totals.event_count is 'Events of any type.';
 comment on column totals.view_count is 'View events: one on load and one per navigation inside the embed.';
-comment on column totals.dashboard_loaded_count is 'Dashboards rendered whole.';
-comment on column totals.download_count is 'Exports of data and images.';
+comment on column totals.dashboard_loaded_count is 'Completely rendered dashboards.';
+comment on column totals.download_count is 'Downloads of data and images.';
 comment on column totals.drilldown_count is 'Drilldowns.';
-comment on column totals.ai_query_count is 'AI questions seen being asked.';
+comment on column totals.ai_query_count is 'AI questions with a submitted event.';
 comment on column totals.ai_answered_count is
-'AI questions that were answered, by when they were, also those of which only the answer was seen.';
+'Answered AI questions by the time of the answer, including those without a submitted event.';
 comment on column totals.ai_failed_count is
-'AI questions that failed, by when they did, also those of which only the failure was seen.';
-comment on column totals.error_count is 'Errors that the embed showed, fatal ones included.';
-comment on column totals.fatal_count is 'Errors that took down the whole surface.';
+'Failed AI questions by the time of the error, including those without a submitted event.';
+comment on column totals.error_count is 'Errors that the embed showed, including fatal ones.';
+comment on column totals.fatal_count is 'Errors that stopped the whole surface.';
 comment on column totals.session_with_error_count is 'Distinct sessions with an error.';
 comment on column totals.error_free_session_rate is
-'Sessions without an error of all sessions; null without sessions. Unit: share.';
+'Sessions without an error ÷ all sessions; null without sessions. Unit: share.';

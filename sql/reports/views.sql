@@ -1,6 +1,5 @@
--- One row per period, deployment and surface in which something was viewed. Periods without view events are absent:
--- a zero would claim that we measured.
--- A navigation sends `navigate` and `view`; only `view` events count.
+-- One row per period, deployment and surface with a view event.
+-- A navigation sends a `navigate` and a `view` event; only `view` events count.
 create or replace view views as
 select
     period_of(began_at) as period_start,
@@ -16,12 +15,12 @@ order by all;
 
 comment on view views is
 'Views
-How much is each surface viewed, in how many sessions and by how many people?
+How often is each surface viewed, in how many sessions and by how many people?
 One row per period, deployment and surface.';
 comment on column views.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
 comment on column views.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';
-comment on column views.surface is 'Surface viewed: dashboard, app or chat.';
+comment on column views.surface is 'Surface of the view events: dashboard, app or chat.';
 comment on column views.view_count is 'View events: one on load and one per navigation inside the embed.';
 comment on column views.session_count is 'Distinct sessions with a view event in the period.';
 comment on column views.viewer_count is 'Distinct viewers with a view event in the period.';

@@ -1,2 +1,2 @@
--- The deployments of rejections of which a load has only the counts.
+-- Deployments of rejections of which a load has only the counts.
 select distinct deployment from counted_rejection;

@@ -1,5 +1,5 @@
--- The deployments that rows of a load name: those that arrived from loaded_from on and before loaded_until, and the kept
--- rejections that were replayed in it. What names none is not here: touched_sessions.
+-- Deployments of the rows of a load: ingest_seq from loaded_from on and before loaded_until. deployments_of_sessions finds
+-- those of rows that name none.
 select deployment from event
 where ingest_seq >= getvariable('loaded_from')::bigint and ingest_seq < getvariable('loaded_until')::bigint
 union

@@ -1,6 +1,6 @@
--- The deployments that a load touches by way of sessions: a row without a deployment has that of its session's `ready`, and
--- a `ready` may give one, or a tenant, to rows that were there before. So all deployments that such sessions name, by the
--- same key, in the days in which ids are remembered (dedup_from): how much is read does not grow with history.
+-- Deployments that a load changes through sessions: a row without a deployment has that of its session's `ready` events, and a
+-- `ready` event may give a deployment or tenant to stored rows. So all deployments that such sessions name, by the same key,
+-- within the days in which ids are known (dedup_from): the cost does not grow with history.
 with loaded as (
     select key_id, session
     from event

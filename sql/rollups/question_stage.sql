@@ -1,4 +1,4 @@
--- The stages of AI queries of some arrivals.
+-- Adds the AI query stages of a batch to question_stage.
 insert into question_stage by name
 select
     getvariable('batch_id')::bigint as batch_id,

@@ -1,5 +1,5 @@
--- The events of some arrivals, summed up. Before 2012 time zones began their days at any minute, so what is said to have
--- happened then is never summed up, and read one by one.
+-- Adds the events of a batch to session_15min. Before 2012 time zones began their days at any minute, so events from before
+-- 2012 are never added, and reports read them one by one.
 insert into session_15min by name
 select
     getvariable('batch_id')::bigint as batch_id,

@@ -1,4 +1,4 @@
--- One row per gap in the numbers of the segments that the store or the journal has; the last one has no end.
+-- One row per gap in the numbers of the segments that the store or the journal has; the last gap has no end.
 create or replace temp table missing as
 with known as (
     select coalesce(first_number, number) as first_number, number as last_number

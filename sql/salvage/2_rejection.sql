@@ -1,4 +1,4 @@
--- Without all of its pieces a salvaged rejection can't be replayed, so it counts as lost. Rows of no rejection go, too.
+-- Deletes salvaged rejections without all of their pieces, which count as lost, and pieces without a rejection.
 delete from quarantine
 where exists (select 1 from missing where ingest_seq >> 32 between missing.first_number and missing.last_number)
   and raw_length <> length(raw) + coalesce((

@@ -1,7 +1,7 @@
--- The ledgers of salvaged segments. What a damaged file counted and no file could supply is lost, apart from rejections
--- of which only the count was kept. Where no file has a readable ledger of a segment, its rows make one.
+-- The ledgers of salvaged segments. Envelopes that a damaged file counted and no file could supply are lost, apart from
+-- rejections that were only counted. If no file has a readable ledger of a segment, its rows make one.
 insert into loaded_segment by name
-with kept as (
+with stored as (
     select
         ingest_seq >> 32 as number,
         count(*) filter (table_name in ('event', 'action')) as accepted_count,
@@ -35,10 +35,10 @@ salvaged as (
         any_value(ledger.received_count) as received_count,
         any_value(ledger.duplicate_count) as duplicate_count,
         coalesce(any_value(ledger.counted_only_count), 0) as counted_only,
-        coalesce(sum(kept.accepted_count), 0)::bigint as accepted_count,
-        coalesce(sum(kept.quarantined_count), 0)::bigint as kept_count
+        coalesce(sum(stored.accepted_count), 0)::bigint as accepted_count,
+        coalesce(sum(stored.quarantined_count), 0)::bigint as stored_quarantined_count
     from ledger
-    left join kept on kept.number between ledger.from_number and ledger.last_number
+    left join stored on stored.number between ledger.from_number and ledger.last_number
     group by ledger.segment
     union all by name
     select
@@ -48,15 +48,15 @@ salvaged as (
         0 as duplicate_count,
         0 as counted_only,
         accepted_count,
-        quarantined_count as kept_count
-    from kept
-    where not exists (select 1 from ledger where kept.number between ledger.from_number and ledger.last_number)
+        quarantined_count as stored_quarantined_count
+    from stored
+    where not exists (select 1 from ledger where stored.number between ledger.from_number and ledger.last_number)
 )
 select
-    * exclude (counted_only, kept_count),
-    -- Another file may still have rows of rejections that were purged from the one with the ledger.
-    greatest(0, least(counted_only, received_count - accepted_count - duplicate_count - kept_count)) as counted_only_count,
-    kept_count + counted_only_count as quarantined_count,
+    * exclude (counted_only, stored_quarantined_count),
+    -- Another file may still have rejections that were purged from the file with the ledger.
+    greatest(0, least(counted_only, received_count - accepted_count - duplicate_count - stored_quarantined_count)) as counted_only_count,
+    stored_quarantined_count + counted_only_count as quarantined_count,
     now()::timestamptz at time zone 'UTC' as loaded_at,
     received_count - accepted_count - duplicate_count - quarantined_count as lost_count
 from salvaged

@@ -1,7 +1,7 @@
--- One row per key and session whose `ready` events name a deployment or a tenant of the whole session (spec 6.4), where an event
--- from first_at on and before end_at lacks one; null bounds nothing. By key, so that one key's `ready` gives no deployment to
--- another key's events. Null where the `ready` events disagree: a guess could show one deployment's events to readers of
--- another. Empty until an event lacks what a `ready` event names (docs/decisions/0014).
+-- One row per key and session whose `ready` events name a deployment or a tenant of the whole session (spec 6.4), where an
+-- event from first_at on and before end_at lacks one; null bounds nothing. By key, so that one key's `ready` gives no
+-- deployment to another key's events. Null where the `ready` events disagree: a guess could show one deployment's events to
+-- readers of another. Empty until an event lacks what a `ready` event names (docs/decisions/0014).
 create or replace macro session_context_between(first_at, end_at) as table
 select
     key_id,

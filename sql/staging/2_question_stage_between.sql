@@ -1,7 +1,7 @@
--- One row per stage of an AI query (an ai-query event) of the deployments in scope, from first_at on and before end_at (null
--- bounds nothing), with a number for its session, chat and text instead of these. Its deployment and tenant are resolved as
--- event_between does. Stages of every tenant and surface are here, since an end may be of another one than its question.
--- What came since the last summing is not in the table yet; readers set the variables, and for whoever does not, nothing is.
+-- One row per stage of an AI query (an ai-query event) of the deployments in scope, from first_at on and before end_at (null:
+-- no limit). question_key stands for session, chat and text. Deployment and tenant are resolved as in event_between. Stages of
+-- all tenants and surfaces are included, because an answer may have another tenant or surface than its question. Stages newer
+-- than the last rollup come from `event`. Without the variables that readers set, all stages do.
 create or replace macro question_stage_between(first_at, end_at) as table
 with part as (
     select * exclude (batch_id)

@@ -1,9 +1,9 @@
--- One row per quarter of an hour in which a session, viewer and surface in scope did something from first_at on and before
--- end_at (null bounds nothing), with what they did; there may be several of one kind, so they are to be summed. Their
--- deployment and tenant are resolved as event_between does.
--- Sums are as good as events because of what period_of and day_of promise: no period begins within a quarter. Where the
--- sums do not reach, events stand for themselves: what came since the last summing, the quarters that first_at and end_at cut,
--- and all before 2012. Readers set the variables; for whoever does not, every event stands for itself.
+-- One row per quarter of an hour, session, viewer and surface in scope with an event from first_at on and before end_at (null:
+-- no limit), with counts of its events. Several rows may have the same key: add them up. Deployment and tenant are resolved as
+-- in event_between.
+-- Rollups equal events because no period begins within a quarter of an hour (macros period_of and day_of). Events that no
+-- rollup covers are rows of their own: those newer than the last rollup, in quarters that first_at or end_at cuts, or before
+-- 2012. Without the variables that readers set, all events are.
 create or replace macro session_15min_between(first_at, end_at) as table
 with single as (
     select * from event where ingest_seq > coalesce(getvariable('rollup_watermark')::bigint, -1)

@@ -1,7 +1,7 @@
--- One row per accepted event and action: its envelope and context again as JSON. Events first, each table in its own order.
--- Never scoped: whoever reads it joins it by ingest_seq with what is, or owns the data folder.
--- Nulls are left out: the store does not tell null from absent. The variable service_name is the vendor's word.
--- A ready event carries its deployment and tenant in the payload and not in the context, which has to stay small.
+-- One row per accepted event and action: its envelope and context as JSON again. Events first, each table in its own order.
+-- Not limited by scope: readers join it by ingest_seq with rows in scope, or own the data folder.
+-- Nulls are left out, because the store does not distinguish null from absent. The variable service_name is the vendor's word.
+-- A ready event has its deployment and tenant in the payload instead of the context.
 create or replace view envelope_json as
 with known as (
     select
@@ -64,4 +64,5 @@ select
     || '}' as envelope
 from known;
 
-comment on view envelope_json is 'Every accepted event and action as the envelope and the context that it came in, in JSON.';
+comment on view envelope_json is
+'Accepted events and actions as the envelope and context that were sent, in JSON. Not limited by scope.';

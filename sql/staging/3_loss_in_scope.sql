@@ -1,6 +1,6 @@
--- One row per delivery and reason in scope: how many events the forwarder says it had to give up. Its deployment is its
--- own, or else what the session's `ready` says, as for events. Its time is when the server heard of it; surface and tenant
--- it has none, so they bound nothing. A variable that nobody set is null, and bounds nothing.
+-- One row per delivery and reason in scope: how many events the forwarder reports as lost. Its deployment is its own, or else
+-- that of the session's `ready` events. Its time is the time of the report. A loss has no surface and no tenant, so these
+-- don't limit it.
 create or replace view loss_in_scope as
 with resolved as (
     select loss.* replace (coalesce(loss.deployment, context.deployment) as deployment)
@@ -12,5 +12,4 @@ from resolved
 where is_in_deployments(deployment)
   and is_in_period(received_at);
 
-comment on view loss_in_scope is
-'What forwarders in scope had to give up, as they reported it; a loss names neither surface nor tenant.';
+comment on view loss_in_scope is 'Losses in scope, as forwarders reported them; a loss has neither surface nor tenant.';

@@ -1,7 +1,7 @@
--- One row per kept rejection that the reader may see, newest first, at most 1,000. One without a deployment is seen only
--- where no deployments are asked for. A variable that nobody set is null, and bounds nothing.
--- `raw` is the beginning of what was sent; all of it where one is asked for by quarantine_id. The thousand are chosen by
--- ingest_seq alone, so that no other text is read than theirs.
+-- One row per stored rejection in scope, newest first, at most 1,000. Rejections without a deployment are visible only to
+-- readers of all deployments.
+-- `raw` is the beginning of the rejected text, or all of it when `quarantine_id` names one rejection. The rows are chosen by
+-- ingest_seq first, so that no other text is read.
 create or replace view quarantine_in_scope as
 with newest as (
     select ingest_seq
@@ -25,4 +25,4 @@ left join rest using (quarantine_id)
 where ingest_seq in (select ingest_seq from newest)
 order by ingest_seq desc;
 
-comment on view quarantine_in_scope is 'Kept rejections in scope, newest first.';
+comment on view quarantine_in_scope is 'Stored rejections in scope, newest first.';

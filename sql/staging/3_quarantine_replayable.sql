@@ -1,6 +1,7 @@
--- One row per kept rejection that may be tried again (quarantine_not_replayable counts the others), oldest first: not replayed yet.
--- The one that `quarantine_id` names, where it is asked for. After the ingest_seq `after`, one and as many more as are small:
--- whole bodies of a megabyte must fit into memory. Times are in epoch milliseconds, as a delivery has them. `raw` is all of it.
+-- One row per stored rejection that a replay tries, oldest first: not replayed yet, and possibly valid now. Only the one that
+-- `quarantine_id` names, if it is set. After the ingest_seq `after`: one rejection, and the next ones while they are small,
+-- because whole bodies of a megabyte must fit into memory. Times are epoch milliseconds, as in a delivery. `raw` is the whole
+-- text.
 create or replace view quarantine_replayable as
 with candidate as (
     select ingest_seq, quarantine_id, raw_length
@@ -42,4 +43,4 @@ left join rest using (quarantine_id)
 where ingest_seq in (select ingest_seq from next)
 order by ingest_seq;
 
-comment on view quarantine_replayable is 'Kept rejections that may be tried again, oldest first.';
+comment on view quarantine_replayable is 'Stored rejections that a replay tries, oldest first.';

@@ -1,6 +1,6 @@
--- One row per kept rejection in scope, all of them and without their text: quarantine_in_scope shows the newest whole.
--- One without a deployment is seen only where no deployments are asked for. What was rejected has no surface that could be
--- trusted, so it bounds nothing. A variable that nobody set is null, and bounds nothing.
+-- One row per stored rejection in scope, without its text (quarantine_in_scope has the text of the newest). Rejections without
+-- a deployment are visible only to readers of all deployments. A rejection has no reliable surface, so the surface does not
+-- limit it.
 create or replace view rejection_in_scope as
 select ingest_seq, received_at, key_id, deployment, session, viewer, tenant, reason, replayed_at
 from quarantine
@@ -8,4 +8,5 @@ where is_in_deployments(deployment)
   and is_in_period(received_at)
   and is_of_tenant(tenant);
 
-comment on view rejection_in_scope is 'Every kept rejection in scope: when, whose, why, and whether it was replayed.';
+comment on view rejection_in_scope is
+'Stored rejections in scope: time, sender, reason, and whether a replay accepted them.';

@@ -1,5 +1,5 @@
--- One row per dbt sync in scope: of these deployments, completed in the period, and one of these jobs where jobs are named.
--- A sync belongs to a whole deployment, so surface and tenant bound only what is measured around it.
+-- One row per dbt sync in scope: by deployment, by completion in the period, and by `sync_job_ids`. A sync belongs to a whole
+-- deployment, so surface and tenant don't limit it.
 create or replace view sync_in_scope as
 select *
 from sync
@@ -8,4 +8,4 @@ where is_in_deployments(deployment)
   and (getvariable('sync_job_ids') is null or list_contains(getvariable('sync_job_ids')::varchar[], sync_job_id));
 
 comment on view sync_in_scope is
-'Every dbt sync in scope: the session variables deployments, since, until and sync_job_ids, where they are set.';
+'Dbt syncs in scope: the session variables deployments, since, until and sync_job_ids, where they are set.';

@@ -1,9 +1,8 @@
--- One row per event, action and kept rejection in scope, in no order and without its text, for whoever looks at what arrives:
--- after the ingest_seq `after` and up to `up_to`, received from `since` on and before `until`, and of one session, type, key
--- or outcome where these are asked for. Time is the server's here, since a client's clock says nothing about what was sent last.
--- Events have the deployment that event_on_any_surface resolves; actions and rejections only what their context says, so
--- one that says nothing is seen only where no deployments are asked for. A variable that nobody set is null, and bounds
--- nothing. What was rejected may say anything about its type, so that is shortened.
+-- One row per event, action and stored rejection in scope, unordered and without its text, for the inspector: after the
+-- ingest_seq `after` and up to `up_to`, received from `since` on and before `until`, and of one session, type, key or outcome
+-- if these are set. Time is the time of receipt, because a client's clock does not tell the order of deliveries.
+-- The deployment of events is resolved as in event_between. Actions and rejections have only that of their context; without
+-- one they are visible only to readers of all deployments. The type of a rejection is unchecked text, so it is shortened.
 create or replace view ingested_in_scope as
 with rejected as (
     select *, try_cast(raw as json) as sent
@@ -11,7 +10,7 @@ with rejected as (
     where is_in_deployments(deployment)
       and is_of_tenant(tenant)
 ),
-told as (
+ingested as (
     select
         ingest_seq, 'accepted' as outcome, 'event' as direction, type, event_id as id, received_at, key_id, deployment, session,
         viewer, tenant, page, surface, seq
@@ -33,7 +32,7 @@ told as (
                 coalesce(
                     sent ->> '$.type',
                     sent ->> '$.events[0].type',
-                    -- Of a long one the end is elsewhere.
+                    -- The end of a long text is in quarantine_rest, so it is no valid JSON here.
                     if(raw_length > length(raw), nullif(regexp_extract(raw, '"type"\s*:\s*"([^"\\]{1,128})"', 1), ''), null)
                 ),
                 '^[^:]*:(event|action):(.)',
@@ -44,7 +43,7 @@ told as (
     from rejected
 )
 select *
-from told
+from ingested
 where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint)
   and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint)
   and (getvariable('since') is null or received_at >= getvariable('since')::timestamp)
@@ -55,4 +54,4 @@ where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint
   and (getvariable('outcome') is null or outcome = getvariable('outcome')::varchar);
 
 comment on view ingested_in_scope is
-'Every event, action and kept rejection in scope by its ingest_seq: what became of it, what it was, whose, and why not.';
+'Events, actions and stored rejections in scope by ingest_seq: outcome, type, sender, and the reason of a rejection.';

@@ -1,6 +1,5 @@
--- One row per rejection in scope that is kept, and per count of those that are not: how many, whose, why, and how many were
--- replayed. Counts name no tenant, so they are seen only where no tenant is asked for; their time is that of their quarter of
--- an hour. A variable that nobody set is null, and bounds nothing.
+-- One row per stored rejection in scope, and per count of rejections that are not stored. Counts have no tenant, so they are
+-- visible only without a tenant in the scope. Their time is the start of their quarter of an hour.
 create or replace view rejection_count_in_scope as
 select
     received_at,
@@ -16,4 +15,5 @@ where is_in_deployments(deployment)
   and is_in_period(began_at)
   and is_of_tenant(null);
 
-comment on view rejection_count_in_scope is 'Every rejection in scope, kept or only counted: when, why, and how many were replayed.';
+comment on view rejection_count_in_scope is
+'Rejections in scope, stored or only counted: time, reason, and how many a replay accepted.';

@@ -1,6 +1,6 @@
--- One row per deployment in scope that anybody has named: a key (the variable key_deployments, one element for each key
--- that is scoped to it), an event, an action or a dbt sync. In the order of their numbers, those after the variable
--- `after`, at most row_limit of them. Seen is what the server saw: the time of ingest_seq, whatever a client's clock says.
+-- One row per deployment in scope that a key (the variable key_deployments, one element for each key scoped to it), an event,
+-- an action or a dbt sync names. Ordered by number, after the variable `after`, at most row_limit rows. Times are times of
+-- receipt.
 create or replace view deployment_in_scope as
 with named as (
     select
@@ -31,4 +31,4 @@ order by deployment
 limit (select coalesce(getvariable('row_limit')::bigint, 1000));
 
 comment on view deployment_in_scope is
-'Deployments in scope that a key, an event, an action or a dbt sync names: when they were seen first and last, and counts.';
+'Deployments in scope that a key, an event, an action or a dbt sync names: first and last receipt, and counts.';

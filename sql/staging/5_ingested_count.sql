@@ -1,5 +1,5 @@
--- One row per outcome of what arrived in scope (ingested_in_scope), and of what was accepted per direction and type: those of
--- the others are the sender's own words, and as many as it likes.
+-- One row per outcome of the rows of ingested_in_scope; accepted rows by direction and type. The types of other outcomes are
+-- unchecked text, so they are not counted separately.
 create or replace view ingested_count as
 select
     outcome,
@@ -9,8 +9,7 @@ select
 from ingested_in_scope
 group by all
 union all by name
--- Only counts are left of duplicates and of rejections that are not kept. Their scope is unknown, so they are counted
--- only where nothing narrows.
+-- Duplicates and unstored rejections are only counted. Their scope is unknown, so they count only without any filter.
 select outcome, row_count
 from (
     select
@@ -49,4 +48,4 @@ where is_in_deployments(deployment)
 ) is null
 having count(*) > 0;
 
-comment on view ingested_count is 'How much arrived in scope, by what became of it and by type.';
+comment on view ingested_count is 'Rows ingested in scope, counted by outcome, direction and type.';

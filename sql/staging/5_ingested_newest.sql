@@ -1,6 +1,6 @@
--- One row per event, action and kept rejection in scope (ingested_in_scope), the newest row_limit of them (at most 100),
--- oldest first, with the envelope as it was told: of an accepted one as the store tells it, of a rejection the first 16,384
--- characters of what was sent. The rows are chosen first, so that no other text is read or made than theirs.
+-- One row per event, action and stored rejection in scope (ingested_in_scope): the newest row_limit (at most 100), oldest
+-- first, each with its envelope. The envelope of an accepted row comes from the store; of a rejection it is the first 16,384
+-- characters of the text. The rows are chosen first, so that no other text is read.
 create or replace view ingested_newest as
 with newest as (
     select *
@@ -34,7 +34,7 @@ select
     seq,
     reason,
     detail,
-    -- Where: a detail begins with it (embedsink.envelope.sentences).
+    -- The detail begins with the path (embedsink.protocol.error_messages).
     if(outcome = 'quarantined', nullif(regexp_extract(detail, '^([^ :]{1,128}): ', 1), ''), null) as path,
     replayed_at,
     envelope,
@@ -44,4 +44,4 @@ from newest
 join sent using (ingest_seq)
 order by ingest_seq;
 
-comment on view ingested_newest is 'The newest events, actions and kept rejections in scope, each with its envelope.';
+comment on view ingested_newest is 'The newest events, actions and stored rejections in scope, each with its envelope.';
