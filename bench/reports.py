@@ -149,7 +149,7 @@ def _fill(path: Path, event_count: int) -> None:
     with store.reader(EVERYTHING) as writer:
         writer.run(f"set variable event_count = {event_count:d}; set variable ends_at = timestamp '{ENDS_AT}'")
         writer.run((Path(__file__).parent / "events.sql").read_text(encoding="utf-8"))
-    while store.sum_up():
+    while store.roll_up():
         pass
     store.checkpoint()
     store.close()

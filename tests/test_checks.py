@@ -88,7 +88,7 @@ OTHER_FAULTS = [
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("store")
-    store = open_store(folder / "store.duckdb", StoreLimits(summed_from_count=1))
+    store = open_store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
     view = {"type": "view", "id": 1}
     store.load(inspect(segment(folder, [view, {"type": "download"}, view, {"type": "ai-query"}])))
     # The id again, with other content: quarantined.
@@ -97,7 +97,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     # Longer than one row of quarantine, and by two.
     long = {"type": "scroll", "rejected": "unknown_type", "title": "x" * 40_000}
     store.load(inspect(segment(folder, [long, {"lost": {"queue_overflow": 3}}], number=3)))
-    store.sum_up()
+    store.roll_up()
     yield store
     store.close()
 

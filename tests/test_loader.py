@@ -340,15 +340,15 @@ def test_what_is_derived_from_events_is_made_anew_after_a_refusal_too(
     with opened(folder) as loader:
         loader.work_once(is_last=True)
     folder.store.unlink()
-    derive_anew, tries = Store.derive_anew, list[str]()
+    reset_derived_tables, tries = Store.reset_derived_tables, list[str]()
 
     def refuse_once(store: Store) -> None:
         tries.append("tried")
         if len(tries) == 1:
             raise StoreRefused("no memory just now")
-        derive_anew(store)
+        reset_derived_tables(store)
 
-    monkeypatch.setattr(Store, "derive_anew", refuse_once)
+    monkeypatch.setattr(Store, "reset_derived_tables", refuse_once)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     with pytest.raises(StoreRefused):
         loader.open_store()

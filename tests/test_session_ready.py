@@ -63,7 +63,7 @@ def test_ready_and_event_may_be_loaded_in_any_order(store: Store, history: tuple
 def test_a_rebuild_fills_the_table_again(store: Store) -> None:
     load(store, 1, READY, LACKING)
     store._loading().execute("update session_ready set deployment_min = 1")
-    store.derive_anew()
+    store.reset_derived_tables()
     assert events(store) == RESOLVED
 
 

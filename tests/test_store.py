@@ -893,15 +893,15 @@ def test_what_is_brief_begins_no_second_thread(loading: Loading) -> None:
 
 
 def test_a_store_whose_sums_held_texts_is_summed_up_once_more(tmp_path: Path) -> None:
-    limits = StoreLimits(summed_from_count=1)
+    limits = StoreLimits(rollup_from_count=1)
     loading = Loading(tmp_path, limits)
     loading.bodies(view(id=ID))
-    loading.store.sum_up()
+    loading.store.roll_up()
     make_older(loading.store, before="0005")
 
     loading.store.open()
     assert loading.ask("select count(*) from session_15min union all select count(*) from rollup_batch") == [(0,), (0,)]
-    assert loading.store.sum_up()
+    assert loading.store.roll_up()
     assert loading.ask("select sum(view_count)::bigint from session_15min") == [(1,)]
     assert loading.offending() == {}
 

@@ -14,7 +14,7 @@ import pytest
 from embedsink.errors import Refused
 from embedsink.reports.scope import TIME_FORMS, Scope, parse_scope, timezones
 from embedsink.store.reader import EVERYTHING, Reader
-from embedsink.store.rollups import sum_up
+from embedsink.store.rollups import roll_up
 from embedsink.store.sql_files import read_sql
 from embedsink.store.timezones import utc_of
 from tests.rows import replace_events, views_over_nothing
@@ -279,7 +279,7 @@ def test_what_the_quarter_of_an_hour_tells_is_the_period_of_each_event(zone: str
     with views_over_nothing() as connection:
         rows = [{"occurred_at": instant, "ingest_seq": place} for place, instant in enumerate(years + hours)]
         replace_events(connection, rows)
-        assert sum_up(connection, from_count=1, at_once=len(rows))
+        assert roll_up(connection, from_count=1, at_once=len(rows))
         for interval in (None, "hour", "week", "month"):
             Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, held=ExitStack())
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"

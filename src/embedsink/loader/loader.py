@@ -220,12 +220,12 @@ class Loader:
             if time.monotonic() >= self._load_until:
                 return
             self._room.require()
-            self._sum_up()
+            self._roll_up()
         self._pass_what_lies_aside()
-        if self._sum_up() or self.quarantine.purge_when_due():
+        if self._roll_up() or self.quarantine.purge_when_due():
             self._wake.set()  # There may be more, but what was sealed meanwhile comes first.
 
-    def _sum_up(self) -> bool:
+    def _roll_up(self) -> bool:
         """Sums of what was loaded, if much waits for them. Whether any were made.
 
         Where there is no room for them, nothing else waits: reports read those events one by one.
@@ -233,7 +233,7 @@ class Loader:
         if time.monotonic() < self._sums_due_at:
             return False
         try:
-            is_made = self._store.sum_up()
+            is_made = self._store.roll_up()
         except StoreRefused as error:
             log.warning("sums_wait", extra={"detail": f"store: {error}. Sums are tried again in {SUMS_AGAIN_S:g} s"})
             self._sums_due_at = time.monotonic() + SUMS_AGAIN_S

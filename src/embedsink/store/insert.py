@@ -40,7 +40,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
-    """The deployments whose readers may see other rows since the load.
+    """Return the deployments whose readers may have other rows since the load.
 
     Args:
         connection: to the database, in the transaction that loads, after `load_rows`.
@@ -63,15 +63,15 @@ def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def described(segments: Sequence[Segment]) -> list[dict[str, object]]:
-    """What `sql/load/` has to know of some segments, in their order."""
+    """Return the descriptions of segments for `sql/load/`, in their order."""
     return list(map(_described, segments, _lines_before(segments)))
 
 
 def _described(segment: Segment, lines_before: int) -> dict[str, object]:
-    """What sql/load says of a segment; `lines_before` is how many lines the segments have that are read before it."""
+    """Return the description of a segment; `lines_before` is the number of lines of the segments before it."""
     return {
         "path": str(segment.path),
-        "name": f"{segment.identity}{SEALED}",  # whatever follows the identity in the name of its file
+        "name": f"{segment.identity}{SEALED}",  # the suffix of the file may differ
         "number": segment.number,
         "byte_count": segment.byte_count,
         "lines_before": lines_before,
@@ -83,4 +83,4 @@ def _lines_before(segments: Sequence[Segment]) -> list[int]:
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608  a step's own
+    return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608

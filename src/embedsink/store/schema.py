@@ -1,4 +1,4 @@
-"""What stands in a database: its migrations, its views, and which programs may open it."""
+"""Migrations and views of a database, and the versions that may open it."""
 
 import contextlib
 import time
@@ -18,10 +18,10 @@ _ROLL_BACK_PAUSE_S = 0.01
 
 
 def check_duckdb_version() -> None:
-    """Refuse a DuckDB that was not tested: 1.4 loses data on a full disk.
+    """Refuse an untested version of DuckDB: 1.4 loses data on a full disk.
 
     Raises:
-        Misconfigured: says which versions will do.
+        Misconfigured: the error names the supported versions.
     """
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_RANGE[0] <= version < DUCKDB_RANGE[1]:
@@ -29,13 +29,13 @@ def check_duckdb_version() -> None:
 
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Migrate the schema, and make every macro and view again if they were made from other files.
+    """Migrate the schema, and create all macros and views again if their files have changed.
 
     Returns:
-        Whether that was necessary. Otherwise nothing was written, so it works on a full disk.
+        Whether anything was written. An up-to-date store is not written to, so it opens on a full disk.
 
     Raises:
-        Misconfigured: it can't be done, and the file is not what is wrong: no rebuild would help.
+        Misconfigured: the migration failed on a sound file, so a rebuild would not help.
     """
     try:
         is_migrated = migrate(connection)
@@ -48,21 +48,21 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 
 
 def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Make every macro and view again, if they were made from other files or by another DuckDB: it takes a while.
+    """Create all macros and views again, if their files or the version of DuckDB have changed.
 
     Returns:
-        Whether they were made.
+        Whether they were created.
     """
     if are_views_current(connection):
         return False
-    with transaction(connection):  # a third quicker than by themselves, and all of them or none
+    with transaction(connection):  # all or none, and a third faster
         create_views(connection)
         connection.execute(f"comment on table migration is '{_digest()}'")
     return True
 
 
 def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the macros and views were made from these files, by this DuckDB."""
+    """Return whether the macros and views come from these files and this version of DuckDB."""
     known = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
     return known == [(_digest(),)]
 
@@ -96,7 +96,7 @@ def create_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Bring the schema up to date: each migration and its record in one transaction. Whether there was any."""
+    """Apply missing migrations, each with its record in one transaction. Return whether any was missing."""
     applied = applied_migrations(connection)
     missing = {name: sql for name, sql in read_sql("migrations").items() if name not in applied}
     if missing:
@@ -109,10 +109,10 @@ def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def refuse_newer(path: Path) -> None:
-    """Look without touching, before anything is written.
+    """Check the version of a file without writing.
 
     Raises:
-        Misconfigured: the database is of a newer embedsink or DuckDB.
+        Misconfigured: the database is from a newer embedsink or DuckDB.
     """
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
@@ -123,7 +123,7 @@ def refuse_newer(path: Path) -> None:
 
 
 def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Raise Misconfigured for a database that has a migration which this embedsink does not know."""
+    """Raise Misconfigured if the database has an unknown migration."""
     unknown = applied_migrations(connection) - read_sql("migrations").keys()
     if unknown:
         newest = max(unknown)
@@ -131,14 +131,14 @@ def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> Non
 
 
 def refuse_newer_format(error: duckdb.Error, name: str) -> None:
-    """Raise Misconfigured where a file is sound but beyond this DuckDB: setting it aside would mend nothing."""
+    """Raise Misconfigured if the file is sound but needs a newer DuckDB: a rebuild would not help."""
     if "newer version of DuckDB" in str(error):
         newer = f"{name}: was written by a newer DuckDB than {duckdb.__version__}"
         raise Misconfigured(f"{newer}. Install that one again; nothing was changed.") from None
 
 
 def applied_migrations(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """The names of the migrations that a database has; none where it has no such table."""
+    """Return the names of the applied migrations; an empty set if there is no such table."""
     found = connection.execute("select 1 from duckdb_tables() where table_name = 'migration'").fetchone()
     names = connection.execute("select name from migration").fetchall() if found else []
     return {name for (name,) in names}
@@ -156,10 +156,10 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
-    """End a transaction, if there is one. Even this takes memory, so wait until readers give some back.
+    """Roll back the transaction, if there is one. This needs memory, so wait until readers release some.
 
     Raises:
-        StoreBroken: there is no memory for it. Until it is closed the connection can do nothing else.
+        StoreBroken: memory is insufficient. The connection is unusable and must be closed.
     """
     end = time.monotonic() + _ROLL_BACK_S_MAX
     while True:
@@ -171,5 +171,5 @@ def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
                     raise StoreBroken(f"a transaction can't end: {first_line(error)}") from error
                 time.sleep(_ROLL_BACK_PAUSE_S)
                 continue
-            # There was none; or the database is broken, and nothing of it was written.
+            # There was no transaction, or the database is broken and nothing was committed.
         return
