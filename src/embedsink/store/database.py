@@ -51,7 +51,7 @@ _SUM_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Outcomes of the envelopes of segments: received = accepted + duplicate + quarantined."""
+    """Outcomes of envelopes: received = accepted + duplicate + quarantined."""
 
     segment_count: int
     received_count: int
@@ -88,7 +88,7 @@ class Store:
 
         Raises:
             Misconfigured: DuckDB is too old or too new, the store is from a newer embedsink, or the migration failed.
-            StoreRefused: disk space is insufficient, or another process or earlier readers have it open. It is unchanged.
+            StoreRefused: the disk is full, or another process or earlier readers have it open; it is unchanged.
             StoreBroken: the file is not a sound database.
         """
         self.close()  # DuckDB would open the file twice in one process.
@@ -160,7 +160,7 @@ class Store:
 
         Args:
             scope: session variables.
-            is_brief: the query takes milliseconds, so it gets no second thread, which would have this thread's priority.
+            is_brief: the query takes milliseconds, so it needs no second thread (which would have this priority).
 
         Raises:
             Unavailable: `not_ready` while the store is closed or broken.
