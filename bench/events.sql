@@ -45,7 +45,7 @@ sent as (
 )
 select
     uuid() as event_id,
-    4294967296 * (1 + number // 2000) + row_number() over () as arrival,
+    4294967296 * (1 + number // 2000) + row_number() over () as ingest_seq,
     began_at + to_milliseconds(act * 40000 + place * 900 + (4000 * b)::bigint) as occurred_at,
     occurred_at as client_at,
     occurred_at + interval 1 second as sent_at,
@@ -88,7 +88,7 @@ order by number, seq;
 
 insert into loaded_segment by name
 select
-    lpad((arrival >> 32)::varchar, 12, '0') || '-00000000.ndjson' as segment,
+    lpad((ingest_seq >> 32)::varchar, 12, '0') || '-00000000.ndjson' as segment,
     max(received_at) as loaded_at,
     count(*) * 480 as byte_count,
     count(*) as received_count,
@@ -96,10 +96,10 @@ select
     0 as duplicate_count,
     0 as quarantined_count
 from event
-group by arrival >> 32
+group by ingest_seq >> 32
 order by segment;
 
 insert into journal_hour
-select min(arrival), min(received_at)
+select min(ingest_seq), min(received_at)
 from event
 group by date_trunc('hour', received_at);

@@ -27,7 +27,7 @@ from embedsink.reports.catalog import report_names
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
 from embedsink.store.reader import EVERYTHING, Reader
-from embedsink.store.sql_files import read_sql
+from embedsink.store.sql_files import read_views
 
 ENDS_AT = datetime(2026, 11, 21)
 PERIOD_DAYS = {"1 day": 1, "30 days": 30, "all time": None}
@@ -149,7 +149,7 @@ def _fill(path: Path, event_count: int) -> None:
     with store.reader(EVERYTHING) as writer:
         writer.run(f"set variable event_count = {event_count:d}; set variable ends_at = timestamp '{ENDS_AT}'")
         writer.run((Path(__file__).parent / "events.sql").read_text(encoding="utf-8"))
-    while store.sum_up():
+    while store.roll_up():
         pass
     store.checkpoint()
     store.close()
@@ -158,12 +158,14 @@ def _fill(path: Path, event_count: int) -> None:
 def _make_by_hand(store: Store, since: datetime | None) -> None:
     """Every view and macro once more under the name `…_by_hand`, as one would write it without scope variables."""
     period = f"occurred_at >= timestamp '{since}'" if since else "true"
-    waiting = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
+    waiting = read_views()
     for name in ("event_on_any_surface", "event_at_any_time", "event_of_any_tenant"):
         waiting[name] = f"create or replace view {name} as select * from event"
     # Texts need no number that would be the same tomorrow.
     waiting["digest_of"] = "create or replace macro digest_of(text) as text"
-    waiting["question_of"] = "create or replace macro question_of(session, chat, query) as hash(session, chat, query)"
+    waiting["question_key_of"] = (
+        "create or replace macro question_key_of(session, chat, query) as hash(session, chat, query)"
+    )
     waiting["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
     for name in ("event_between", "session_context_between"):
         del waiting[name]

@@ -42,7 +42,7 @@ class Event:
 
     type: str
     occurred_at: datetime = INSTANTS[0]
-    arrival: int = 0
+    ingest_seq: int = 0
     key_id: str = "k1"
     deployment: int | None = 1
     session: str | None = "s1"
@@ -103,7 +103,7 @@ def found_rows(
     connection: duckdb.DuckDBPyConnection, report: str, history: Sequence[Event], scope: Scope
 ) -> list[tuple[Any, ...]]:
     """The report's rows, in its order."""
-    # The other way round, so that the order in the table can't pass for the order of arrival.
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
     replace_events(connection, map(asdict, reversed(history)))
     return rows_in_scope(connection, report, scope)
 
@@ -143,7 +143,7 @@ _events = st.builds(
     surface=st.sampled_from(["dashboard", "dashboard", "app", "chat"]),
 )
 histories = st.lists(_events, min_size=4, max_size=40).map(
-    lambda events: [Event(**asdict(event) | {"arrival": arrival}) for arrival, event in enumerate(events)]
+    lambda events: [Event(**asdict(event) | {"ingest_seq": ingest_seq}) for ingest_seq, event in enumerate(events)]
 )
 _bounds = st.sampled_from(INSTANTS)
 scopes = st.fixed_dictionaries(

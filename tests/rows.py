@@ -6,14 +6,15 @@ from contextlib import contextmanager
 
 import duckdb
 
+from embedsink.store.insert import fill_session_ready
 from embedsink.store.schema import create_views
-from embedsink.store.sql_files import read_sql
+from embedsink.store.sql_files import read_sql, read_views
 
 
 def views_over_nothing() -> duckdb.DuckDBPyConnection:
     """A database in memory with the tables, empty, and the views."""
     connection = duckdb.connect()
-    for sql in read_sql("schema").values():
+    for sql in read_sql("migrations").values():
         connection.execute(sql)
     create_views(connection)
     return connection
@@ -21,14 +22,14 @@ def views_over_nothing() -> duckdb.DuckDBPyConnection:
 
 def reports_upon(name: str) -> set[str]:
     """The reports that read a table, a view or a macro, through whatever other views and macros."""
-    sqls = read_sql("macros") | read_sql("views/base") | read_sql("views/reports")
     upon = {name}
-    while more := {view for view, sql in sqls.items() if upon & _named(sql)} - upon:
+    while more := {view for view, sql in read_views().items() if upon & names_in(sql)} - upon:
         upon |= more
-    return upon & read_sql("views/reports").keys()
+    return upon & read_sql("reports").keys()
 
 
-def _named(sql: str) -> set[str]:
+def names_in(sql: str) -> set[str]:
+    """Return the tables, views and macros that the file of a view or macro names, with others that look like them."""
     code = re.sub("--.*", "", sql.partition("\ncomment on ")[0])
     return {name for pair in re.findall(r"\b(?:from|join)\s+(\w+)|(\w+)\(", code) for name in pair}
 
@@ -36,6 +37,7 @@ def _named(sql: str) -> set[str]:
 def replace_events(connection: duckdb.DuckDBPyConnection, rows: Iterable[Mapping[str, object]]) -> None:
     """Make these the only events. All rows have the same columns."""
     replace_rows(connection, "event", rows)
+    fill_session_ready(connection)
 
 
 def replace_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterable[Mapping[str, object]]) -> None:

@@ -1,5 +1,6 @@
 """Empty stores for tests: made once in a program and copied, since making takes longer than most tests."""
 
+import re
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,6 +8,7 @@ from tempfile import TemporaryDirectory
 from embedsink.data_folder import DataFolder
 from embedsink.store.database import Store
 from embedsink.store.limits import StoreLimits
+from embedsink.store.sql_files import read_sql
 
 
 def open_store(path: Path, limits: StoreLimits | None = None) -> Store:
@@ -33,3 +35,38 @@ def _empty_store() -> bytes:
         store.open()
         store.close()
         return store.path.read_bytes()
+
+
+def make_older(store: Store, *, before: str) -> None:
+    """Turn an open store into one that a migration has not reached, with the same rows, and close it."""
+    connection = store._loading()
+    for sql in _undone_renames():
+        connection.execute(sql)
+    tables = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
+    columns = {table: connection.table(table).columns for table in tables if table != "migration"}
+    for table in columns:
+        connection.execute(f"alter table {table} rename to newer_{table}")
+    for name, sql in read_sql("migrations").items():
+        if name < before:
+            connection.execute(sql)
+    for table, newer in columns.items():
+        older = connection.execute("select column_name from duckdb_columns() where table_name = $1", [table]).fetchall()
+        shared = ", ".join(f'"{name}"' for (name,) in older if name in newer)
+        if shared:
+            connection.execute(f"insert into {table} by name select {shared} from newer_{table}")
+        connection.execute(f"drop table newer_{table}")
+    connection.execute("delete from migration where name >= $1", [before])
+    connection.execute("comment on table migration is 'older'")
+    store.checkpoint()
+    store.close()
+
+
+def _undone_renames() -> list[str]:
+    """Return the statements that undo the migration of the names."""
+    statements = re.findall(
+        r"alter table (\w+) rename (column )?(?:(\w+) )?to (\w+);", read_sql("migrations")["0010_column_names"]
+    )
+    return [
+        f"alter table {table} rename column {new} to {old}" if is_column else f"alter table {new} rename to {table}"
+        for table, is_column, old, new in reversed(statements)
+    ]

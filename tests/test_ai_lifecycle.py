@@ -65,7 +65,7 @@ class Row(NamedTuple):
 def expected_rows(history: list[Stage], scope: dict[str, object], now: datetime = NOW) -> Counter[Row]:
     """The oracle."""
     queues: dict[object, list[Stage]] = defaultdict(list)
-    # Python's sort keeps the order of arrival among equals.
+    # Python's sort keeps the order of ingest_seq among equals.
     for stage in sorted(history, key=lambda s: (s.minute, s.seq is None, s.seq or 0)):
         if _is_seen(stage, scope):
             queues[stage.deployment, stage.session, stage.chat_id, stage.query].append(stage)
@@ -133,13 +133,15 @@ def found_rows(
 ) -> Counter[Row]:
     rows = [
         {name: value for name, value in vars(stage).items() if name != "minute"}
-        | {"occurred_at": stage.occurred_at, "type": "ai-query", "arrival": arrival}
-        for arrival, stage in enumerate(history)
+        | {"occurred_at": stage.occurred_at, "type": "ai-query", "ingest_seq": ingest_seq}
+        for ingest_seq, stage in enumerate(history)
     ]
-    # The other way round, so that the order in the table can't pass for the order of arrival.
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
     replace_events(connection, reversed(rows))
     with variables(connection, scope | {"now": now}):
-        return Counter(Row(*row) for row in connection.execute("select * exclude (arrival) from ai_query").fetchall())
+        return Counter(
+            Row(*row) for row in connection.execute("select * exclude (ingest_seq) from ai_query").fetchall()
+        )
 
 
 def test_every_history_of_up_to_seven_stages(connection: duckdb.DuckDBPyConnection) -> None:
@@ -306,7 +308,7 @@ def test_a_question_sent_a_hundred_thousand_times_is_paired_in_seconds(connectio
     connection.execute("truncate event")
     connection.execute("""
         insert into event by name
-        select i as arrival, timestamp '2026-11-02' + to_milliseconds(i) as occurred_at, 's1' as session,
+        select i as ingest_seq, timestamp '2026-11-02' + to_milliseconds(i) as occurred_at, 's1' as session,
             'ai-query' as type, 'chat' as surface, 'why' as query, if(i < 50000, 'submitted', 'completed') as status
         from range(100000) as t(i)
     """)

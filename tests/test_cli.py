@@ -478,7 +478,7 @@ def test_identifiers_have_no_thousands_separators(tmp_path: Path, called: Call) 
     (tmp_path / "in.ndjson").write_text(json.dumps({"context": {"deployment": 54_321}, "events": [download]}))
     assert called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data").returncode == 0
     words = ("report", "download_audit", "--data", tmp_path / "data", "--columns")
-    shown = called(*words, "deployment,exported_row_count,arrival").stdout.splitlines()[-1].split()
+    shown = called(*words, "deployment,exported_row_count,ingest_seq").stdout.splitlines()[-1].split()
     assert shown == ["54321", "12,345", str(2**32 + 1)]
 
 

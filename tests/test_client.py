@@ -85,7 +85,7 @@ def test_a_folder_and_a_server_return_the_same_frames(server: RunningServer, par
 def test_columns_have_the_same_dtypes_with_and_without_rows(server: RunningServer, params: Any) -> None:
     types = embedsink.open(server.data).events(**params).dtypes.astype(str)
     assert {types[name] for name in ("occurred_at", "client_at", "sent_at", "received_at")} == {"datetime64[us, UTC]"}
-    assert {types[name] for name in ("arrival", "deployment", "seq")} == {"Int64"}
+    assert {types[name] for name in ("ingest_seq", "deployment", "seq")} == {"Int64"}
     assert {types[name] for name in ("type", "surface", "format", "target", "status", "mode")} == {"category"}
     assert {types[name] for name in ("row_count", "widget_count")} == {"float64"}
     assert {types[name] for name in ("event_id", "session", "title", "extra")} == {"string"}

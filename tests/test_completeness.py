@@ -90,7 +90,7 @@ def _gaps(history: list[Numbered]) -> Iterator[tuple[Numbered, int]]:
     for session in sessions.values():
         of_actions = sorted({one.seq for one in session if one.is_action and one.seq is not None})
         last = -1
-        # Python's sort keeps the order of arrival among equals.
+        # Python's sort keeps the order of ingest_seq among equals.
         for event in sorted((one for one in session if not one.is_action), key=lambda e: (e.seq or 0, e.hour)):
             seq = event.seq or 0
             if seq > last:
@@ -125,10 +125,10 @@ def check(
     """That the view says what the oracle says, row by row."""
     rows = [
         {name: getattr(one, name) for name in ("seq", "occurred_at", "session", "key_id", "deployment", "tenant")}
-        | {"arrival": arrival, "type": "navigate"}
-        for arrival, one in enumerate(history)
+        | {"ingest_seq": ingest_seq, "type": "navigate"}
+        for ingest_seq, one in enumerate(history)
     ]
-    # The other way round, so that the order in the table can't pass for the order of arrival.
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
     both = list(zip(rows, history, strict=True))[::-1]
     replace_events(connection, [row | {"surface": one.surface} for row, one in both if not one.is_action])
     replace_rows(connection, "action", [row for row, one in both if one.is_action])

@@ -44,8 +44,14 @@ def is_seen(event: Event, scope: dict[str, Any]) -> bool:
 
 def seen(connection: duckdb.DuckDBPyConnection, events: list[Event], scope: dict[str, Any]) -> list[Any]:
     replace_events(connection, events)
+    return rows_in_scope(connection, scope)
+
+
+def rows_in_scope(connection: duckdb.DuckDBPyConnection, scope: dict[str, Any]) -> list[Any]:
     with variables(connection, scope):
-        return connection.sql("select arrival, deployment, tenant from event_in_scope order by arrival").fetchall()
+        return connection.sql(
+            "select ingest_seq, deployment, tenant from event_in_scope order by ingest_seq"
+        ).fetchall()
 
 
 instants = st.integers(0, 3).map(lambda minute: START + timedelta(minutes=minute))
@@ -67,7 +73,7 @@ def events(kind: str, deployments: list[int | None], tenants: list[str | None]) 
 readies = events("ready", [1, 2, None], ["a", "b", None])
 views = events("view", [None, None, None, 1], [None, None, None, "a"])
 histories = st.lists(readies | views, min_size=3, max_size=12).map(
-    lambda rows: [row | {"arrival": arrival} for arrival, row in enumerate(rows)]
+    lambda rows: [row | {"ingest_seq": ingest_seq} for ingest_seq, row in enumerate(rows)]
 )
 scopes = st.fixed_dictionaries(
     {},
@@ -87,14 +93,14 @@ def test_any_scope_shows_what_the_oracle_sees(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
 ) -> None:
     expected = [event for event in resolved(history) if is_seen(event, scope)]
-    assert seen(connection, history, scope) == [(e["arrival"], e["deployment"], e["tenant"]) for e in expected]
+    assert seen(connection, history, scope) == [(e["ingest_seq"], e["deployment"], e["tenant"]) for e in expected]
 
 
 @pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
 def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
     connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
 ) -> None:
-    homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "arrival": 1}
+    homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "ingest_seq": 1}
     assert seen(connection, [homeless], {}) == [(1, None, None)]
     assert seen(connection, [homeless], {"deployments": deployments}) == []
 
@@ -104,8 +110,8 @@ def test_a_second_ready_hides_what_names_no_deployment_from_some_deployments_and
 ) -> None:
     sent: Event = {"key_id": "k1", "session": "s1"}
     told = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
-    rows = [sent | {"type": kind, "deployment": one, "arrival": place} for place, (kind, one) in enumerate(told)]
+    rows = [sent | {"type": kind, "deployment": one, "ingest_seq": place} for place, (kind, one) in enumerate(told)]
     only = {"deployments": [12]}
-    assert [arrival for arrival, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
-    assert [arrival for arrival, *_ in seen(connection, rows, only)] == [0, 2]  # what docs/reports.md warns of
+    assert [ingest_seq for ingest_seq, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
+    assert [ingest_seq for ingest_seq, *_ in seen(connection, rows, only)] == [0, 2]  # what docs/reports.md warns of
     assert [row[:2] for row in seen(connection, rows, {})] == [(0, 12), (1, None), (2, 12), (3, 13)]

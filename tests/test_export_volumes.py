@@ -84,7 +84,7 @@ scopes = st.fixed_dictionaries({}, optional={"since": since, "deployments": st.s
 def test_no_period_hides_what_was_usual_before(
     connection: duckdb.DuckDBPyConnection, exports: list[dict[str, Any]], scope: dict[str, Any]
 ) -> None:
-    replace_events(connection, [export | {"arrival": arrival} for arrival, export in enumerate(exports)])
+    replace_events(connection, [export | {"ingest_seq": ingest_seq} for ingest_seq, export in enumerate(exports)])
     with variables(connection, scope):
         found = connection.execute("select * from export_volumes").fetchall()
     expected = sorted(expected_rows(exports, scope), key=lambda row: [(cell is None, cell) for cell in row[:3]])

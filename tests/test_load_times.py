@@ -83,7 +83,7 @@ def placed_events(history: Iterable[Event], scope: Scope) -> list[Placed]:
     showing: dict[object, Event] = {}
     loading: dict[object, Placed] = {}
     walked = []
-    # Python's sort keeps the order of arrival among equals.
+    # Python's sort keeps the order of ingest_seq among equals.
     for event in sorted(history, key=lambda e: (e.after, e.seq is None, e.seq or 0)):
         if not _is_seen(event, scope):
             continue
@@ -183,10 +183,10 @@ def expected_counts(history: Iterable[Event], scope: Scope) -> dict[tuple[int | 
 def remember(connection: duckdb.DuckDBPyConnection, history: Iterable[Event]) -> None:
     rows = [
         {name: value for name, value in vars(event).items() if name != "after"}
-        | {"occurred_at": event.occurred_at, "arrival": arrival}
-        for arrival, event in enumerate(history)
+        | {"occurred_at": event.occurred_at, "ingest_seq": ingest_seq}
+        for ingest_seq, event in enumerate(history)
     ]
-    # The other way round, so that the order in the table can't pass for the order of arrival.
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
     replace_events(connection, reversed(rows))
 
 
@@ -209,7 +209,7 @@ def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tu
 def found_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
     """What `dashboards` says of views where nobody asks for the other counts."""
     asked = ["deployment", "public_id", "view_count"]
-    with variables(connection, {"now": NOW, "asked_columns": asked, **scope}):
+    with variables(connection, {"now": NOW, "requested_columns": asked, **scope}):
         rows = connection.execute(f"select {', '.join(asked)} from dashboards").fetchall()
     return {row[:2]: row[2] for row in rows}
 
@@ -341,7 +341,7 @@ def test_however_many_events_have_no_session_none_belongs_to_a_view_without_one(
         """
         insert into event by name
         select
-            i as arrival,
+            i as ingest_seq,
             timestamp '2026-11-02 10:00' + to_milliseconds(i) as occurred_at,
             if(i % 2 = 0, 'view', 'drilldown') as type,
             if(i % 2 = 0, 'd1', null) as public_id,

@@ -341,15 +341,15 @@ def test_rollups_are_recomputed_after_a_failed_rebuild(folder: DataFolder, monke
     with opened(folder) as loader:
         loader.run_once(is_last=True)
     folder.store.unlink()
-    derive_anew, tries = Store.derive_anew, list[str]()
+    reset_derived_tables, tries = Store.reset_derived_tables, list[str]()
 
     def refuse_once(store: Store) -> None:
         tries.append("tried")
         if len(tries) == 1:
             raise StoreRefused("no memory just now")
-        derive_anew(store)
+        reset_derived_tables(store)
 
-    monkeypatch.setattr(Store, "derive_anew", refuse_once)
+    monkeypatch.setattr(Store, "reset_derived_tables", refuse_once)
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     with pytest.raises(StoreRefused):
         loader.open_store()
@@ -660,7 +660,7 @@ def test_pending_segments_share_a_load_and_keep_their_own_ledgers(
     assert loads == [[1, 2, 3]]
     assert events_in(folder.store) == [1, 2, 3, 4]
     with contextlib.closing(duckdb.connect(str(folder.store), read_only=True)) as store:
-        rows = store.execute("select event_id, arrival >> 32, arrival % 4294967296 from event").fetchall()
+        rows = store.execute("select event_id, ingest_seq >> 32, ingest_seq % 4294967296 from event").fetchall()
         ledgers = store.execute("select columns('_count$') from loaded_segment order by segment").fetchall()
     # One line per delivery; the trailer is the last line.
     assert sorted((name.int, *index) for name, *index in rows) == [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 3, 1)]

@@ -208,13 +208,22 @@ class TestRun:
     def test_frames_have_proper_types(self, ran: Ran) -> None:
         expected = {
             r"(.+_at|period_start)": {"datetime64[us, UTC]"},
-            r".+_count|deployment|arrival|latency_ms": {"Int64"},
+            r".+_count|deployment|ingest_seq|latency_ms": {"Int64"},
             r".+_rate|errors_per_view|load_p\d+_ms": {"float64"},
             r"surface|format|target|stage|reason|status|type": {"category"},
             r"public_id|title|member|session|viewer|tenant|query|message_shape|query_shape": {"string"},
             r"is_ambiguous": {"boolean"},
         }
-        reports = {"views", "dashboards", "reach", "drilldowns", "ai_queries", "ai_query", "answers", "error_rates"}
+        reports = {
+            "views",
+            "dashboards",
+            "reach",
+            "drilldowns",
+            "ai_queries",
+            "ai_query",
+            "ai_query_groups",
+            "error_rates",
+        }
         reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "held"}
         for name in reports:
             for column, type_ in ran.frames[name].items():

@@ -38,7 +38,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sent.write_text("\n".join(map(json.dumps, [view(), view(), event_or_action("event:download", {"format": "doc"})])))
     assert run("import", sent, "--data", data).returncode == 1
     with duckdb.connect(str(DataFolder(data).snapshot)) as snapshot:
-        for name in (*LACKING, "sync_measured", "sync_in_scope", "sync_result", "arrived_newest", "event_before"):
+        for name in (
+            *LACKING,
+            "sync_window_metrics",
+            "sync_in_scope",
+            "sync_result",
+            "ingested_newest",
+            "event_before",
+        ):
             snapshot.execute(f'drop view "{name}"')
         for name in ("sync", "sync_file"):
             snapshot.execute(f"drop table {name}")
@@ -94,7 +101,7 @@ def test_doctor_reports_what_is_missing_and_runs_the_other_checks(data: Path, ca
     assert "lacks the reports sync_impact, tenants" in " ".join(done.stdout.split())
     assert "Traceback" not in done.stderr
     checks = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
-    assert {"snapshot", "sync_is_whole", "arrival_is_unique", "dashboards", "journal", "keys"} <= set(checks)
+    assert {"snapshot", "sync_is_complete", "ingest_seq_is_unique", "dashboards", "journal", "keys"} <= set(checks)
 
 
 def test_a_dashboard_is_rendered_without_charts_of_missing_reports(data: Path, tmp_path: Path, called: Call) -> None:

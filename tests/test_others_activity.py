@@ -200,8 +200,8 @@ def test_no_answer_shows_an_arrival(noisy: House) -> None:
     for path in ("reports/download_audit.json", "reports/sessions.json", "quarantine"):
         rows = noisy.get(f"/api/v1/{path}").json()
         assert rows
-        assert {row["arrival"] for row in rows} == {None}
-    assert noisy.get("/api/v1/reports/download_audit.json", key=noisy.everything).json()[0]["arrival"] > 2**32
+        assert {row["ingest_seq"] for row in rows} == {None}
+    assert noisy.get("/api/v1/reports/download_audit.json", key=noisy.everything).json()[0]["ingest_seq"] > 2**32
 
 
 def test_pages_go_on_by_a_cursor_that_says_nothing(noisy: House) -> None:
@@ -218,7 +218,7 @@ def test_pages_go_on_by_a_cursor_that_says_nothing(noisy: House) -> None:
     whole = [json.loads(line)["event_id"] for line in noisy.get("/api/v1/events.ndjson").body.splitlines()]
     assert sorted(paged) == sorted(whole)
     assert len(set(paged)) == len(paged) > 4
-    # With an arrival of its own choice a reader would find out the numbers of its rows.
+    # With an ingest_seq of its own choice a reader would find out the numbers of its rows.
     plain = noisy.get("/api/v1/events.ndjson?limit=4", key=noisy.everything).headers["x-next-cursor"]
     refused = noisy.get(f"/api/v1/events.ndjson?limit=4&cursor={plain}")
     assert (refused.status, refused.json()["reason"]) == (400, "bad_parameter")
@@ -238,7 +238,7 @@ def test_a_stream_tells_of_no_load_of_others(noisy: House) -> None:
         with listening(url, noisy.reader, "rows=on&recent=100") as again:
             assert told_in(again.message("connected")) == told_in(connected)
             assert told_in(again.message("recent")) == told_in(recent)
-        assert {row["arrival"] for row in recent.content["rows"]} == {None}
+        assert {row["ingest_seq"] for row in recent.content["rows"]} == {None}
         noisy.send(OWN)
         first = stream.message("loaded")
     assert first.content["after"] == connected.content["segment"] == connected.id

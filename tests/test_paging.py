@@ -56,7 +56,7 @@ def page(reader: Reader, view: str, request: PageRequest) -> tuple[list[dict[str
 
 def paged_views(reader: Reader) -> list[str]:
     """Return the views that have pages, so that a new one is tested too."""
-    return [view for view in (*report_names(), EVENTS) if "arrival" in visible_columns(reader, view)]
+    return [view for view in (*report_names(), EVENTS) if "ingest_seq" in visible_columns(reader, view)]
 
 
 def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: Store, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: 
         for number_of_page in itertools.count():
             with store.reader(EVERYTHING) as reader:
                 rows, following = page(reader, view, PageRequest(limit="2", cursor=cursor, query=view))
-            arrivals += [row["arrival"] for row in rows]
+            arrivals += [row["ingest_seq"] for row in rows]
             if following is None:
                 break
             cursor = following.encode(view)
@@ -80,7 +80,7 @@ def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: 
                 load(store, tmp_path, next(numbers))
         with store.reader(EVERYTHING) as reader:
             rows, _ = page(reader, view, PageRequest())
-        assert arrivals == sorted(row["arrival"] for row in rows), view
+        assert arrivals == sorted(row["ingest_seq"] for row in rows), view
         assert len(arrivals) == len(set(arrivals)) > 3
 
 
@@ -140,7 +140,7 @@ def test_a_page_with_the_last_row_has_no_next_page(store: Store, tmp_path: Path)
             assert (len(rows), following is not None) == (min(limit, count), has_next)
 
 
-@pytest.mark.parametrize("columns", [None, "arrival,type"])
+@pytest.mark.parametrize("columns", [None, "ingest_seq,type"])
 def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Path, columns: str | None) -> None:
     for number in (2, 3, 1):  # Segment 1 was damaged, repaired and loaded last.
         load(store, tmp_path, number)
@@ -148,9 +148,9 @@ def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Pa
     for scope in scopes:
         with store.reader({**EVERYTHING, **scope}) as reader:
             selection, _ = PageRequest(columns).select(reader, EVENTS)
-            arrivals = [row["arrival"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
+            arrivals = [row["ingest_seq"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
             frame, _ = reader.frame(selection)
-        assert arrivals == sorted(arrivals) == list(frame["arrival"])
+        assert arrivals == sorted(arrivals) == list(frame["ingest_seq"])
         assert len(arrivals) == 3 * len(EVERY_TYPE)
 
 
@@ -232,7 +232,7 @@ def test_arrival_is_the_last_column_of_a_report_with_pages(store: Store) -> None
         for view in paged_views(reader):
             if view != EVENTS:
                 last = reader.columns(view)[-1]
-                assert (last.name, last.type) == ("arrival", "BIGINT")
+                assert (last.name, last.type) == ("ingest_seq", "BIGINT")
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "100001", "1e3", "ten", "", " 5", "05", "９", "9" * 5000])

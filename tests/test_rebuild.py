@@ -25,7 +25,7 @@ from embedsink.store.salvage import Salvaged
 from embedsink.store.sql_files import read_sql
 from embedsink.store.verify import read_every_row
 from tests.given import segment
-from tests.stores import make_folder
+from tests.stores import make_folder, make_older
 from tests.test_loader import add_many, add_segment, damaged, events_in, expected, flipped, load_all, opened
 
 HEADERS = 3 * 4_096
@@ -244,7 +244,7 @@ def test_a_purged_rejection_does_not_count_as_lost(folder: DataFolder, old: Path
         store.checkpoint()
     with opened_store(folder.store) as store:
         assert store.salvage([old], journal_numbers=[]).lost_count == 0
-        assert store._loading().execute("select sum(unkept_count) from loaded_segment").fetchall() == [(1,)]
+        assert store._loading().execute("select sum(counted_only_count) from loaded_segment").fetchall() == [(1,)]
         store.checkpoint()
     stored(folder.store)
 
@@ -401,27 +401,16 @@ def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
 def test_a_store_without_the_new_columns_of_the_ledger_is_migrated(folder: DataFolder) -> None:
     publish_each(folder, 1, 2)
     with opened_store(folder.store) as store:
-        for statement in (
-            "alter table loaded_segment drop column first_number",
-            "alter table loaded_segment drop column lost_count",
-            "delete from migration where name = '0007_ledger'",
-        ):
-            store._loading().execute(statement)
-        store.checkpoint()
+        make_older(store, before="0007")
     settle(folder)
     assert events_in(folder.snapshot) == expected(1, 2)
 
 
-def test_a_damaged_file_of_an_older_schema_is_salvaged(folder: DataFolder) -> None:
+@pytest.mark.parametrize("before", ["0002", "0007", "0010"])
+def test_a_damaged_file_of_an_older_schema_is_salvaged_too(folder: DataFolder, before: str) -> None:
     publish_each(folder, 1, 2)
     with opened_store(folder.store) as store:
-        for statement in (
-            "alter table loaded_segment drop column lost_count",
-            "delete from migration where name = '0007_ledger'",
-            "drop table sync_file",
-        ):
-            store._loading().execute(statement)
-        store.checkpoint()
+        make_older(store, before=before)
     old = folder.path / "old.duckdb"
     folder.store.rename(old)
     with opened_store(folder.store) as new:

@@ -263,7 +263,7 @@ def test_every_text_column_has_a_canary(server: RunningServer) -> None:
         texts = {name: " ".join(map(str, rows[name])) for name in rows.columns}
         without = {name for name, text in texts.items() if "canary" not in text}
         assert without <= {
-            "event_id", "action_id", "arrival", "occurred_at", "client_at", "sent_at", "received_at", "key_id",
+            "event_id", "action_id", "ingest_seq", "occurred_at", "client_at", "sent_at", "received_at", "key_id",
             "deployment", "seq", "type", "surface", "mode", "payload_surface", "widget_count", "load_duration_ms",
             "format", "target", "row_count", "status", "fatal", "scheme",
         }  # fmt: skip

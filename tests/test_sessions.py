@@ -47,7 +47,7 @@ class Row(NamedTuple):
     error_count: int
     has_fatal_error: bool
     has_ready: bool
-    arrival: int
+    ingest_seq: int
 
 
 def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
@@ -57,7 +57,7 @@ def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
         if event.session is not None:
             sessions[event.deployment, event.session].append(event)
     rows = [_row(deployment, session, events, scope) for (deployment, session), events in sessions.items()]
-    return sorted(rows, key=lambda row: (row.started_at, row.arrival))
+    return sorted(rows, key=lambda row: (row.started_at, row.ingest_seq))
 
 
 def _row(deployment: int | None, session: str, events: list[Event], scope: Scope) -> Row:
@@ -84,7 +84,7 @@ def _row(deployment: int | None, session: str, events: list[Event], scope: Scope
         error_count=count("error"),
         has_fatal_error=any(event.fatal for event in events),
         has_ready=count("ready") > 0,
-        arrival=min(event.arrival for event in events),
+        ingest_seq=min(event.ingest_seq for event in events),
     )
 
 
@@ -111,9 +111,9 @@ def test_time_spent_leaves_out_gaps_of_more_than_the_setting(
     gap_minutes: int | None,
 ) -> None:
     at, history = datetime(2026, 11, 2, 10, start), list[Event]()
-    for arrival, (gap, nudge, kind) in enumerate(visit):
+    for ingest_seq, (gap, nudge, kind) in enumerate(visit):
         at += max(gap + nudge, timedelta())
-        history.append(Event(kind, at, arrival, tenant="acme"))
+        history.append(Event(kind, at, ingest_seq, tenant="acme"))
     scope: Scope = {} if gap_minutes is None else {"session_gap_minutes": gap_minutes}
     [row] = found_rows(connection, "sessions", history, scope)
     assert Row(*row).duration_s == pytest.approx(spent_s([event.occurred_at for event in history], scope), abs=1e-9)
@@ -134,7 +134,7 @@ def test_what_is_loaded_late_joins_its_session_which_keeps_its_key_of_paging(
     after = [Row(*row) for row in found_rows(connection, "sessions", history, scope)]
     assert before == expected_rows(history[:loaded], scope)
     assert after == expected_rows(history, scope)
-    assert {row[:2]: row.arrival for row in before}.items() <= {row[:2]: row.arrival for row in after}.items()
+    assert {row[:2]: row.ingest_seq for row in before}.items() <= {row[:2]: row.ingest_seq for row in after}.items()
 
 
 @settings(max_examples=60, deadline=None)

@@ -31,11 +31,11 @@ from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, S
 from embedsink.store.limits import StoreLimits
 from embedsink.store.purge import PurgeFilter
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, SUMMED, VARIABLES, Reader, away_is_unavailable
+from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES, Reader, away_is_unavailable
 from embedsink.store.schema import transaction
-from embedsink.store.sql_files import read_sql
+from embedsink.store.sql_files import read_sql, read_views
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
-from tests.stores import open_store
+from tests.stores import make_older, open_store
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -165,7 +165,7 @@ def test_a_replay_is_compared_from_the_days_before_the_rejection_on(tmp_path: Pa
 def test_events_that_arrive_within_an_hour_begin_one_hour(loading: Loading) -> None:
     for minute in range(60):
         loading.bodies(view(), received_at=RECEIVED_AT + minute * 60_000)
-    assert loading.ask("select first_arrival >> 32 from journal_hour") == [(1,)]
+    assert loading.ask("select first_ingest_seq >> 32 from journal_hour") == [(1,)]
 
 
 def test_a_store_made_before_there_were_hours_begins_with_those_in_which_it_loaded(tmp_path: Path) -> None:
@@ -178,13 +178,10 @@ def test_a_store_made_before_there_were_hours_begins_with_those_in_which_it_load
     connection.execute(
         "update loaded_segment set loaded_at = timestamp '2026-11-01' + to_hours(left(segment, 12)::int)"
     )
-    connection.execute("drop table journal_hour")
-    connection.execute("delete from migration where name = '0006_journal_hour'")
-    loading.store.checkpoint()
-    loading.store.close()
+    make_older(loading.store, before="0006")
 
     loading.store.open()
-    assert loading.ask("select count(*), min(first_arrival >> 32), max(began_at) from journal_hour") == [
+    assert loading.ask("select count(*), min(first_ingest_seq >> 32), max(began_at) from journal_hour") == [
         (27, 1, datetime(2026, 11, 2, 3))
     ]
     assert loading.bodies(view(id=ID)) == ledger(1, duplicate=1)
@@ -263,7 +260,7 @@ def test_every_action_is_kept_with_its_payload(loading: Loading) -> None:
         event_or_action("action:navigate"),
         event_or_action("action:refresh"),
     )
-    rows = loading.ask("select type, theme, scheme, locale, filter_url_parameter, path from action order by arrival")
+    rows = loading.ask("select type, theme, scheme, locale, filter_url_parameter, path from action order by ingest_seq")
     assert json.loads(rows[0][1]) == theme
     assert [(row[0], row[2:]) for row in rows] == [
         ("set-theme", (None, None, None, None)),
@@ -299,7 +296,7 @@ def sync(**fields: Any) -> bytes:
 
 def test_a_sync_is_a_row_with_its_files_and_is_no_envelope(loading: Loading) -> None:
     assert loading.lines(sync(extra={"branch": "dbt"})) == ledger(0)
-    assert loading.ask("select * exclude (arrival, digest, received_at) from sync") == [
+    assert loading.ask("select * exclude (ingest_seq, digest, received_at) from sync") == [
         (
             "k_1",
             1,
@@ -361,24 +358,10 @@ def test_a_sync_of_the_first_and_the_last_year_never_jams_the_store(loading: Loa
 def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_in(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     loading.bodies(view(id=ID))
-    loading.store.checkpoint()
-    connection = loading.store._loading()
-    for statement in ("drop table sync", "drop table sync_file", "delete from migration where name = '0002_sync'"):
-        connection.execute(statement)
-    loading.store.checkpoint()
-    loading.store.close()
+    make_older(loading.store, before="0002")
 
     loading.store.open()
-    assert loading.ask("select name from migration order by name") == [
-        ("0001_initial",),
-        ("0002_sync",),
-        ("0003_loss_id",),
-        ("0004_session_quarter",),
-        ("0005_digests",),
-        ("0006_journal_hour",),
-        ("0007_ledger",),
-        ("0008_rejection_count",),
-    ]
+    assert loading.ask("select name from migration order by name") == [(name,) for name in read_sql("migrations")]
     assert loading.ask("select event_id::varchar from event") == [(ID,)]
     loading.lines(sync())
     assert loading.ask("select sync_job_id from sync") == [("job1",)]
@@ -429,11 +412,7 @@ def test_a_loss_is_remembered_as_long_as_an_event(loading: Loading) -> None:
 def test_a_store_made_before_losses_had_ids_keeps_them_and_takes_more_in(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     loading.bodies({"events": [view(id=ID)], "lost": {"quota": 3}})
-    connection = loading.store._loading()
-    for statement in ("alter table loss drop column loss_id", "delete from migration where name = '0003_loss_id'"):
-        connection.execute(statement)
-    loading.store.checkpoint()
-    loading.store.close()
+    make_older(loading.store, before="0003")
 
     loading.store.open()
     assert loading.ask("select lost_count, loss_id from loss") == [(3, None)]
@@ -482,7 +461,7 @@ def test_the_raw_times_are_kept_to_the_microsecond(loading: Loading, at_us: int)
     loading.bodies({"sentAt": at, "events": [view(timestamp=last)]})
     loading.bodies({"sentAt": last, "events": [view(timestamp=at)]})
     loading.bodies({"sentAt": at, "events": [view(surface="moon")]})
-    told = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by arrival")
+    told = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by ingest_seq")
     assert told == [(at_us, last * 1_000), (last * 1_000, at_us)]
     assert loading.ask("select epoch_us(sent_at) from quarantine") == [(at_us,)]
 
@@ -543,7 +522,7 @@ def test_what_is_only_counted_adds_up_to_a_row_for_each_quarter_of_an_hour(loadi
         (15, None, "bad_field", 4, 16),
     ]
     assert loading.ask("select reason, quarantined_count from rejections") == [("bad_field", 21), ("empty", 1)]
-    assert loading.ask("select sum(received_count), sum(unkept_count) from loaded_segment") == [(22, 22)]
+    assert loading.ask("select sum(received_count), sum(counted_only_count) from loaded_segment") == [(22, 22)]
     assert loading.offending() == {}
 
 
@@ -584,7 +563,7 @@ def test_a_purge_is_counted_in_a_folded_ledger(loading: Loading, monkeypatch: py
     monkeypatch.setattr(database, "LEDGER_ROWS_MIN", 2)
     loading.store.fold_ledger(before=3)
     assert loading.store.purge(PurgeFilter()) == 4
-    assert loading.ask("select first_number, unkept_count from loaded_segment order by segment") == [
+    assert loading.ask("select first_number, counted_only_count from loaded_segment order by segment") == [
         (1, 2),
         (None, 1),
         (None, 1),
@@ -632,7 +611,7 @@ def test_conflicts_are_kept_within_the_budget_of_their_key_and_day(
     assert loading.bodies(conflict, conflict, conflict) == ledger(3, quarantined=3)
     assert loading.ask("select count(*) from quarantine") == [(kept_count,)]
     assert loading.ask("select quarantined_count from rejections where reason = 'id_conflict'") == [(5,)]
-    assert loading.ask("select sum(unkept_count) from loaded_segment") == [(5 - kept_count,)]
+    assert loading.ask("select sum(counted_only_count) from loaded_segment") == [(5 - kept_count,)]
     assert loading.bodies(conflict, received_at=RECEIVED_AT + DAY_MS).quarantined_count == 1
     assert loading.offending() == {}
     loading.store.close()
@@ -646,17 +625,17 @@ def test_invented_deployments_do_not_multiply_the_counts_of_purged_rejections(lo
     assert loading.ask("select rejected_count from rejection_count where deployment = 7") == [(2,)]
 
 
-@pytest.mark.parametrize("page", [{"is_by_arrival": True}, {"is_page": True, "limit": 1_000}])
+@pytest.mark.parametrize("page", [{"is_by_ingest_seq": True}, {"is_page": True, "limit": 1_000}])
 def test_rows_are_in_the_order_of_arrival_also_where_readers_do_not_see_it(
     loading: Loading, page: dict[str, Any]
 ) -> None:
     loading.store._loading().execute(
-        "insert into event by name select uuid() as event_id, (1::bigint << 32) + i as arrival, "
+        "insert into event by name select uuid() as event_id, (1::bigint << 32) + i as ingest_seq, "
         "timestamp '2026-11-20' as occurred_at, occurred_at as received_at, 'k' as key_id, 12 as deployment, i as seq, "
         "'view' as type, 'dashboard' as surface from range(300_000, 0, -1) t(i)"
     )
-    with loading.store.reader({"deployments": [12], "hides_arrival": True}) as reader:
-        selection = SelectQuery("event_in_scope", columns=("arrival", "seq"), **page)
+    with loading.store.reader({"deployments": [12], "hides_ingest_seq": True}) as reader:
+        selection = SelectQuery("event_in_scope", columns=("ingest_seq", "seq"), **page)
         if selection.is_page:
             reader.page(selection)
         found = [row[1] for rows in reader.rows(selection) for row in rows]
@@ -699,8 +678,8 @@ def test_what_can_not_be_read_changes_nothing(loading: Loading) -> None:
 
 
 def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ending_early(folder: str, pattern: str = "*.sql") -> dict[str, str]:
-        found = read_sql(folder, pattern)
+    def ending_early(folder: str) -> dict[str, str]:
+        found = read_sql(folder)
         return found | {
             name: sql + "; select error('ends here')" for name, sql in found.items() if name == "loaded_segment"
         }
@@ -734,9 +713,9 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
     with contextlib.closing(duckdb.connect(str(path))) as connection:
         tables = connection.execute("select table_name from duckdb_tables() order by all").fetchall()
 
-    def with_a_faulty_one(folder: str, pattern: str = "*.sql") -> dict[str, str]:
-        faulty = {"0009_faulty": "create table half (n int); select error('killed here')"}
-        return read_sql(folder, pattern) | (faulty if folder == "schema" else {})
+    def with_a_faulty_one(folder: str) -> dict[str, str]:
+        faulty = {"9998_faulty": "create table half (n int); select error('killed here')"}
+        return read_sql(folder) | (faulty if folder == "migrations" else {})
 
     with monkeypatch.context() as patch:
         patch.setattr(schema, "read_sql", with_a_faulty_one)
@@ -746,7 +725,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
 
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
         assert connection.execute("select table_name from duckdb_tables() order by all").fetchall() == tables
-        assert ("0009_faulty",) not in connection.execute("select name from migration").fetchall()
+        assert ("9998_faulty",) not in connection.execute("select name from migration").fetchall()
 
 
 def test_views_are_made_again_only_where_they_are_not_of_these_files(
@@ -759,9 +738,8 @@ def test_views_are_made_again_only_where_they_are_not_of_these_files(
         made.append("made")
         create(connection)
 
-    def changed(folder: str, pattern: str = "*.sql") -> dict[str, str]:
-        other = {"answer": "create view answer as select 42 as number"}
-        return read_sql(folder, pattern) | (other if folder == "views/base" else {})
+    def changed() -> dict[str, str]:
+        return read_views() | {"answer": "create view answer as select 42 as number"}
 
     def interrupted(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("drop view views")
@@ -779,12 +757,12 @@ def test_views_are_made_again_only_where_they_are_not_of_these_files(
     assert [views(), views()] == [{"views"}] * 2
     assert len(made) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "read_sql", changed)
+        patch.setattr(schema, "read_views", changed)
         assert [views(), views()] == [{"views", "answer"}] * 2
         assert len(made) == 2
         patch.setattr(schema, "create_views", interrupted)
         assert views() == {"views", "answer"}, "nothing is made"
-        patch.setattr(schema, "read_sql", read_sql)
+        patch.setattr(schema, "read_views", read_views)
         with pytest.raises(EmbedsinkError):
             views()
     assert [views(), views()] == [{"views"}] * 2
@@ -916,28 +894,16 @@ def test_what_is_brief_begins_no_second_thread(loading: Loading) -> None:
 
 
 def test_a_store_whose_sums_held_texts_is_summed_up_once_more(tmp_path: Path) -> None:
-    limits = StoreLimits(summed_from_count=1)
+    limits = StoreLimits(rollup_from_count=1)
     loading = Loading(tmp_path, limits)
     loading.bodies(view(id=ID))
-    loading.store.sum_up()
-    connection = loading.store._loading()
-    # As the version before left it, with rows.
-    for statement in (
-        "drop table question_stage",
-        "drop table session_quarter",
-        "drop table summed",
-        read_sql("schema")["0004_session_quarter"],
-        "insert into summed values (1, 7)",
-        "insert into session_quarter (summed_in, session, viewer, view_count) values (1, 's1', 'u1', 1)",
-        "delete from migration where name = '0005_digests'",
-    ):
-        connection.execute(statement)
-    loading.store.close()
+    loading.store.roll_up()
+    make_older(loading.store, before="0005")
 
     loading.store.open()
-    assert loading.ask("select count(*) from session_quarter union all select count(*) from summed") == [(0,), (0,)]
-    assert loading.store.sum_up()
-    assert loading.ask("select sum(view_count)::bigint from session_quarter") == [(1,)]
+    assert loading.ask("select count(*) from session_15min union all select count(*) from rollup_batch") == [(0,), (0,)]
+    assert loading.store.roll_up()
+    assert loading.ask("select sum(view_count)::bigint from session_15min") == [(1,)]
     assert loading.offending() == {}
 
 
@@ -1117,10 +1083,8 @@ def test_a_variable_that_no_view_reads_is_never_dropped(loading: Loading, misspe
 
 
 def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
-    sql = " ".join(
-        [*read_sql("views/base").values(), *read_sql("views/reports").values(), *read_sql("macros").values()]
-    )
-    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == {*VARIABLES, *SUMMED}
+    sql = " ".join(read_views().values())
+    assert set(re.findall(r"getvariable\('(\w+)'\)", sql)) == {*VARIABLES, *ROLLUP_VARIABLES}
 
 
 @contextlib.contextmanager

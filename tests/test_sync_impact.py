@@ -49,7 +49,7 @@ def replace_syncs(connection: duckdb.DuckDBPyConnection, syncs: list[tuple[int, 
     connection.execute("truncate sync")
     for number, (deployment, completed_at) in enumerate(syncs):
         connection.execute(
-            "insert into sync (arrival, deployment, sync_job_id, completed_at) values ($1, $2, $3, $4)",
+            "insert into sync (ingest_seq, deployment, sync_job_id, completed_at) values ($1, $2, $3, $4)",
             [number, deployment, f"job{number}", completed_at],
         )
 
@@ -117,6 +117,6 @@ def test_the_scan_is_bounded_by_the_period_and_a_day_on_either_side(connection: 
     replace_events(connection, far)
     replace_syncs(connection, [(1, NOON)])
     with variables(connection, {"since": NOON, "until": NOON + DAY}):
-        [(_, plan)] = connection.execute("explain (format json) select * from sync_measured").fetchall()
+        [(_, plan)] = connection.execute("explain (format json) select * from sync_window_metrics").fetchall()
     assert re.search(r"occurred_at\s*>=\s*'2026-11-01 12:00:00'", plan)
     assert re.search(r"occurred_at\s*<\s*'2026-11-04 12:00:00'", plan)

@@ -121,7 +121,7 @@ def test_days_are_the_readers_whatever_the_zone(
     midnights = [instant.replace(hour=0, minute=0, second=0, microsecond=0, fold=0) for instant in instants]
     utc = [midnight.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).replace(tzinfo=None) for midnight in midnights]
     edges = [instant + timedelta(microseconds=step) for instant, step in zip(utc, near, strict=False)]
-    history = [Event("view", occurred_at=instant, arrival=place) for place, instant in enumerate(instants + edges)]
+    history = [Event("view", occurred_at=instant, ingest_seq=place) for place, instant in enumerate(instants + edges)]
     scope = {"timezone": zone, "now": datetime(2027, 1, 1)}
     found = rounded(found_rows(connection, "tenants", history, scope))
     assert found == expected_rows(history, scope)

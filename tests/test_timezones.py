@@ -14,7 +14,7 @@ import pytest
 from embedsink.errors import Refused
 from embedsink.reports.scope import TIME_EXAMPLES, Scope, parse_scope, timezones
 from embedsink.store.reader import EVERYTHING, Reader
-from embedsink.store.rollups import sum_up
+from embedsink.store.rollups import roll_up
 from embedsink.store.sql_files import read_sql
 from embedsink.store.timezones import utc_of
 from tests.rows import replace_events, views_over_nothing
@@ -277,14 +277,14 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(zone: str) -> No
     days = [datetime(*day) for day in ((2026, 4, 4), (2026, 10, 24), (2021, 10, 2), (2011, 11, 5), (1971, 12, 31))]
     hours = [day + timedelta(minutes=7 * step) for day in days for step in range(400)]
     with views_over_nothing() as connection:
-        rows = [{"occurred_at": instant, "arrival": index} for index, instant in enumerate(years + hours)]
+        rows = [{"occurred_at": instant, "ingest_seq": index} for index, instant in enumerate(years + hours)]
         replace_events(connection, rows)
-        assert sum_up(connection, from_count=1, at_once=len(rows))
+        assert roll_up(connection, from_count=1, at_once=len(rows))
         for interval in (None, "hour", "week", "month"):
             Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, held=ExitStack())
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
             by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
-            found = connection.execute(by_quarters.format("session_quarter_in_scope")).fetchall()
+            found = connection.execute(by_quarters.format("session_15min_in_scope")).fetchall()
             assert found == connection.execute(by_events).fetchall(), interval
 
 

@@ -72,7 +72,7 @@ def exported(data: Path, **variables: str) -> list[bytes]:
     return file.read_bytes().splitlines()
 
 
-def rows(data: Path, table: str, *, without: str = "arrival, key_id") -> pandas.DataFrame:
+def rows(data: Path, table: str, *, without: str = "ingest_seq, key_id") -> pandas.DataFrame:
     return open_folder(data).sql(f"select * exclude ({without}) from {table} order by {table}_id")
 
 
@@ -116,12 +116,12 @@ def test_csv_and_parquet_exports_have_the_rows_of_the_event_table(tmp_path: Path
         with (tmp_path / "events.csv").open("wb") as file:
             file.writelines(export_csv(reader))
         export_parquet(reader, tmp_path / "events.parquet")
-    table = rows(tmp_path / "data", "event", without="arrival")
+    table = rows(tmp_path / "data", "event", without="ingest_seq")
     csv = pandas.read_csv(tmp_path / "events.csv")
     assert sorted(csv["path"]) == ["'=1+1", "/sales"]
     assert set(csv["event_id"]) == set(table["event_id"].astype(str))
     parquet = open_folder(tmp_path / "data").sql(f"select * from '{tmp_path}/events.parquet' order by event_id")
-    assert_frame_equal(parquet.drop(columns="arrival"), table)
+    assert_frame_equal(parquet.drop(columns="ingest_seq"), table)
 
 
 def test_a_file_imported_twice_counts_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""sql/views against tests/reports/*.yaml: given these events, in this scope, a report has exactly these rows.
+"""sql/reports against tests/reports/*.yaml: given these events, in this scope, a report has exactly these rows.
 
 A case has a promise (`case`), events (`given`, see tests/given.py), session variables (`scope`), the server's
 clock (`now`) and rows (`expect`, all of `columns` in order). A file may set `defaults` for what is given.
@@ -17,13 +17,17 @@ import yaml
 from embedsink.journal.segment import inspect
 from embedsink.store.database import Store
 from embedsink.store.query import Column, SelectQuery
-from embedsink.store.sql_files import read_sql, sql_folder
+from embedsink.store.sql_files import LAYERS, read_sql, read_views, sql_folder
 from tests.given import REQUIRED, instant, segment
+from tests.rows import names_in
 
 CASES = Path(__file__).parent / "reports"
-REPORTS = sorted(read_sql("views/reports"))
-VIEWS = sorted(read_sql("views/base") | read_sql("views/reports"))
-TABLES = ("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment", "session_quarter", "summed")
+REPORTS = sorted(read_sql("reports"))
+VIEWS = [name for name, sql in read_views().items() if "\ncreate or replace view" in sql]
+TABLES = (
+    *("event", "action", "quarantine", "loss", "sync", "sync_file", "loaded_segment", "session_15min", "rollup_batch"),
+    *("session_ready", "ready_fact"),
+)
 MEASURED = ("share_of_ready", "seconds_to_first_value_p50")
 MEASURED_ENDINGS = ("_ms", "_s", "_rate", "_per_view")
 COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|s|share|errors per view)\.)?")
@@ -131,12 +135,40 @@ def test_report_and_its_columns_are_documented(report: str, store: Store) -> Non
         assert listed == [(column.name, column.type.lower()) for column in reader.columns(report)]
 
 
-@pytest.mark.parametrize("report", REPORTS)
-def test_report_reads_base_views_only(report: str) -> None:
-    sql = re.sub(r"--.*", "", read_sql("views/reports")[report])
-    sources = set(re.findall(r"(?i)\b(?:from|join)\s+(\w+)", sql.split("comment on")[0]))
-    steps = set(re.findall(r"(?im)^(?:with )?(\w+)(?: \([\w, ]+\))? as (?:materialized )?\($", sql))
-    assert sources <= set(read_sql("views/base")) | steps
+def test_a_file_reads_only_lower_layers_and_lower_numbers_of_its_own() -> None:
+    ranks = {
+        re.sub(r"^\d+_", "", path.stem): (LAYERS.index(path.parent.name), path.stem.partition("_")[0])
+        for layer in LAYERS
+        for path in (sql_folder() / layer).glob("*.sql")
+    }
+    wrong = [
+        (name, other)
+        for name, sql in read_views().items()
+        for other in names_in(sql) & ranks.keys() - {name}
+        if ranks[other] >= ranks[name]
+    ]
+    assert wrong == []
+
+
+def test_reports_read_no_table() -> None:
+    tables = set(re.findall(r"create table (\w+)", " ".join(read_sql("migrations").values())))
+    assert [(name, tables & names_in(sql)) for name, sql in read_sql("reports").items() if tables & names_in(sql)] == []
+
+
+@pytest.mark.parametrize(
+    ("trait", "pattern"), [("clock", r"getvariable\('now'\)|\bnow\(\)|\bcurrent_"), ("windows", r"\)\s+over\s")]
+)
+def test_reports_declare_their_traits(trait: str, pattern: str) -> None:
+    sqls = read_views()
+    has_trait = {name for name, sql in sqls.items() if re.search(pattern, re.sub("--.*|'.*?'(?!\\))", "", _code(sql)))}
+    while more := {name for name, sql in sqls.items() if has_trait & names_in(sql)} - has_trait:
+        has_trait |= more
+    declared = {name for name, sql in read_sql("reports").items() if re.search(rf"(?m)^-- Traits: .*\b{trait}\b", sql)}
+    assert declared == has_trait & read_sql("reports").keys()
+
+
+def _code(sql: str) -> str:
+    return sql.partition("\ncomment on ")[0]
 
 
 def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Store, tmp_path: Path) -> None:
@@ -153,7 +185,7 @@ def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Sto
 
 
 @pytest.mark.parametrize(
-    "report", [report for report in REPORTS if report not in ("ai_query", "ai_queries", "answers")]
+    "report", [report for report in REPORTS if report not in ("ai_query", "ai_queries", "ai_query_groups")]
 )
 def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) -> None:
     # Of every type before and after: what statistics rule out is not scanned, and what they prove is not asked.
@@ -173,17 +205,12 @@ def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) 
 
 
 def test_the_scope_on_deployments_is_enforced_in_one_place() -> None:
-    files = {**read_sql("macros"), **read_sql("views/base"), **read_sql("views/reports")}
-    assert [name for name, sql in files.items() if "list_contains(getvariable('deployments')" in sql] == [
+    assert [name for name, sql in read_views().items() if "list_contains(getvariable('deployments')" in sql] == [
         "is_in_deployments"
     ]
 
 
 def test_no_view_uses_the_join_that_may_never_end() -> None:
     """`asof full join`: DuckDB 1.5.5 now and then waits in one forever."""
-    sqls = {
-        name: re.sub("--.*", "", sql)
-        for folder in ("macros", "views/base", "views/reports")
-        for name, sql in read_sql(folder).items()
-    }
+    sqls = {name: re.sub("--.*", "", sql) for name, sql in read_views().items()}
     assert [name for name, sql in sqls.items() if re.search(r"asof\s+(full|right)", sql)] == []

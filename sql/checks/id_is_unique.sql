@@ -1,18 +1,18 @@
--- One row per id that more than one event, or more than one action, has.
--- What to do: look at received_at. Weeks apart, a sender repeated itself later than ids are remembered
--- (EMBEDSINK_DEDUP_DAYS): raise that. Close together, the loader has a bug: report it, then `embedsink rebuild`.
+-- One row per id of more than one event, or of more than one action.
+-- What to do: compare the times of receipt. If they are weeks apart, a sender repeated itself after its ids were forgotten:
+-- raise EMBEDSINK_DEDUP_DAYS. Otherwise the loader has a bug: report it, then `embedsink rebuild`.
 select
     table_name,
     id,
     count(*) as row_count,
     min(received_at) as first_received_at,
     max(received_at) as last_received_at,
-    min(arrival) as first_arrival,
-    max(arrival) as last_arrival
+    min(ingest_seq) as first_ingest_seq,
+    max(ingest_seq) as last_ingest_seq
 from (
-    select 'event' as table_name, event_id as id, received_at, arrival from event
+    select 'event' as table_name, event_id as id, received_at, ingest_seq from event
     union all
-    select 'action', action_id, received_at, arrival from action
+    select 'action', action_id, received_at, ingest_seq from action
 )
 group by table_name, id
 having count(*) > 1 or id is null

@@ -1,8 +1,8 @@
--- One row per ledger that differs from the tables: received = accepted + duplicate + quarantined + lost, and the tables
--- have as many rows as it says, apart from rejections that are only counted. A ledger is of one segment, or of many old
--- ones. A null segment has rows that no ledger accounts for.
--- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report,
--- then `embedsink rebuild`.
+-- One row per ledger that differs from the tables: received = accepted + duplicate + quarantined + lost, and the tables have
+-- as many rows as the ledger, apart from rejections that are only counted. A ledger covers one segment, or many old ones. A
+-- null segment has rows without a ledger.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
+-- `embedsink rebuild`.
 with ledger as (
     select
         split_part(segment, '-', 1)::bigint as last_number,
@@ -10,26 +10,26 @@ with ledger as (
         * exclude (first_number)
     from loaded_segment
 ),
-kept_of_segment as (
+stored_of_segment as (
     select
-        arrival >> 32 as segment_number,
-        count(*) filter (table_name <> 'quarantine') as kept_accepted_count,
-        count(*) filter (table_name = 'quarantine') as kept_quarantined_count
+        ingest_seq >> 32 as segment_number,
+        count(*) filter (table_name <> 'quarantine') as stored_accepted_count,
+        count(*) filter (table_name = 'quarantine') as stored_quarantined_count
     from (
-        select 'event' as table_name, arrival from event
+        select 'event' as table_name, ingest_seq from event
         union all
-        select 'action', arrival from action
+        select 'action', ingest_seq from action
         union all
-        select 'quarantine', arrival from quarantine
+        select 'quarantine', ingest_seq from quarantine
     )
     group by all
 ),
-kept as (
+stored as (
     select
         if(segment_number <= last_number, from_number, segment_number) as from_number,
-        sum(kept_accepted_count)::bigint as kept_accepted_count,
-        sum(kept_quarantined_count)::bigint as kept_quarantined_count
-    from kept_of_segment
+        sum(stored_accepted_count)::bigint as stored_accepted_count,
+        sum(stored_quarantined_count)::bigint as stored_quarantined_count
+    from stored_of_segment
     asof left join (select from_number, last_number from ledger) as ledger on segment_number >= ledger.from_number
     group by 1
 )
@@ -40,13 +40,13 @@ select
     accepted_count,
     duplicate_count,
     quarantined_count,
-    unkept_count,
-    coalesce(kept_accepted_count, 0) as kept_accepted_count,
-    coalesce(kept_quarantined_count, 0) as kept_quarantined_count
+    counted_only_count,
+    coalesce(stored_accepted_count, 0) as stored_accepted_count,
+    coalesce(stored_quarantined_count, 0) as stored_quarantined_count
 from ledger
-full join kept using (from_number)
+full join stored using (from_number)
 where segment is null
    or received_count is distinct from accepted_count + duplicate_count + quarantined_count + coalesce(lost_count, 0)
-   or accepted_count is distinct from coalesce(kept_accepted_count, 0)
-   or quarantined_count is distinct from coalesce(kept_quarantined_count, 0) + coalesce(unkept_count, 0)
+   or accepted_count is distinct from coalesce(stored_accepted_count, 0)
+   or quarantined_count is distinct from coalesce(stored_quarantined_count, 0) + coalesce(counted_only_count, 0)
 order by segment_number;

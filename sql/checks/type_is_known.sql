@@ -1,6 +1,5 @@
--- One row per type and surface that the catalog (spec 6.3, 6.5) does not have, and how many rows have it.
--- What to do: envelope validation let through what it should have quarantined: report it. The rows are kept, no
--- report shows them.
+-- One row per type and surface that the catalog (spec 6.3, 6.5) does not contain, and the number of its rows.
+-- What to do: envelope validation has a bug. Report it. The rows stay; no report shows them.
 with found as (
     select 'event' as direction, type, surface from event
     union all

@@ -145,7 +145,7 @@ def _examine_snapshot(folder: DataFolder) -> Iterator[Finding]:
 
 def _has_older_schema(reader: Reader) -> bool:
     latest, _ = reader.first_row("select max(name) as name from migration")
-    return bool(latest["name"] < max(read_sql("schema")))
+    return bool(latest["name"] < max(read_sql("migrations")))
 
 
 def _examine_ledger(reader: Reader) -> Finding:

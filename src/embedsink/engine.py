@@ -213,7 +213,7 @@ class Engine:
         """Charge today's quarantined envelopes to the daily budgets."""
         try:
             with self.store.reader(EVERYTHING, is_brief=True) as reader:
-                rows = reader.dicts("quarantine_of_today")
+                rows = reader.dicts("quarantine_today")
         except EmbedsinkError as error:
             # The loader repairs a damaged store. Ingest does not wait for the repair, so today's budgets start at zero.
             log.warning("quarantine_not_counted", extra={"detail": str(error)})

@@ -160,7 +160,7 @@ def stop_the_clock(monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
 
 def test_reports_on_the_clock_are_found_by_their_sql() -> None:
     timed = {name for name in report_names() if is_timed(name)}
-    assert timed == {"activity", "ai_queries", "ai_query", "answers", "load_times", "tenants"}
+    assert timed == {"activity", "ai_queries", "ai_query", "ai_query_groups", "load_times", "tenants"}
 
 
 @pytest.mark.parametrize("path", ["events.ndjson", "reports/ai_query.csv", "reports/ai_query.parquet"])
@@ -170,7 +170,7 @@ def test_links_lead_through_all_pages_in_any_format(loaded: Server, path: str) -
     arrivals = []
     for _ in range(100):
         assert link is not None
-        answer = loaded.get(link.replace(path, path.rpartition(".")[0] + ".csv") + "&columns=arrival", key=key)
+        answer = loaded.get(link.replace(path, path.rpartition(".")[0] + ".csv") + "&columns=ingest_seq", key=key)
         arrivals += answer.text.split()[1:]
         page = loaded.get(link, key=key)
         assert page.status_code == 200
@@ -182,7 +182,7 @@ def test_links_lead_through_all_pages_in_any_format(loaded: Server, path: str) -
         assert page.headers["x-next-cursor"] in found[1]
         assert "limit=1&since=9999d" in found[1]
         link = found[1]
-    whole = get(loaded, path.rpartition(".")[0] + ".csv?columns=arrival", key).text.split()[1:]
+    whole = get(loaded, path.rpartition(".")[0] + ".csv?columns=ingest_seq", key).text.split()[1:]
     assert arrivals == sorted(whole, key=int)
     assert len(set(arrivals)) == len(arrivals) > 1
 

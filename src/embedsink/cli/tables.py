@@ -12,7 +12,7 @@ TEXT_WIDTH_MIN = 31
 UNLIMITED_WIDTH = 100_000
 _COLUMN_GAP = 3
 # Integers that identify something. They are shown without thousands separators.
-_IDENTIFIERS = ("arrival", "deployment")
+_IDENTIFIERS = ("ingest_seq", "deployment")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

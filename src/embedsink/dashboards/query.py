@@ -27,7 +27,7 @@ from embedsink.store.reader import Reader
 # The view that pairs the stages of AI queries. It takes most of the time of the reports that build on it.
 _PAIRS = "ai_pair"
 _BEFORE = "event_before"
-PAIRED = ("ai_queries", "ai_query", "answers")
+PAIRED = ("ai_queries", "ai_query", "ai_query_groups")
 # More marks would hide the chart.
 MARKS_MAX = 100
 

@@ -97,7 +97,7 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
         allowed=key.deployments,
     )
     return {
-        "hides_arrival": scope.hides_arrival,
+        "hides_ingest_seq": scope.hides_ingest_seq,
         # A tuple, so that two who ask the same can be told.
         "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
         "since": scope.since,

@@ -207,8 +207,6 @@ class Loader:
             self._publisher.is_dirty = True
             self._on_loaded()
         self._disk_space.require()
-        # Prepare before a copy keeps the disk busy.
-        self._store.prepare_load()
         for _ in self.load_pending():
             # Publish during a long load too: snapshots free the journal's space.
             self._run_publisher(self._publisher.advance)
@@ -228,7 +226,7 @@ class Loader:
         if time.monotonic() < self._rollup_due_at:
             return False
         try:
-            is_done = self._store.sum_up()
+            is_done = self._store.roll_up()
         except StoreRefused as error:
             detail = f"store: {error}. Rollups are retried in {ROLLUP_RETRY_S:g} s"
             log.warning("sums_wait", extra={"detail": detail})

@@ -53,7 +53,7 @@ def rebuild(
     damaged = [folder.store] * folder.store.exists() + damaged_snapshots
     try:
         # Wrong rollups may be the operator's reason for the rebuild.
-        store.derive_anew()
+        store.reset_derived_tables()
         complete_to = store.last_segment_number()
         numbers = sorted({number_of(path) for path in folder.journal.iterdir()} - {0})
         salvaged = store.salvage(damaged, journal_numbers=numbers, on_step=on_step)

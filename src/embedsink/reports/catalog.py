@@ -1,7 +1,7 @@
 """Which reports there are, and what their views' comments say of them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -10,19 +10,17 @@ from embedsink.errors import Refused, preview, suggestion
 from embedsink.reasons import Reason
 from embedsink.store.query import Column
 from embedsink.store.reader import OLDER_SNAPSHOT, Reader
-from embedsink.store.sql_files import read_sql
+from embedsink.store.sql_files import read_sql, read_views
 
 # Raw events have a face like a report's, and are none: nobody has counted anything there.
 EVENTS = "event_in_scope"
 # Who sent an event is the operator's business: key ids stand in logs.
 EVENT_COLUMNS_HIDDEN = ("key_id",)
 # Former names of reports, which dashboards of an operator may still have.
-_RENAMED = {"funnel": "reach"}
+_RENAMED = {"funnel": "reach", "answers": "ai_query_groups"}
 
 _COLUMN_COMMENT = re.compile(r"^(?P<description>.*?\.)(?: Unit: (?P<unit>[^.]+)\.)?$")
-_TEXT = re.compile(r"'(?:[^']|'')*'")
-_TEXT_OR_COMMENT = re.compile(rf"(?P<text>{_TEXT.pattern})|--[^\n]*")
-_COMMENT_ON = re.compile(rf"comment on [^']*{_TEXT.pattern}\s*;")
+_TRAITS = re.compile(r"(?m)^-- Traits: (.+)\.$")
 _TYPES = {
     "BIGINT": "integer",
     "HUGEINT": "integer",
@@ -68,7 +66,7 @@ class Report:
 @cache
 def report_names() -> tuple[str, ...]:
     """Every report, by name."""
-    return tuple(read_sql("views/reports"))
+    return tuple(read_sql("reports"))
 
 
 def all_reports(reader: Reader) -> list[Report]:
@@ -148,33 +146,21 @@ def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
     return tuple(column.name for column in reader.columns(view) if column.name not in hidden)
 
 
-@cache
 def is_timed(name: str) -> bool:
-    """Whether a report may change while nothing is loaded, because it looks at the clock: pending becomes abandoned."""
-    return any(re.search(r"getvariable\('now'\)|\bnow\(\)|\bcurrent_", sql) for sql in _all_sql_of(name))
+    """Return whether a report may change while nothing is loaded, because it reads the clock."""
+    return "clock" in _traits(name)
+
+
+def is_windowed(name: str) -> bool:
+    """Return whether a view compares rows with each other: then finding a few of them takes as long as finding all."""
+    return "windows" in _traits(name)
 
 
 @cache
-def is_windowed(name: str) -> bool:
-    """Whether what a row of a view says depends on other rows: then a few of them take as long to find as all."""
-    return any(re.search(r"\)\s+over\s", sql) for sql in _all_sql_of(name))
-
-
-def _all_sql_of(name: str) -> Iterator[str]:
-    """The statement of a view, and those of all views and macros that it builds on."""
-    views = {**read_sql("views/base"), **read_sql("views/reports"), **read_sql("macros")}
-    waiting, seen = {name}, set()
-    while waiting:
-        one = waiting.pop()
-        seen.add(one)
-        statement = _statement_of(views[one])
-        yield statement
-        waiting |= (set(re.findall(r"\w+", _TEXT.sub("", statement))) & views.keys()) - seen
-
-
-def _statement_of(sql: str) -> str:
-    """A file without its comments: they speak of other views, too."""
-    return _COMMENT_ON.sub("", _TEXT_OR_COMMENT.sub(lambda found: found["text"] or "", sql))
+def _traits(name: str) -> frozenset[str]:
+    """Return the traits that the file of a view declares in a line such as `-- Traits: clock, windows.`"""
+    declared = _TRAITS.search(read_views()[name])
+    return frozenset(declared[1].split(", ")) if declared else frozenset()
 
 
 def row_schema(report: Report) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Pagination: a limit, and a cursor that continues after the last row while events are being loaded.
 
-Pages are in the order of `arrival`, which only grows: a row that is loaded between two pages comes after both. There
-are two exceptions, where a row with an earlier `arrival` appears late and later pages omit it: a late answer changes
+Pages are in the order of `ingest_seq`, which only grows: a row that is loaded between two pages comes after both. There
+are two exceptions, where a row with an earlier `ingest_seq` appears late and later pages omit it: a late answer changes
 how the stages of an AI query pair up, and a late `ready` assigns its session's events to a deployment
 (docs/reports.md).
 """
@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The start of the next page: the last `arrival` so far, and the period.
+    """The start of the next page: the last `ingest_seq` so far, and the period.
 
     The period is included so that an age such as `7d` means the same on each page.
     """
@@ -103,7 +103,7 @@ class PageRequest:
     def select(self, reader: Reader, view: str) -> tuple[SelectQuery, Cursor | None]:
         """Return the query to run, and the cursor of the next page, or None after the last page.
 
-        Only rows with an `arrival` have pages. For other rows, a limit returns the first rows, without a next page.
+        Only rows with an `ingest_seq` have pages. For other rows, a limit returns the first rows, without a next page.
 
         Raises:
             Refused: `bad_parameter`.
@@ -126,11 +126,11 @@ class PageRequest:
         visible = visible_columns(reader, view)
         limit = parse_number("limit", self.limit, most=LIMIT_MAX)
         columns = known_columns(self.columns, visible) or visible
-        is_page = "arrival" in visible and not (self.limit is None and self.cursor is None)
+        is_page = "ingest_seq" in visible and not (self.limit is None and self.cursor is None)
         cursor = None if self.cursor is None else self._decode(self.cursor, is_page=is_page)
         if not is_page:
-            # Each report defines its own order. Raw events are sorted by `arrival`.
-            return SelectQuery(view, columns, limit, is_by_arrival=view == EVENTS), cursor
+            # Each report defines its own order. Raw events are sorted by `ingest_seq`.
+            return SelectQuery(view, columns, limit, is_by_ingest_seq=view == EVENTS), cursor
         return SelectQuery(view, columns, limit or LIMIT_MAX, is_page=True, is_expensive=is_windowed(view)), cursor
 
     def _decode(self, cursor: str, *, is_page: bool) -> Cursor:

@@ -49,7 +49,7 @@ def count_arrivals(reader: Reader) -> Counts:
     """Count the rows in the reader's scope."""
     counts = Counts()
     # Sorted, since DuckDB's order would depend on what other deployments send.
-    for row in sorted(reader.dicts("arrived_count"), key=lambda row: (row["outcome"], row["type"] or "")):
+    for row in sorted(reader.dicts("ingested_count"), key=lambda row: (row["outcome"], row["type"] or "")):
         counts.outcomes[row["outcome"]] += row["row_count"]
         if row["outcome"] == "accepted":
             by_type = counts.events if row["direction"] == "event" else counts.actions
@@ -59,7 +59,7 @@ def count_arrivals(reader: Reader) -> Counts:
 
 def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, Any]]:
     """Return the newest rows in the reader's scope with their envelopes, oldest first, as many as fit in a message."""
-    rows = reader.narrowed(row_limit=limit).dicts("arrived_newest")
+    rows = reader.narrowed(row_limit=limit).dicts("ingested_newest")
     byte_count = 0
     for index in range(len(rows) - 1, -1, -1):
         byte_count += len(rows[index]["envelope"].encode())
@@ -70,4 +70,4 @@ def newest_arrivals(reader: Reader, *, limit: int = ROWS_MAX) -> list[dict[str, 
 
 def rejected_arrivals(reader: Reader) -> list[dict[str, Any]]:
     """Return the first rejections in the reader's scope, without their envelopes."""
-    return reader.narrowed(row_limit=REJECTED_MAX).dicts("arrived_rejected")
+    return reader.narrowed(row_limit=REJECTED_MAX).dicts("ingested_rejection")

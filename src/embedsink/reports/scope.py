@@ -44,8 +44,8 @@ class Scope:
         interval: one of `INTERVALS`; None means a day.
         timezone: the IANA time zone in which days begin; None means UTC.
         is_relative: whether `since` or `until` was an age such as `7d`.
-        hides_arrival: whether the column `arrival` is hidden. It would show a scoped key how much other deployments
-            send.
+        hides_ingest_seq: whether the column `ingest_seq` is hidden. It would show a scoped key how much other
+            deployments send.
     """
 
     since: datetime | None = None
@@ -56,7 +56,7 @@ class Scope:
     interval: str | None = None
     timezone: str | None = None
     is_relative: bool = False
-    hides_arrival: bool = False
+    hides_ingest_seq: bool = False
 
     def variables(self) -> dict[str, object]:
         """Return the session variables that the views read."""
@@ -113,7 +113,7 @@ def parse_scope(
         tenant=tenant,
         interval=_one_of("interval", params.get("interval"), INTERVALS),
         timezone=timezone,
-        hides_arrival=allowed is not None,
+        hides_ingest_seq=allowed is not None,
         is_relative=any(text is not None and _parse_time(text) is None for text in map(params.get, ("since", "until"))),
     )
 

@@ -57,7 +57,7 @@ def _manifest_entry(report: Report, byte_count: int) -> dict[str, Any]:
 
 def _manifest_scope(scope: Scope) -> dict[str, Any]:
     variables = scope.variables()
-    del variables["hides_arrival"]
+    del variables["hides_ingest_seq"]
     times = {
         name: value and _iso(value.replace(tzinfo=UTC))
         for name, value in (("since", scope.since), ("until", scope.until))

@@ -1,32 +1,32 @@
-"""How the file of the database is attached."""
+"""Attaches the file of the database."""
 
 from pathlib import Path
 
 import duckdb
 
-# A table that is being filled holds a block for each column and for its nulls: 23 MiB in DuckDB's usual 256 KiB.
+# A table in use holds a block for each column and for its nulls: 23 MiB with blocks of 256 KiB.
 _BLOCK_BYTES = 65_536
-# A checkpoint writes a row group anew until it is full. Of this size, checkpoints can be frequent, so that little waits
-# in memory for the next, and no bytes an event are lost (docs/decisions/0007).
+# A checkpoint rewrites the last row group until it is full. This size allows frequent checkpoints, so few rows wait in
+# memory (docs/decisions/0007).
 _ROW_GROUP_ROWS = 32_768
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    # Attached, because only so a database can be told its row groups, and to keep no log: the journal is its log, since
-    # a segment is deleted only when a snapshot has its rows. 'v1.5.0' is what 1.5.5 can read, whoever writes it: so
-    # nobody loses their history by going back from 2.0.
+    """Attach the file as `store`, and use it."""
+    # Only ATTACH has these options. No write-ahead log: the journal is the log, because a segment is deleted only when
+    # a snapshot has its rows. Format 'v1.5.0', so that a downgrade from DuckDB 2.0 can read the file.
     options = f"recovery_mode no_wal_writes, row_group_size {_ROW_GROUP_ROWS}, storage_version 'v1.5.0'"
     if not path.exists():
-        options += f", block_size {_BLOCK_BYTES}"  # later it stands in the file
-    quoted = str(path).replace("'", "''")  # The operator's own words; ATTACH takes no parameters.
+        options += f", block_size {_BLOCK_BYTES}"  # an existing file has its own
+    quoted = str(path).replace("'", "''")  # from the operator; ATTACH has no parameters
     connection.execute(f"attach '{quoted}' as store ({options})")
     connection.execute("use store")
 
 
 def file_of(path: Path) -> tuple[int, int] | None:
-    """Which file lies at a path; None for none."""
+    """Return the device and inode of the file at a path; None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""The server's own database: one connection loads, cursors read."""
+"""The server's database: one connection loads, its cursors read."""
 
 import contextlib
 import os
@@ -17,42 +17,41 @@ from embedsink.journal.segment import Segment, identity_of, number_of
 from embedsink.reasons import Reason
 from embedsink.store.attach import attach, file_of
 from embedsink.store.duckdb_errors import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
-from embedsink.store.heeding import Seen, choose_form, heed_ready, see_all
-from embedsink.store.insert import described, load_rows, touched_deployments
+from embedsink.store.insert import LINE_BITS, changed_deployments, described, fill_session_ready, load_rows
 from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
 from embedsink.store.query import View
 from embedsink.store.reader import Reader, away_is_unavailable
 from embedsink.store.revisions import Revisions
-from embedsink.store.rollups import forget_sums, sum_up, sum_up_late
+from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
 from embedsink.store.sql_files import read_sql
 
 WIDE_ROW_BYTES = 2_048
 _CLOSE_TIMEOUT_S = 5.0
-# When memory is short, readers may go on for so long before the loader interrupts them, and then have so long to end.
+# Without memory for a load, readers may continue for the first time; interrupted ones have the second time to end.
 _READING_ON_S = 1.0
 _ENDING_S = 4.0
 _ROOM_WAIT_S_MAX = 10.0
 _ROOM_PAUSE_S = 0.02
-# Loaded so much, the file is attached anew: until then DuckDB keeps something of each row group that was written, some
-# 10 MiB a million events, and gives it up for no limit (docs/decisions/0007).
+# The file is attached again after so many loaded bytes: DuckDB retains 10 MiB a million events of written row groups,
+# whatever the limit (docs/decisions/0007).
 _RENEW_BYTES = 128 * 1_048_576
-# So many events are summed up at once; fewer where they don't fit: senders choose how long their texts are.
-_SUMMED_AT_ONCE = (250_000, 50_000, 10_000, 2_000)
-# A busy server loads a segment a second. The newest keep a row each in the ledger; older ones share one row a day.
+# Events of one rollup batch; fewer if memory is insufficient, because senders choose the length of their texts.
+_ROLLUP_BATCH_ROWS = (250_000, 50_000, 10_000, 2_000)
+# A busy server loads a segment a second. The newest have a ledger row each; older ones share a row a day.
 LEDGER_ROWS_MIN = 100_000
 LEDGER_ROWS_MAX = 110_000
 _LEDGER = "select count(*), max(split_part(segment, '-', 1)::bigint) from loaded_segment"
-# What a row of sums takes in memory until the next checkpoint.
+# Memory of a rollup row until the next checkpoint.
 _SUM_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What became of the envelopes of some segments: received = accepted + duplicate + quarantined."""
+    """Outcomes of envelopes: received = accepted + duplicate + quarantined."""
 
     segment_count: int
     received_count: int
@@ -76,7 +75,6 @@ class Store:
         self._kept_bytes = 0  # of segments, loaded since the file was attached
         self._file: tuple[int, int] | None = None
         self._has_wide_rows = False
-        self._seen: Seen | None = None
         self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._lacked_memory = False  # at the last checkpoint
@@ -86,17 +84,16 @@ class Store:
         self._closing: duckdb.DuckDBPyConnection | None = None  # is closed when its last reader has ended
 
     def open(self) -> None:
-        """Open or create the database, migrate its schema, and make its views again where they are not of these files.
+        """Open or create the database, migrate its schema, and create its views again if their files have changed.
 
         Raises:
-            Misconfigured: DuckDB is too old or too new, the store was made by a newer embedsink, or it can't be brought
-                up to date.
-            StoreRefused: there was no room, or another program or earlier readers have it open. It is as it was.
-            StoreBroken: the file is no sound database.
+            Misconfigured: DuckDB is too old or too new, the store is from a newer embedsink, or the migration failed.
+            StoreRefused: the disk is full, or another process or earlier readers have it open; it is unchanged.
+            StoreBroken: the file is not a sound database.
         """
-        self.close()  # A second DuckDB in this process would be let in beside the one that readers still have.
+        self.close()  # DuckDB would open the file twice in one process.
         check_duckdb_version()
-        # We keep no log. One that DuckDB left behind, when a checkpoint failed as it closed, belongs to no store.
+        # The store has no log. DuckDB leaves one if a checkpoint fails while it closes; it belongs to no store.
         for log in self.path.parent.glob(f"{self.path.name}.wal*"):
             log.unlink()
         with translated(opening=True):
@@ -105,7 +102,7 @@ class Store:
             connection = duckdb.connect(":memory:", config=self._config())
             try:
                 attach(connection, self.path)
-                # A sound store that is up to date is not written to: it has to open on a full disk.
+                # An up-to-date store is not written to, so it opens on a full disk.
                 if bring_up_to_date(connection, self.path.name):
                     connection.execute("checkpoint store")
             except BaseException:
@@ -114,24 +111,24 @@ class Store:
         with self._lock:
             self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
             self._file = file_of(self.path)
-            self._seen, self._views = None, {}
+            self._views = {}
             self.opened_count += 1
         self.revisions.renew()
 
     def refuse_newer(self) -> None:
-        """Look at the file without touching it. One that can't be read is not newer.
+        """Check the version of the file without writing. An unreadable file counts as not newer.
 
         Raises:
-            Misconfigured: it was made by a newer embedsink or DuckDB.
+            Misconfigured: it is from a newer embedsink or DuckDB.
         """
         with contextlib.suppress(duckdb.Error):
             refuse_newer(self.path)
 
     def close(self) -> None:
-        """Close the database; readers are told that it is away.
+        """Close the database. Readers get Unavailable from then on.
 
         Raises:
-            StoreRefused: reports still read it. It ends with the last of them.
+            StoreRefused: reports still read it. It closes after the last of them.
         """
         with self._lock:
             if self._connection is not None:
@@ -148,22 +145,22 @@ class Store:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the database is open."""
         return self._connection is not None
 
     @property
     def is_spilling(self) -> bool:
-        """Whether reports or loads have something on the disk that does not fit into memory."""
+        """Whether reports or loads spill to disk."""
         with contextlib.suppress(OSError), os.scandir(self._spill) as entries:
             return any(True for _ in entries)
         return False
 
     def reader(self, scope: Mapping[str, object], *, is_brief: bool = False) -> Reader:
-        """A reader with this scope.
+        """Open a reader with this scope.
 
         Args:
             scope: session variables.
-            is_brief: what is asked takes milliseconds, and so no second thread: that would have this thread's priority.
+            is_brief: the query takes milliseconds, so it needs no second thread (which would have this priority).
 
         Raises:
             Unavailable: `not_ready` while the store is closed or broken.
@@ -174,7 +171,7 @@ class Store:
                 try:
                     return self._reader(scope, is_brief)
                 except StoreTooSmall:
-                    # A load has all the usual memory just now, and even to ask for more takes some.
+                    # A load has all the usual memory at the moment, and raising the limit needs some.
                     if time.monotonic() >= end:
                         raise
                 time.sleep(_ROOM_PAUSE_S)
@@ -184,10 +181,10 @@ class Store:
             if self._connection is None:
                 raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
             with translated(), contextlib.ExitStack() as stack:
-                stack.enter_context(self._readers.counted())  # the first, so that it is the last that ends
+                stack.enter_context(self._readers.counted())  # first, so that it is released last
                 cursor = stack.enter_context(contextlib.closing(self._connection.cursor()))
                 cursor.execute("use store")
-                # A report over all time may sort millions of rows. It spills them, but in pieces that need room.
+                # A report over all time may sort millions of rows. Spilling needs memory too.
                 stack.enter_context(self._memory.more(cursor))
                 stack.enter_context(self._threads.more(cursor, only_if=not is_brief))
                 variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
@@ -196,9 +193,9 @@ class Store:
             return reader
 
     def loaded_segments(self, *, from_number: int = 0) -> dict[str, int]:
-        """The segments of these numbers whose rows are in the store: by identity, with their bytes.
+        """Return the bytes of loaded segments from this number on, by identity.
 
-        Those that the ledger has only together with others are not among them: see `folded_to`.
+        Segments that share a ledger row are not included: see `folded_to`.
         """
         with translated():
             # Names begin with the number, in twelve digits.
@@ -207,21 +204,21 @@ class Store:
         return {identity_of(name): byte_count for name, byte_count in found}
 
     def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:
-        """The first and the last number of each run of loaded segments after a number, as the ledger has them."""
+        """Return the first and last segment number of each ledger row after a number."""
         number = "split_part(segment, '-', 1)::bigint"
         ranges = f"select coalesce(first_number, {number}), {number} from loaded_segment where {number} > $1"  # noqa: S608
         with translated():
             return self._loading().execute(ranges, [after]).fetchall()
 
     def folded_to(self) -> int:
-        """The highest number of a segment that the ledger has only together with others; 0 for none."""
+        """Return the highest number of a segment that shares a ledger row; 0 if there is none."""
         folded = "select max(split_part(segment, '-', 1)::bigint) from loaded_segment where first_number is not null"
         with translated():
             [(number,)] = self._loading().execute(folded).fetchall()
         return number or 0
 
     def fold_ledger(self, *, before: int) -> None:
-        """Fold the ledgers of old segments, those of a day into one row; not from the number `before` on.
+        """Merge the ledger rows of old segments, one row a day. Segments from the number `before` on are not merged.
 
         Raises:
             StoreRefused, StoreBroken: nothing was changed.
@@ -232,39 +229,31 @@ class Store:
                 return
             self._loading().execute("set variable fold_below = $1", [min(before, last - LEDGER_ROWS_MIN + 1)])
             with transaction(self._loading()):
-                self._loading().execute(read_sql("ledger")["folded"])
+                self._loading().execute(read_sql("ledger")["fold"])
 
     def last_segment_number(self) -> int:
-        """The highest number of a loaded segment; 0 before the first."""
+        """Return the highest number of a loaded segment; 0 if there is none."""
         with translated():
             found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
         return number_of(Path(found[0])) if found and found[0] else 0
 
-    def prepare_load(self) -> None:
-        """Look at all events once after the opening, so that the first load need not.
-
-        Raises:
-            StoreRefused, StoreBroken: nothing is known yet.
-        """
-        if self._seen is None:
-            with translated(), self._memory.more(self._loading()):
-                self._seen = see_all(self._loading())
-
     def load(self, *segments: Segment) -> Ledger:
         """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
 
-        A load has its price, whatever it loads: it compares the new ids with those of seven days. So segments share it.
+        Each load compares its ids with those of seven days, whatever its size. So several segments share a load.
 
         Args:
             segments: sealed and sound ones, in the order of their numbers.
 
         Raises:
-            SqlUnfit, StoreRefused, StoreBroken: nothing of them is in the store.
+            SqlUnfit, StoreRefused, StoreBroken: the store has no rows of them.
         """
         variables = {
             "segments": described(segments),
             "segment_paths": [str(segment.path) for segment in segments],
             "line_bytes_max": max(segment.group_bytes_max for segment in segments),
+            "loaded_from": min(segment.number for segment in segments) << LINE_BITS,
+            "loaded_until": (max(segment.number for segment in segments) + 1) << LINE_BITS,
             "dedup_days": self.limits.dedup_days,
             "quarantine_bytes_per_day": self.limits.quarantine_bytes_per_day,
             "quarantine_count_per_day": self.limits.quarantine_count_per_day,
@@ -273,7 +262,7 @@ class Store:
         try:
             ledger, touched = self._load_with_room(segments, variables)
         except (StoreRefused, StoreBroken):
-            self.revisions.renew()  # The commit may have taken effect all the same.
+            self.revisions.renew()  # The commit may have succeeded.
             raise
         if touched is None:
             self.revisions.renew()
@@ -288,7 +277,7 @@ class Store:
     def _load_with_room(
         self, segments: Sequence[Segment], variables: Mapping[str, object]
     ) -> tuple[Ledger, set[int] | None]:
-        """The ledger, and the deployments that were touched; None where that is not known."""
+        """Return the ledger and the changed deployments; None if these are unknown."""
         with contextlib.suppress(StoreTooSmall):
             return self._load(variables, [segment.number for segment in segments])
         with contextlib.suppress(StoreTooSmall), translated(), self._memory.more(self._loading()):
@@ -301,13 +290,13 @@ class Store:
     def _load_the_rest(
         self, segments: Sequence[Segment], variables: Mapping[str, object]
     ) -> tuple[Ledger, set[int] | None]:
-        # What failed before may have been the commit, after all was done.
+        # The commit may have been the step that failed.
         if self._has(segments[0]):
             return self._ledger(), None
         return self._load(variables, [segment.number for segment in segments])
 
     def _end_readers(self) -> None:
-        """Give readers a short time to end, then interrupt them. New ones have to be paused."""
+        """Give readers a short time to end, then interrupt them. New readers must be paused."""
         self._readers.end(patience_s=_READING_ON_S, timeout_s=_READING_ON_S + _ENDING_S)
 
     def _load(self, variables: Mapping[str, object], loaded: Sequence[int]) -> tuple[Ledger, set[int]]:
@@ -315,43 +304,39 @@ class Store:
         with translated():
             for name, value in variables.items():
                 connection.execute(f"set variable {name} = $1", [value])
-            # What fails may be the commit, after all was done: then all is looked at once more.
-            seen, self._seen = self._seen, None
             with transaction(connection):
                 load_rows(connection)
-                sum_up_late(connection, loaded)
-                seen = heed_ready(connection, seen, loaded_from=min(loaded))
-                # Nothing may fail behind the commit: the segments would be loaded once more.
+                roll_up_late(connection, loaded)
+                # Nothing may fail after the commit: the segments would be loaded again.
                 ledger = self._ledger()
-                touched = touched_deployments(connection, loaded, by_session=seen.is_needed)
-        self._seen = seen
+                touched = changed_deployments(connection)
         return ledger, touched
 
-    def sum_up(self) -> bool:
-        """Sum up a part of what was loaded, if much of it waits. Whether there was any.
+    def roll_up(self) -> bool:
+        """Roll up a batch of loaded events, if enough wait. Return whether there was a batch.
 
         Raises:
-            StoreRefused, StoreBroken: nothing was summed up.
+            StoreRefused, StoreBroken: nothing was rolled up.
         """
-        for at_once in _SUMMED_AT_ONCE[:-1]:
+        for at_once in _ROLLUP_BATCH_ROWS[:-1]:
             try:
-                return self._sum_up(at_once)
+                return self._roll_up(at_once)
             except StoreTooSmall:
                 continue
         with translated(), self._memory.more(self._loading()):
-            return self._sum_up(_SUMMED_AT_ONCE[-1])
+            return self._roll_up(_ROLLUP_BATCH_ROWS[-1])
 
-    def _sum_up(self, at_once: int) -> bool:
+    def _roll_up(self, at_once: int) -> bool:
         with translated(), transaction(self._loading()):
-            row_count = sum_up(self._loading(), from_count=self.limits.summed_from_count, at_once=at_once)
+            row_count = roll_up(self._loading(), from_count=self.limits.rollup_from_count, at_once=at_once)
         self._waiting_bytes += row_count * _SUM_BYTES
         return row_count > 0
 
     def purge(self, which: PurgeFilter) -> int:
-        """Delete some kept rejections, the oldest first. Return their number: `PURGED_AT_ONCE` if there may be more.
+        """Delete the oldest matching rejections. Return their number: `PURGED_AT_ONCE` if there may be more.
 
         Raises:
-            StoreRefused, StoreBroken: none is deleted, unless it was the commit that failed.
+            StoreRefused, StoreBroken: none is deleted, unless the commit failed.
         """
         try:
             with translated(), self._memory.more(self._loading()), transaction(self._loading()):
@@ -363,42 +348,44 @@ class Store:
             self.revisions.move(deployments, number=0)
         return count
 
-    def derive_anew(self) -> None:
-        """Leave all sums to be made anew, of the events alone, and see anew whether these need what `ready` says."""
-        self._seen = None  # Before it: a commit that fails may have taken effect.
+    def reset_derived_tables(self) -> None:
+        """Discard the rollups, which the loader makes again, and derive `session_ready` again from the events."""
         with translated(), self._memory.more(self._loading()), transaction(self._loading()):
-            forget_sums(self._loading())
-            choose_form(self._loading())
+            discard_rollups(self._loading())
+            fill_session_ready(self._loading())
 
     def salvage(
         self, files: Sequence[Path], *, journal_numbers: list[int], on_step: Callable[[], None] = lambda: None
     ) -> Salvaged:
-        """Copy what can be read of damaged database files, of segments that neither this store nor the journal has.
+        """Copy readable rows of damaged files, of segments that neither this store nor the journal has.
 
         Raises:
-            StoreRefused, StoreBroken: a part of it is in the store.
+            StoreRefused, StoreBroken: a part of the rows is in the store.
         """
         connection = self._loading()
         with translated(), self._memory.more(connection):
-            return salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
+            salvaged = salvage(connection, files, journal_numbers=journal_numbers, on_step=on_step)
+            with transaction(connection):
+                fill_session_ready(connection)
+            return salvaged
 
     @property
     def unwritten_bytes(self) -> int:
-        """How many bytes of segments were loaded since the last checkpoint."""
+        """Bytes of segments loaded since the last checkpoint."""
         return self._waiting_bytes
 
     def checkpoint_when_due(self) -> None:
-        """Checkpoint when much has been loaded since the last: until then it waits in memory."""
+        """Checkpoint if the bytes loaded since the last one exceed the limit; until then they stay in memory."""
         if self._waiting_bytes >= self.limits.checkpoint_bytes:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Bring everything into the one file, so that a copy of it is complete."""
+        """Write everything into the file, so that a copy of it is complete."""
         try:
             with translated(), self._room_for_checkpoint():
                 self._loading().execute("checkpoint store")
         except StoreBroken as error:
-            # Those of an earlier program: the next try, after reopening, has the memory.
+            # The rows may be from an earlier process. The next try, after reopening, has more memory.
             self._lacked_memory = lacks_memory(error)
             self._has_wide_rows = self._has_wide_rows or self._lacked_memory
             raise
@@ -408,7 +395,7 @@ class Store:
 
     @contextlib.contextmanager
     def _room_for_checkpoint(self) -> Iterator[None]:
-        """All the memory from the beginning, where rows are wide: a checkpoint that fails breaks the database."""
+        """Raise the memory limit before a checkpoint of wide rows: a failed checkpoint breaks the database."""
         connection = self._loading()
         with contextlib.ExitStack() as stack:
             if self._has_wide_rows:
@@ -419,7 +406,7 @@ class Store:
             yield
 
     def _renew_when_due(self) -> None:
-        """Attach the file anew, in milliseconds, unless somebody reads it: see `_RENEW_BYTES`.
+        """Attach the file again, unless it has readers: see `_RENEW_BYTES`. It takes milliseconds.
 
         Raises:
             StoreBroken: it could not be attached again, and is closed.
@@ -428,7 +415,7 @@ class Store:
             connection = self._loading()
             if self._kept_bytes < _RENEW_BYTES or self._readers.count:
                 return
-            # Else attaching would make an empty one, and publishing it would replace a snapshot that has everything.
+            # Attaching would create an empty file, and publishing it would replace a complete snapshot.
             if file_of(self.path) != self._file:
                 raise StoreBroken(f"{self.path.name}: was moved or replaced while it was open")
             try:
@@ -436,7 +423,7 @@ class Store:
                 connection.execute("detach store")
                 attach(connection, self.path)
             except duckdb.Error as error:
-                # Readers are told that it is away; whoever loads opens it.
+                # Readers get Unavailable; the loader opens the store again.
                 self._connection = None
                 connection.close()
                 raise StoreBroken(first_line(error)) from error
@@ -446,7 +433,7 @@ class Store:
         return segment.identity in self.loaded_segments(from_number=segment.number)
 
     def _ledger(self) -> Ledger:
-        """Of what was loaded last."""
+        """Return the ledger of the last load."""
         row = self._loading().execute(
             "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count) "
             "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"
@@ -460,7 +447,7 @@ class Store:
 
     def _config(self) -> dict[str, Any]:
         return {
-            # Never by itself, see checkpoint_when_due: one that fails in a commit would break the database.
+            # Never automatic: a failed checkpoint in a commit would break the database (see checkpoint_when_due).
             "checkpoint_threshold": "1TB",
             "memory_limit": f"{self.limits.counted_bytes}B",
             "threads": self.limits.threads,

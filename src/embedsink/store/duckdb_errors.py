@@ -1,4 +1,4 @@
-"""DuckDB's errors as the few that matter here: sound but not now, this SQL or segment never, broken."""
+"""Translates DuckDB's errors: temporarily refused, invalid SQL or segment, broken store, damaged file."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,41 +7,41 @@ import duckdb
 
 from embedsink.errors import EmbedsinkError
 
-# The later ones without the first where a commit fails.
+# A failed commit has one of the later texts alone.
 _NO_MEMORY = ("Out of Memory", "failed to pin block", "could not allocate block", "failed to allocate data")
-# A checksum that does not hold; a file that is too short, or a disk that can't read it.
+# A wrong checksum, a truncated file, or a disk error.
 _DAMAGED = ("Corrupt database file", "Could not read")
-# Of rows that are fetched after an interrupt, when there are none any more; and of a query that it ended at its start.
+# A fetch after an interrupt, and a query that was interrupted at its start.
 _INTERRUPTED = ("No open result set", "closed pending query result")
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
-# There is no room for what does not fit into memory.
+# Spilling to disk failed.
 _NO_SPILL = "failed to offload"
 _NOT_NOW = (*_DISK_FULL, "Could not set lock on file", "Too many open files")
 
 
 class StoreBroken(EmbedsinkError):
-    """The database can't go on: close and reopen it; when that fails too, set it aside and rebuild it."""
+    """The open database is unusable. Close and reopen it; if that fails, rebuild it."""
 
 
 class StoreDamaged(StoreBroken):
-    """The file itself is damaged: opening it anew does not help. Set it aside and rebuild it."""
+    """The file is damaged, so reopening does not help. Rebuild it."""
 
 
 class StoreRefused(EmbedsinkError):
-    """The database is sound, but it could not do this now (no room, no memory). Nothing was changed: try again."""
+    """The database is sound, but lacks memory or disk space at the moment. Nothing was changed; retry."""
 
 
 class StoreTooSmall(StoreRefused):
-    """The memory that the database may take is too small for this. Nothing was changed."""
+    """The memory limit of the database is too low for this operation. Nothing was changed."""
 
 
 class SqlUnfit(EmbedsinkError):
-    """The SQL does not do, or not on these rows. Trying again does not help."""
+    """The SQL is invalid, or fails on these rows. A retry does not help."""
 
 
 @contextlib.contextmanager
 def translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
-    """DuckDB's errors as ours, with the first line of their text, or the whole."""
+    """Raise DuckDB's errors as those of this module, with the first line of their text, or all of it."""
     try:
         yield
     except duckdb.Error as error:
@@ -50,7 +50,7 @@ def translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
 
 def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:
     if opening:
-        # A sound store must not be set aside because there was no room to open it, or somebody else looks into it.
+        # A sound store must not count as broken because disk space is low, or another process has it open.
         return StoreRefused if any(words in str(error) for words in _NOT_NOW) else StoreBroken
     if any(words in str(error) for words in _DAMAGED):
         return StoreDamaged
@@ -72,12 +72,12 @@ def lacks_memory(error: Exception) -> bool:
 
 
 def is_disk_full(error: Exception) -> bool:
-    """Whether it failed for lack of room on the disk."""
+    """Return whether the disk is full."""
     return any(words in str(error) for words in _DISK_FULL)
 
 
 def has_no_room(error: Exception) -> bool:
-    """Whether a question failed for lack of room on the disk: for its answer, or for what does not fit into memory."""
+    """Return whether a query failed because the disk has no space for its result or for spilling."""
     return is_disk_full(error) or _NO_SPILL in str(error)
 
 

@@ -1,44 +1,31 @@
-"""Journal segments to rows: the files of `sql/load/`, one after the other."""
+"""Journal segments to rows: the files of `sql/load/`, in the order of their names."""
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import duckdb
 
 from embedsink.journal.segment import SEALED, Segment
 from embedsink.store.sql_files import read_sql
 
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A file of `sql/load/`, and what has to have rows for it to be worth its time: most read the segment once more."""
-
-    name: str
-    only_with: str | None = None
-
-
-_LINE_BITS = 32
-_COUNTED = "(select arrival from arrived where kind = 'counted' union all select arrival from conflict)"
-_STEPS = (
-    _Step("line"),
-    _Step("incoming"),
-    _Step("arrived"),
-    _Step("journal_hour", only_with="arrived where not is_imported"),
-    _Step("repeated"),
-    _Step("event", only_with="arrived where kind = 'event'"),
-    _Step("action", only_with="arrived where kind = 'action'"),
-    _Step("conflict", only_with="repeated"),
-    _Step("rejected", only_with="arrived where kind = 'quarantined'"),
-    _Step("conflicting", only_with="conflict"),
-    _Step("quarantine", only_with="rejected"),
-    _Step("counted", only_with=_COUNTED),
-    _Step("rejection_count", only_with=_COUNTED),
-    _Step("replayed", only_with="arrived where kind = 'replayed'"),
-    _Step("loss", only_with="arrived where kind = 'lost'"),
-    _Step("sync", only_with="arrived where kind = 'sync'"),
-    _Step("loaded_segment"),
-)
+LINE_BITS = 32
+_COUNTED = "(select ingest_seq from incoming_line where kind = 'counted' union all select ingest_seq from id_conflict)"
+# Files of `sql/load/` that run only where this has rows: most of them parse the segments once more.
+_ONLY_WITH = {
+    "journal_hour": "incoming_line where not is_imported",
+    "event": "incoming_line where kind = 'event'",
+    "action": "incoming_line where kind = 'action'",
+    "id_conflict": "duplicate_line",
+    "incoming_rejection": "incoming_line where kind = 'quarantined'",
+    "conflict_rejection": "id_conflict",
+    "quarantine": "incoming_rejection",
+    "counted_rejection": _COUNTED,
+    "rejection_count": _COUNTED,
+    "replay": "incoming_line where kind = 'replayed'",
+    "loss": "incoming_line where kind = 'lost'",
+    "sync": "incoming_line where kind = 'sync'",
+    "session_ready": "incoming_line where kind in ('event', 'lost')",
+}
 
 
 def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -47,39 +34,44 @@ def load_rows(connection: duckdb.DuckDBPyConnection) -> None:
     Args:
         connection: to the database, in a transaction, with the variables that `sql/load/` reads.
     """
-    for step in _STEPS:
-        if step.only_with is None or _has_rows(connection, step.only_with):
-            connection.execute(read_sql("load")[step.name])
+    for name, sql in read_sql("load").items():
+        if name not in _ONLY_WITH or _has_rows(connection, _ONLY_WITH[name]):
+            connection.execute(sql)
 
 
-def touched_deployments(connection: duckdb.DuckDBPyConnection, numbers: Sequence[int], *, by_session: bool) -> set[int]:
-    """The deployments whose readers may see other rows since the load.
+def changed_deployments(connection: duckdb.DuckDBPyConnection) -> set[int]:
+    """Return the deployments whose readers may have other rows since the load.
 
     Args:
-        connection: to the database, in the transaction that loads, behind `load_rows`.
-        numbers: of the segments.
-        by_session: whether some row has its deployment from its session's `ready`.
+        connection: to the database, in the transaction that loads, after `load_rows`.
     """
-    for name, number in (("touched_from", min(numbers)), ("touched_until", max(numbers) + 1)):
-        connection.execute(f"set variable {name} = $1", [number << _LINE_BITS])
-    steps = ["touched"]
-    steps += ["touched_replays"] * _has_rows(connection, "arrived where kind = 'replayed'")
-    steps += ["touched_counts"] * _has_rows(connection, "arrived where kind = 'counted'")
-    steps += ["touched_sessions"] * by_session
-    found = [row for name in steps for row in connection.execute(read_sql("load")[name]).fetchall()]
+    steps = ["deployments_of_rows"]
+    steps += ["deployments_of_replays"] * _has_rows(connection, "incoming_line where kind = 'replayed'")
+    steps += ["deployments_of_counts"] * _has_rows(connection, "incoming_line where kind = 'counted'")
+    steps += ["deployments_of_sessions"] * _has_rows(connection, "session_ready")
+    found = [row for name in steps for row in connection.execute(read_sql("revisions")[name]).fetchall()]
     return {deployment for (deployment,) in found if deployment is not None}
 
 
+def fill_session_ready(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill `session_ready` again from all events, in a transaction."""
+    connection.execute("truncate session_ready")
+    connection.execute("truncate ready_fact")
+    connection.execute("set variable loaded_from = -1")
+    connection.execute("set variable loaded_until = 9223372036854775807")
+    connection.execute(read_sql("load")["session_ready"])
+
+
 def described(segments: Sequence[Segment]) -> list[dict[str, object]]:
-    """What `sql/load/` has to know of some segments, in their order."""
+    """Return the descriptions of segments for `sql/load/`, in their order."""
     return list(map(_described, segments, _lines_before(segments)))
 
 
 def _described(segment: Segment, lines_before: int) -> dict[str, object]:
-    """What sql/load says of a segment; `lines_before` is how many lines the segments have that are read before it."""
+    """Return the description of a segment; `lines_before` is the number of lines of the segments before it."""
     return {
         "path": str(segment.path),
-        "name": f"{segment.identity}{SEALED}",  # whatever follows the identity in the name of its file
+        "name": f"{segment.identity}{SEALED}",  # the suffix of the file may differ
         "number": segment.number,
         "byte_count": segment.byte_count,
         "lines_before": lines_before,
@@ -91,4 +83,4 @@ def _lines_before(segments: Sequence[Segment]) -> list[int]:
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608  a step's own
+    return connection.execute(f"select 1 from {table} limit 1").fetchone() is not None  # noqa: S608

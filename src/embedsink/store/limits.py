@@ -1,4 +1,4 @@
-"""How much memory and how many threads the database may take: as a rule, and while somebody needs more."""
+"""Limits on the memory and threads of the database: the usual ones, and higher ones for expensive work."""
 
 import contextlib
 import threading
@@ -13,12 +13,13 @@ _UNTOUCHED_BYTES = 24 * 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """DuckDB's memory as a rule, the program's where more is needed, threads, and how long ids are known.
+    """Limits of the store.
 
-    `threads_max` is while a report is read: two of them halve its time, and loading alone leaves a core to receiving.
-    `checkpoint_bytes` is how much of the journal waits in memory for the next checkpoint. `summed_from_count` events
-    have to wait before they are summed up; until then reports read them one by one. `session_gap_minutes` is a variable
-    of every reader. `quarantine_…` limit what a load keeps of conflicts, for each key and UTC day, and on the disk.
+    `memory_bytes` is DuckDB's usual memory, `memory_bytes_max` that of the process for expensive work. `threads_max`
+    applies while a report is read: two threads halve its time, and loading with one leaves a core to ingestion.
+    `checkpoint_bytes` of the journal are loaded between two checkpoints. `rollup_from_count` events are rolled up
+    together; until then reports read them one by one. `session_gap_minutes` is a variable of every reader.
+    `quarantine_…` limit the stored conflicts, for each key and UTC day, and by free disk space.
     """
 
     memory_bytes: int = 64 * 1_048_576
@@ -27,7 +28,7 @@ class StoreLimits:
     threads_max: int = 2
     checkpoint_bytes: int = 20 * 1_048_576
     dedup_days: int = 7
-    summed_from_count: int = 100_000
+    rollup_from_count: int = 100_000
     session_gap_minutes: int = 30
     quarantine_bytes_per_day: int = 64 * 1_048_576
     quarantine_count_per_day: int = 100_000
@@ -35,17 +36,17 @@ class StoreLimits:
 
     @property
     def counted_bytes(self) -> int:
-        """What DuckDB may count as a rule: what it counts and never touches comes on top."""
+        """The usual memory limit of DuckDB, with the memory that it counts but never touches."""
         return self.memory_bytes + _UNTOUCHED_BYTES
 
     @property
     def counted_bytes_max(self) -> int:
-        """What DuckDB may count: half, since it leaves out the program, and what its allocator holds back."""
+        """The higher memory limit: half, because DuckDB counts neither the process nor what its allocator retains."""
         return max(self.counted_bytes, self.memory_bytes_max // 2)
 
 
 class Raised:
-    """A setting of all of DuckDB: more while anybody needs it, such as a step that has to hold 2,048 huge strings."""
+    """A global setting of DuckDB with a usual and a higher value, which applies while any caller needs it."""
 
     def __init__(self, name: str, usual: str, most: str) -> None:
         self._name = name
@@ -63,13 +64,13 @@ class Raised:
                 self._set(connection)
             yield
         finally:
-            # Also where it is what it was: a memory_limit makes DuckDB give back what it holds for nothing, 40 MiB.
-            with self._lock, contextlib.suppress(duckdb.Error):  # It keeps what it still needs.
+            # Also without a change: setting memory_limit makes DuckDB release 40 MiB of unused memory.
+            with self._lock, contextlib.suppress(duckdb.Error):  # DuckDB retains memory in use
                 self._needing_count -= only_if
                 self._set(connection)
 
     def can_be(self, connection: duckdb.DuckDBPyConnection, value: str) -> bool:
-        """Return whether DuckDB can do with a value, such as a limit below what it may have now."""
+        """Return whether DuckDB accepts a value, such as a lower memory limit."""
         with self._lock:
             try:
                 connection.execute(f"set global {self._name} = '{value}'")

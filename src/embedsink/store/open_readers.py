@@ -1,4 +1,4 @@
-"""The open readers of a store, and how the loader pauses or ends them."""
+"""Tracks the open readers of a store, so that the loader can pause or end them."""
 
 import contextlib
 import threading
@@ -13,7 +13,7 @@ _LOOK_EVERY_S = 0.01
 
 
 class OpenReaders:
-    """Counts the open readers of a store, ends them, and keeps new ones waiting.
+    """Counts the open readers of a store, ends them, and blocks new ones.
 
     Args:
         lock: held while a reader is made; released while this class waits.
@@ -54,8 +54,8 @@ class OpenReaders:
         process when it can't roll back (docs/decisions/0007).
 
         Args:
-            patience_s: for so long the readers may go on; then they are interrupted.
-            timeout_s: the longest time to wait, in all.
+            patience_s: how long readers may continue before they are interrupted.
+            timeout_s: the longest total wait.
         """
         started_at = time.monotonic()
         with self._changed:
@@ -68,7 +68,7 @@ class OpenReaders:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Let no reader begin."""
+        """Block new readers."""
         with self._changed:
             self._paused_count += 1
         try:

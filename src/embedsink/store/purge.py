@@ -1,4 +1,4 @@
-"""Deletes kept rejections from the store. Their counts stay."""
+"""Deletes stored rejections. Their counts remain."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,15 +7,15 @@ import duckdb
 
 from embedsink.store.sql_files import read_sql
 
-# Rejections of one transaction: their deletion waits in memory until the next checkpoint.
+# Rejections a transaction: deletions stay in memory until the next checkpoint.
 PURGED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeFilter:
-    """Which rejections are purged: those that fit all of it. None bounds nothing; times are UTC.
+    """The rejections to purge: those that match all conditions. None is no condition; times are UTC.
 
-    `before` is about when they were received, which for imported ones may be long ago.
+    `before` is a limit on the time of receipt, which may be long ago for imported rejections.
     """
 
     before: datetime | None = None
@@ -25,14 +25,14 @@ class PurgeFilter:
 
 
 def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) -> tuple[int, set[int]]:
-    """Delete the oldest of these rejections.
+    """Delete the oldest matching rejections.
 
     Args:
         connection: to the database, in a transaction.
-        which: what is deleted.
+        which: the condition.
 
     Returns:
-        How many there were, `PURGED_AT_ONCE` when there may be more, and the deployments that they name.
+        The number of deleted rejections (`PURGED_AT_ONCE` if there may be more), and their deployments.
     """
     variables = {
         "before": which.before,
@@ -43,9 +43,9 @@ def purge_rejections(connection: duckdb.DuckDBPyConnection, which: PurgeFilter) 
     }
     for name, value in variables.items():
         connection.execute(f"set variable purge_{name} = $1", [value])
-    connection.execute(read_sql("purge")["purged"])
-    found = connection.execute("select deployment, count(*) from purged group by deployment").fetchall()
+    connection.execute(read_sql("purge")["purge_batch"])
+    found = connection.execute("select deployment, count(*) from purge_batch group by deployment").fetchall()
     if found:
         connection.execute(read_sql("load")["rejection_count"])
-        connection.execute(read_sql("purge")["forgotten"])
+        connection.execute(read_sql("purge")["delete"])
     return sum(count for _, count in found), {deployment for deployment, _ in found if deployment is not None}

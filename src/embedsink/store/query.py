@@ -1,9 +1,9 @@
-"""What is read of a view, and its SQL."""
+"""SELECT statements over views."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Where a page lies that was dear to find.
+# The temporary table of an expensive page.
 KEPT_PAGE = "kept_page"
 
 
@@ -18,7 +18,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the catalog has of a view: `comment` from `comment on view`, and its columns in order."""
+    """A view in the catalog: `comment` from `comment on view`, and its columns in order."""
 
     comment: str
     columns: tuple[Column, ...]
@@ -26,16 +26,16 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """What is read of a view.
+    """A SELECT over a view.
 
     Args:
-        view: its name; one of ours, never a sender's text.
-        columns: these of its columns, in this order; None for all.
-        limit: the first so many rows; None for all.
-        is_page: in the order of arrival, after the variable `after` and up to the variable `up_to`.
-        is_expensive: of a page, whether a few rows take as long to find as all: it is found once, and kept meanwhile.
-        where: only rows whose columns, written as text, are these; of what is no page.
-        is_by_arrival: in the order of arrival; a page always is.
+        view: the name of the view; never text of a client.
+        columns: columns in order; None for all.
+        limit: the most rows; None for all.
+        is_page: rows ordered by ingest_seq, after the variable `after` and up to the variable `up_to`.
+        is_expensive: a page for which a few rows take as long as all. Its rows are stored temporarily.
+        where: pairs of column and text; rows must have these values. Not for pages.
+        is_by_ingest_seq: rows ordered by ingest_seq, as those of pages always are.
     """
 
     view: str
@@ -44,7 +44,7 @@ class SelectQuery:
     is_page: bool = False
     is_expensive: bool = False
     where: tuple[tuple[str, str], ...] = ()
-    is_by_arrival: bool = False
+    is_by_ingest_seq: bool = False
 
 
 def column_sql(column: Column, expressions: Mapping[str, str]) -> str:
@@ -59,11 +59,11 @@ def source_of(selection: SelectQuery) -> str:
 
 def page_of(view: str) -> str:
     return (
-        f"\"{view}\" where (getvariable('after') is null or arrival > getvariable('after')::bigint) "
-        f"and (getvariable('up_to') is null or arrival <= getvariable('up_to')::bigint) {by_arrival(view)}"
+        f"\"{view}\" where (getvariable('after') is null or ingest_seq > getvariable('after')::bigint) "
+        f"and (getvariable('up_to') is null or ingest_seq <= getvariable('up_to')::bigint) {by_ingest_seq(view)}"
     )
 
 
-def by_arrival(view: str) -> str:
-    """Return the clause that orders by the view's own column: one that is shown as null has the same name."""
-    return f'order by "{view}".arrival'
+def by_ingest_seq(view: str) -> str:
+    """Return an ORDER BY with the view's column, because the selected one may be null."""
+    return f'order by "{view}".ingest_seq'

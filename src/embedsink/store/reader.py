@@ -1,4 +1,4 @@
-"""Named views, seen through a scope that is nothing but session variables."""
+"""Readers of named views within a scope, which is a set of session variables."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ from embedsink.store.duckdb_errors import (
     has_no_room,
     translated,
 )
-from embedsink.store.query import KEPT_PAGE, Column, SelectQuery, View, by_arrival, column_sql, page_of, source_of
+from embedsink.store.query import KEPT_PAGE, Column, SelectQuery, View, by_ingest_seq, column_sql, page_of, source_of
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
 from embedsink.store.temp_table import TempTable
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import pandas
 
 ROWS_AT_ONCE = 2_048
-# Rows of a Parquet row group and of an Arrow batch: what a writer and a reader hold in memory at once.
+# Rows of a Parquet row group and of an Arrow batch: writers and readers hold so many in memory.
 ROWS_OF_BATCH = 20_480
-# Whatever the views read.
+# Every variable that a view reads.
 VARIABLES = (
     "deployments",
     "since",
@@ -56,14 +56,13 @@ VARIABLES = (
     "type",
     "key_id",
     "outcome",
-    "asked_columns",
+    "requested_columns",
     "session_gap_minutes",
 )
-# Up to where the sums reach that many reports read: of the moment at which the reader begins, so that what is summed up
-# meanwhile is neither counted twice nor left out (sql/macros/session_quarter_between.sql). Both in one question, since
-# between two there may be a summing.
-SUMMED = ("summed", "summed_up_to")
-# What every tool reads alike. Times are UTC: Parquet and Arrow say so in the column's type.
+# The newest rollup batch at the start of the reader, so that a later batch is neither counted twice nor left out
+# (sql/staging/2_session_15min_between.sql). One query reads both, because a batch may be added between two queries.
+ROLLUP_VARIABLES = ("rollup_batch_id", "rollup_watermark")
+# Types that every tool reads alike. Times are UTC, which Parquet and Arrow store in the type of the column.
 _PORTABLE = {
     "TIMESTAMP": "timezone('UTC', {})",
     "HUGEINT": "{}::bigint",
@@ -77,21 +76,21 @@ where not internal and database_name <> 'temp'
 order by table_name, column_index
 """
 _COMMENTS = "select view_name, coalesce(comment, '') from duckdb_views() where not internal and not temporary"
-# Python's own objects for ids cost more than all the rest of a row.
+# Python's UUID objects cost more than the rest of a row.
 _IN_PYTHON = {"UUID": "{}::varchar"}
-HIDES_ARRIVAL = "hides_arrival"
+HIDES_INGEST_SEQ = "hides_ingest_seq"
 OLDER_SNAPSHOT = "An older embedsink published it: start the server once, or run `embedsink snapshot`."
 EVERYTHING: Mapping[str, object] = {"deployments": None}
 
 
 class Reader:
-    """Named views through one scope. It owns a connection of its own: use it in one thread, and close it.
+    """A reader of named views within one scope. It owns a connection: use it in one thread, and close it.
 
     Args:
         connection: to the database.
-        scope: the variables to set; `deployments` among them. With `hides_arrival` the column `arrival` is null.
-        held: whatever ends with the reader.
-        views: what is known of them; shared by all readers of one opened database, and filled by the first that asks.
+        scope: the variables to set; `deployments` among them. With `hides_ingest_seq` the column `ingest_seq` is null.
+        held: resources that are released with the reader.
+        views: a cache of the catalog, which all readers of one opened database share.
     """
 
     def __init__(
@@ -106,52 +105,52 @@ class Reader:
         self._closing = threading.Lock()
         self._is_closed = False
         self._variables: dict[str, Any] = {}
-        self._hides_arrival = False
+        self._hides_ingest_seq = False
         self._kept: TempTable | None = None
-        # Every variable is set, so that nothing is inherited from whoever used the connection before; and the one that
-        # keeps readers apart must be named, because null means every deployment.
+        # All variables are set, so that none is inherited from an earlier use of the connection. `deployments` is
+        # required, because null means every deployment.
         self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
-        self._set_summed()
-        # What Arrow writes as the zone of a time.
+        self._set_rollup_variables()
+        # Arrow stores this as the time zone of timestamps.
         connection.execute("set timezone = 'UTC'")
         self._held = held.pop_all()
         self._views = {} if views is None else views
 
     def narrowed(self, **variables: object) -> "Reader":
-        """The same reader, with some of its variables set anew."""
+        """Return this reader after setting some of its variables."""
         with away_is_unavailable():
             self._set(variables)
         return self
 
     def variable(self, name: str) -> Any:
-        """What a variable is set to; times are without a zone, in UTC."""
+        """Return the value of a variable; times are UTC without a zone."""
         [(value,)] = self._ask_all("select getvariable($1)", [name])
         return value
 
     def columns(self, view: str) -> list[Column]:
-        """A view's columns with their comments, in order; none of what does not exist."""
+        """Return the columns of a view with their comments, in order; an empty list if the view does not exist."""
         return list(self._described(view).columns)
 
     def comment(self, view: str) -> str:
-        """What `comment on view` says."""
+        """Return the comment of a view."""
         return self._described(view).comment
 
     def has(self, view: str) -> bool:
-        """Whether there is such a view or table."""
+        """Return whether such a view or table exists."""
         return bool(self._described(view).columns)
 
     def require(self, view: str) -> None:
-        """Raises Misconfigured unless there is such a view or table: a snapshot may be of an older embedsink."""
+        """Raise Misconfigured if no such view or table exists, as in a snapshot of an older embedsink."""
         if not self.has(view):
             raise Misconfigured(f"snapshot: lacks {view}. {OLDER_SNAPSHOT}")
 
     def is_up_to_date(self) -> bool:
-        """Whether its views are those of this embedsink and this DuckDB."""
+        """Return whether the views are those of this version of embedsink and DuckDB."""
         with away_is_unavailable():
             return are_views_current(self._connection)
 
     def _described(self, view: str) -> View:
-        # Of all views at once: the engine goes through all of them anyway, which takes longer than a small report.
+        # For all views at once: the engine reads the whole catalog anyway, which takes longer than a small report.
         if not self._views:
             self._views.update(self._ask_views())
         return self._views.get(view, View("", ()))
@@ -164,62 +163,62 @@ class Reader:
         return {view: View(comments.get(view, ""), tuple(columns[view])) for view in columns}
 
     def selected(self, selection: SelectQuery) -> list[Column]:
-        """The columns of a selection, in its order."""
+        """Return the columns of a selection, in its order."""
         self.require(selection.view)
         columns = {column.name: column for column in self.columns(selection.view)}
         return list(columns.values()) if selection.columns is None else [columns[name] for name in selection.columns]
 
     def rows(self, selection: str | SelectQuery) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of a view, some thousand at a time, as they come from the engine."""
+        """Yield the rows of a view, `ROWS_AT_ONCE` at a time."""
         result = self._ask(*self._select(selection, _IN_PYTHON))
         while rows := _fetch(result):
             yield rows
 
     def dicts(self, view: str) -> list[dict[str, Any]]:
-        """All rows of a view by the names of its columns; for views that bound themselves."""
+        """Return all rows of a view as dictionaries; for views with a limit of their own."""
         names = [column.name for column in self.columns(view)]
         return [dict(zip(names, row, strict=True)) for rows in self.rows(view) for row in rows]
 
     def page(self, selection: SelectQuery) -> int | None:
-        """Bound a page of `limit` rows by the variable `up_to`. The arrival of its last row, if others come after it.
+        """Set `up_to` so that a page has `limit` rows. Return the ingest_seq of its last row, if more follow.
 
-        A row that arrives later has a later arrival: so pages neither repeat rows nor skip any that was to be seen. One
-        of an earlier arrival that shows only later is skipped: see embedsink.reports.pagination.
+        Later rows have a greater ingest_seq, so pages neither repeat nor skip rows. A row of a smaller ingest_seq that
+        becomes visible later is skipped: see embedsink.reports.pagination.
         """
         limit = selection.limit or 1
-        self.narrowed(asked_columns=None)
+        self.narrowed(requested_columns=None)
         if selection.is_expensive:
-            names = dict.fromkeys((*(column.name for column in self.selected(selection)), "arrival"))
+            names = dict.fromkeys((*(column.name for column in self.selected(selection)), "ingest_seq"))
             page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
-            # Of this connection alone, and gone with it.
+            # temporary: it ends with the connection
             self._ask(f"create or replace temp table {KEPT_PAGE} as {page}", [limit + 1])
         ends = self._ask_all(
-            f"select arrival from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
+            f"select ingest_seq from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
             [limit - 1],
         )
         self.narrowed(up_to=ends[0][0] if ends else None)
         return ends[0][0] if len(ends) == 2 else None
 
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
-        """The rows of a view as a frame, and the SQL type of each column."""
+        """Return the rows of a view as a data frame, and the SQL type of each column."""
         with away_is_unavailable():
             return _framed(self._ask(*self._select(selection, _PORTABLE)))
 
     def run(
         self, sql: str, parameters: object = None, *, caller: FrameType | None = None
     ) -> tuple["pandas.DataFrame", list[str]]:
-        """The same for SQL of the reader's own, for the notebook's owner alone: nothing of the server calls this.
+        """Run SQL of the notebook's owner, and return what `frame` returns. The server never calls this.
 
         Args:
-            sql: one statement or several; the answer is that of the last.
+            sql: one or more statements; the result is that of the last.
             parameters: a list for `?` and `$1`, or a dictionary for `$name`.
-            caller: whose variables can be named as tables, where the database has none of that name.
+            caller: a frame whose variables may be named as tables, unless the database has such a table.
 
         Raises:
-            Refused: DuckDB can't run it; with all that DuckDB says.
-            Unavailable: it needs more memory than there is.
+            Refused: DuckDB can't run it; with DuckDB's whole message.
+            Unavailable: it needs more memory than the limit.
         """
-        self.narrowed(asked_columns=None)
+        self.narrowed(requested_columns=None)
         try:
             with translated(whole=True):
                 result = _execute_as(caller, self._connection, sql, parameters)
@@ -233,8 +232,8 @@ class Reader:
             raise Refused(Reason.BAD_PARAMETER, f"sql: {error}{hint}") from error
 
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
-        """The first row that a check of `sql/checks` returns, by column, and how many there are."""
-        self.narrowed(asked_columns=None)
+        """Return the first row of a check of `sql/checks`, by column, and the number of rows."""
+        self.narrowed(requested_columns=None)
         result = self._ask(sql)
         with away_is_unavailable():
             names = [column[0] for column in result.description or ()]
@@ -245,7 +244,7 @@ class Reader:
         return dict(zip(names, first or (), strict=False)), count
 
     def write_parquet(self, selection: str | SelectQuery, file: IO[bytes] | Path) -> None:
-        """The rows of a view as Parquet: to a path, or into a file of the system that is open for writing."""
+        """Write the rows of a view as Parquet: to a path, or into an open file of the operating system."""
         sql, parameters = self._select(selection, _PORTABLE)
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
         self._ask_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
@@ -253,11 +252,11 @@ class Reader:
     def write_arrow(
         self, selection: str | SelectQuery, file: IO[bytes], *, scratch: Callable[[], IO[bytes]] = TemporaryFile
     ) -> None:
-        """The rows of a view as an Arrow IPC stream, in batches of some thousand.
+        """Write the rows of a view as an Arrow IPC stream, in batches of `ROWS_OF_BATCH`.
 
-        They go through a Parquet file that `scratch` makes, because DuckDB's own Arrow batches have a million rows.
+        They pass through a Parquet file from `scratch`, because DuckDB's own Arrow batches have a million rows.
         """
-        from nanoarrow.ipc import StreamWriter  # Few servers are ever asked for it.
+        from nanoarrow.ipc import StreamWriter  # imported late: few servers need it
 
         with scratch() as spooled, StreamWriter.from_writable(file) as writer:
             self.write_parquet(selection, spooled)
@@ -271,21 +270,21 @@ class Reader:
 
     @contextlib.contextmanager
     def consistent(self) -> Iterator[None]:
-        """Everything that is asked in here is of one moment, whatever is loaded. What is kept in it ends with it."""
+        """Read everything in this block from one snapshot of the database. A temporary table of `keep` ends with it."""
         self._forget()
         self._ask("begin transaction")
         try:
             yield
         finally:
             self._kept = None
-            with contextlib.suppress(duckdb.Error):  # It ends with the connection, at the latest.
+            with contextlib.suppress(duckdb.Error):  # it ends with the connection
                 self._connection.execute("rollback")
 
     def keep(self, view: str, *, since: datetime | None, until: datetime | None) -> None:
-        """Work a view out once for this period: what builds on it reads that, until more or something else is asked.
+        """Compute a view once for this period. Views that build on it read the result while their scope is within it.
 
         Args:
-            view: as `TempTable.make` says.
+            view: a view with the column `occurred_at`.
             since, until: of the longest period, in UTC.
         """
         self._forget()
@@ -302,13 +301,13 @@ class Reader:
             self._kept = None
 
     def interrupt(self) -> None:
-        """Stop a running question, from any thread."""
-        with self._closing:  # DuckDB frees a connection that another thread interrupts just then.
+        """Interrupt a running query; callable from any thread."""
+        with self._closing:  # DuckDB may free a connection during an interrupt
             if not self._is_closed:
                 self._connection.interrupt()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         with self._closing:
             self._is_closed = True
         # A rollback by DuckDB itself, as the connection closes, aborts the process where the database is broken.
@@ -323,47 +322,49 @@ class Reader:
         self.close()
 
     def _select(self, selection: str | SelectQuery, expressions: Mapping[str, str]) -> tuple[str, list[object]]:
-        """The statement and its parameters; `expressions` says what becomes of columns of some SQL types."""
+        """Return the statement and its parameters; `expressions` converts columns of some SQL types."""
         if isinstance(selection, str):
             selection = SelectQuery(selection)
-        # What is made for other columns alone, a view can leave out (the macro is_asked).
-        self.narrowed(asked_columns=None if selection.columns is None else list(selection.columns))
-        # Identifiers can't be parameters. These are the view's own, by way of the catalog.
+        # A view may skip work for other columns (the macro is_column_requested).
+        self.narrowed(requested_columns=None if selection.columns is None else list(selection.columns))
+        # Identifiers can't be parameters. These come from the catalog.
         columns = ", ".join(self._shown(column, expressions) for column in self.selected(selection))
         if selection.is_page:
             return f"select {columns} from {page_of(source_of(selection))}", []  # noqa: S608
         sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
         wanted = self.selected(SelectQuery(selection.view, tuple(name for name, _ in selection.where)))
         for place, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
-            # Written as text, since a text that is no number can't be compared with one.
+            # Compared as text, because DuckDB can't compare a number with other text.
             sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${place}"
             parameters.append(text)
-        if selection.is_by_arrival:
-            sql += f" {by_arrival(selection.view)}"
+        if selection.is_by_ingest_seq:
+            sql += f" {by_ingest_seq(selection.view)}"
         if selection.limit is not None:
             parameters.append(selection.limit)
             sql += f" limit ${len(parameters)}"
         return sql, parameters
 
     def _shown(self, column: Column, expressions: Mapping[str, str]) -> str:
-        if column.name == "arrival" and self._hides_arrival:
-            return 'null::bigint as "arrival"'  # Segments and their lines are counted over all deployments.
+        if column.name == "ingest_seq" and self._hides_ingest_seq:
+            return 'null::bigint as "ingest_seq"'  # It counts lines of all deployments.
         return column_sql(column, expressions)
 
-    def _set_summed(self) -> None:
+    def _set_rollup_variables(self) -> None:
         found = (None, None)
-        with contextlib.suppress(duckdb.CatalogException):  # Snapshots of older servers have none, nor views that ask.
-            found = self._connection.execute("select max(number), max(up_to) from summed").fetchone() or found
-        for name, value in zip(SUMMED, found, strict=True):
+        with contextlib.suppress(duckdb.CatalogException):  # absent from snapshots of older servers
+            found = (
+                self._connection.execute("select max(batch_id), max(watermark) from rollup_batch").fetchone() or found
+            )
+        for name, value in zip(ROLLUP_VARIABLES, found, strict=True):
             self._connection.execute(f"set variable {name} = $1", [value])
 
     def _set(self, variables: Mapping[str, object]) -> None:
-        if HIDES_ARRIVAL in variables:  # It is about what is shown of a view, and no view reads it.
-            self._hides_arrival = bool(variables[HIDES_ARRIVAL])
-            variables = {name: value for name, value in variables.items() if name != HIDES_ARRIVAL}
+        if HIDES_INGEST_SEQ in variables:  # an option of the reader, not a variable of views
+            self._hides_ingest_seq = bool(variables[HIDES_INGEST_SEQ])
+            variables = {name: value for name, value in variables.items() if name != HIDES_INGEST_SEQ}
         unknown = variables.keys() - set(VARIABLES)
         if unknown:
-            # No view reads it: whoever misspells what should narrow the scope would see more.
+            # A misspelled limit of the scope would show more.
             raise ValueError(f"variables {sorted(unknown)}: no view reads them. There are {', '.join(VARIABLES)}.")
         for name, value in variables.items():
             self._connection.execute(f"set variable {name} = $1", [value])
@@ -381,10 +382,10 @@ class Reader:
 
 
 def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
-    """A reader of a published snapshot, for any number of programs at once.
+    """Open a reader of a published snapshot. Any number of processes may do so at once.
 
     Raises:
-        Misconfigured: there is none yet, it can't be read, or it is of a newer embedsink.
+        Misconfigured: it does not exist yet, is unreadable, or is from a newer embedsink.
     """
     if not path.parent.is_dir():
         raise Misconfigured(f"data folder {path.parent}: does not exist. Name the one that `embedsink serve` writes.")
@@ -401,7 +402,7 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
 
 
 def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
-    """What `Reader.write_parquet` wrote, as `Reader.frame` gives it."""
+    """Read a file of `Reader.write_parquet`, and return what `Reader.frame` returns."""
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("set timezone = 'UTC'")
         return _framed(connection.execute("select * from read_parquet($1)", [str(path)]))
@@ -410,10 +411,10 @@ def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
 def _execute_as(
     caller: FrameType | None, connection: duckdb.DuckDBPyConnection, sql: str, parameters: object
 ) -> duckdb.DuckDBPyConnection | None:
-    """Execute SQL so that DuckDB looks for missing tables among the variables of `caller`."""
+    """Execute SQL so that DuckDB finds missing tables among the variables of `caller`."""
     if caller is None:
         return connection.execute(sql, parameters)
-    # DuckDB looks at the frame that calls it, and at no other: so the call has to be made with these variables.
+    # DuckDB reads only the variables of the frame that calls it, so the call is made with these variables.
     execute = partial(connection.execute, sql, parameters)
     found = eval("_embedsink_execute()", caller.f_globals, {**caller.f_locals, "_embedsink_execute": execute})  # noqa: S307
     return cast("duckdb.DuckDBPyConnection | None", found)
@@ -422,7 +423,7 @@ def _execute_as(
 def _framed(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list[str]]:
     types = [str(column[1]) for column in result.description or ()]
     with warnings.catch_warnings():
-        # DuckDB gives times their zone in a way that pandas will not know any more one day.
+        # DuckDB sets the zone of times in a way that pandas deprecates.
         warnings.filterwarnings("ignore", message="The inplace keyword")
         return result.df(), types
 
@@ -434,7 +435,7 @@ def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 @contextlib.contextmanager
 def away_is_unavailable() -> Iterator[None]:
-    """A database that is broken, closed or too busy now is one to ask again."""
+    """Raise Unavailable if the database is broken, closed or too busy."""
     try:
         with translated():
             yield
@@ -446,5 +447,5 @@ def away_is_unavailable() -> Iterator[None]:
 
 
 def _address(file: IO[bytes] | Path) -> str:
-    # COPY takes no parameters. It is our own, or the operator's own word.
+    # COPY has no parameters. The path is ours, or the operator's.
     return str(file).replace("'", "''") if isinstance(file, Path) else f"/dev/fd/{file.fileno()}"

@@ -1,20 +1,20 @@
-"""What tells readers whether their rows may have changed, for each deployment: nobody learns of others' loads."""
+"""Revisions by deployment: texts that change when rows may have changed, without revealing other deployments' loads."""
 
 import secrets
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-# Beyond so many, all are forgotten: their readers are once told of a change that there was not.
+# Above this number all are discarded: their readers then see one change without new rows.
 DEPLOYMENTS_MAX = 10_000
 
 
 class _Load(NamedTuple):
-    loads: int  # so many up to it
-    number: int  # of the newest segment that was loaded by then
+    loads: int  # number of loads so far
+    number: int  # of the newest segment loaded so far
 
 
 class Revisions:
-    """The last load that touched each deployment. One thread loads; any may ask."""
+    """The last load that changed each deployment. One thread loads; any thread may read."""
 
     def __init__(self) -> None:
         self._opening = ""
@@ -22,15 +22,15 @@ class Revisions:
         self._by_deployment: dict[int, _Load] = {}
 
     def renew(self) -> None:
-        """All rows may have changed."""
+        """Change all revisions."""
         self._opening = secrets.token_hex(8)
 
     def move(self, deployments: Iterable[int], *, number: int) -> None:
-        """A load has touched the rows of these deployments.
+        """Record a load that changed rows of these deployments.
 
         Args:
-            deployments: superfluous ones do no harm, missing ones do.
-            number: of the newest segment that was loaded.
+            deployments: may include unchanged ones, must include all changed ones.
+            number: of the newest loaded segment.
         """
         self._last = _Load(self._last.loads + 1, max(self._last.number, number))
         if len(self._by_deployment) >= DEPLOYMENTS_MAX:
@@ -40,14 +40,14 @@ class Revisions:
     def of(self, deployments: Collection[int] | None) -> str:
         """Return a text that changes when rows of these deployments may have changed; None is all.
 
-        It tells of other deployments, so hash it before a client gets it.
+        It depends on other deployments too, so hash it before a client gets it.
         """
         if deployments is None:
             return f"{self._opening} {self._last.loads}"
         return f"{self._opening} {[(number, self._load_of(number).loads) for number in sorted(deployments)]}"
 
     def last_number(self, deployments: Collection[int]) -> int:
-        """The newest segment that was loaded when these deployments were last touched; 0 for never in this process."""
+        """Return the newest segment at the last change of these deployments; 0 if none changed in this process."""
         return max((self._load_of(number).number for number in deployments), default=0)
 
     def _load_of(self, deployment: int) -> _Load:

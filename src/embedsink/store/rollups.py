@@ -1,4 +1,4 @@
-"""What many reports read instead of events: sums of quarters of an hour (docs/decisions/0012)."""
+"""Rollups of events: what many reports read instead of events (docs/decisions/0012)."""
 
 from collections.abc import Iterable
 
@@ -9,58 +9,58 @@ from embedsink.store.sql_files import read_sql
 _LINE_BITS = 32
 
 
-def sum_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -> None:
-    """Sum up what arrived behind the last summing, which has passed it by; in the transaction that loads it.
+def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -> None:
+    """Roll up segments with numbers below the watermark, in the transaction that loads them.
 
     Args:
         connection: to the database, in a transaction.
-        loaded: the numbers of the segments whose rows come with it.
+        loaded: the numbers of the loaded segments.
     """
-    number, up_to = _last(connection)
-    late = [segment for segment in loaded if segment << _LINE_BITS <= up_to]
+    batch_id, watermark = _last_batch(connection)
+    late = [segment for segment in loaded if segment << _LINE_BITS <= watermark]
     for segment in late:
-        _sum_up(connection, number + 1, segment << _LINE_BITS, ((segment + 1) << _LINE_BITS) - 1)
+        _roll_up(connection, batch_id + 1, segment << _LINE_BITS, ((segment + 1) << _LINE_BITS) - 1)
     if late:
-        connection.execute("insert into summed values ($1, $2)", [number + 1, up_to])
+        connection.execute("insert into rollup_batch values ($1, $2)", [batch_id + 1, watermark])
 
 
-def sum_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:
-    """Sum up the oldest of what came since the last summing, if much has. How many rows that made.
+def roll_up(connection: duckdb.DuckDBPyConnection, *, from_count: int, at_once: int) -> int:
+    """Roll up the oldest events above the watermark, if there are enough. Return the number of rollup rows.
 
     Args:
         connection: to the database, in a transaction.
-        from_count: how many events have to wait.
-        at_once: how many are summed up.
+        from_count: the least number of events to begin with.
+        at_once: the greatest number of events to roll up.
     """
-    number, up_to = _last(connection)
-    # As a variable, since a constant is what lets the engine skip all that is older.
-    _set(connection, summing_from=up_to + 1)
-    waiting = "select arrival from event where arrival >= getvariable('summing_from')::bigint limit $1"
-    found = connection.execute(f"select count(*) from ({waiting})", [from_count]).fetchone()  # noqa: S608
-    if not found or found[0] < from_count:
+    batch_id, watermark = _last_batch(connection)
+    # A variable is a constant for the planner, so older row groups are skipped.
+    _set(connection, rollup_from=watermark + 1)
+    waiting = "select ingest_seq from event where ingest_seq >= getvariable('rollup_from')::bigint limit $1"
+    [(count,)] = connection.execute(f"select count(*) from ({waiting})", [from_count]).fetchall()  # noqa: S608
+    if count < from_count:
         return 0
-    newest = connection.execute(f"select max(arrival) from ({waiting})", [at_once]).fetchone() or (up_to,)  # noqa: S608
-    row_count = _sum_up(connection, number + 1, up_to + 1, newest[0])
-    connection.execute("insert into summed values ($1, $2)", [number + 1, newest[0]])
+    [(newest,)] = connection.execute(f"select max(ingest_seq) from ({waiting})", [at_once]).fetchall()  # noqa: S608
+    row_count = _roll_up(connection, batch_id + 1, watermark + 1, newest)
+    connection.execute("insert into rollup_batch values ($1, $2)", [batch_id + 1, newest])
     return row_count
 
 
-def forget_sums(connection: duckdb.DuckDBPyConnection) -> None:
-    """Leave all sums to be made anew."""
-    connection.execute("truncate session_quarter")
-    connection.execute("truncate question_stage")
-    connection.execute("truncate summed")
+def discard_rollups(connection: duckdb.DuckDBPyConnection) -> None:
+    """Delete all rollups. The loader computes them again."""
+    for table in ("session_15min", "question_stage", "rollup_batch"):
+        connection.execute(f"truncate {table}")
 
 
-def _last(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    last = connection.execute("select coalesce(max(number), 0), coalesce(max(up_to), -1) from summed").fetchone()
-    return last or (0, -1)
+def _last_batch(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    last = "select coalesce(max(batch_id), 0), coalesce(max(watermark), -1) from rollup_batch"
+    [(batch_id, watermark)] = connection.execute(last).fetchall()
+    return batch_id, watermark
 
 
-def _sum_up(connection: duckdb.DuckDBPyConnection, number: int, first: int, last: int) -> int:
-    _set(connection, summing=number, summing_from=first, summing_to=last)
-    made = [connection.execute(read_sql("load")[table]).fetchone() for table in ("session_quarter", "question_stage")]
-    return sum(int(row_count) for (row_count,) in filter(None, made))
+def _roll_up(connection: duckdb.DuckDBPyConnection, batch_id: int, first: int, last: int) -> int:
+    _set(connection, batch_id=batch_id, rollup_from=first, rollup_to=last)
+    inserted = [connection.execute(sql).fetchone() for sql in read_sql("rollups").values()]
+    return sum(int(row_count) for (row_count,) in filter(None, inserted))
 
 
 def _set(connection: duckdb.DuckDBPyConnection, **variables: int) -> None:

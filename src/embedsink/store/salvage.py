@@ -15,15 +15,23 @@ from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, t
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
-# DuckDB reads so many rows at a time, and a damaged block spoils them all.
+# DuckDB reads so many rows at a time; a damaged block makes all of them unreadable.
 _VECTOR_ROWS = 2_048
 _GROUP_ROWS = 122_880
-# Each row says by `arrival` which segment it came from.
+# The names that columns have in files older than the migration 0010.
+_FORMER_NAMES = {
+    "arrival": "ingest_seq",
+    "sync_arrival": "sync_ingest_seq",
+    "place": "position",
+    "first_arrival": "first_ingest_seq",
+    "unkept_count": "counted_only_count",
+}
+# Each row has its segment number in `ingest_seq`.
 _TABLES = ("event", "action", "quarantine", "loss", "sync")
 _MISSING = "exists (select 1 from missing where {} between missing.first_number and missing.last_number)"
-_OF_MISSING = _MISSING.format("arrival >> 32")
+_OF_MISSING = _MISSING.format("ingest_seq >> 32")
 _LEDGER_OF_MISSING = _MISSING.format("split_part(segment, '-', 1)::bigint")
-# Rows that belong to rows of another table: that table, and which of them are copied.
+# Tables whose rows belong to rows of another table: that table, and the condition of the rows to copy.
 _PARTS = {
     "quarantine_rest": (
         "quarantine",
@@ -32,20 +40,21 @@ _PARTS = {
     ),
     "sync_file": (
         "sync",
-        f"sync_arrival in (select arrival from sync where {_OF_MISSING}) "
-        "and (sync_arrival, place) not in (select (sync_arrival, place) from sync_file)",
+        f"sync_ingest_seq in (select ingest_seq from sync where {_OF_MISSING}) "
+        "and (sync_ingest_seq, position) not in (select (sync_ingest_seq, position) from sync_file)",
     ),
     "journal_hour": (
         "event",
-        f"{_MISSING.format('first_arrival >> 32')} and first_arrival not in (select first_arrival from journal_hour)",
+        f"{_MISSING.format('first_ingest_seq >> 32')} "
+        "and first_ingest_seq not in (select first_ingest_seq from journal_hour)",
     ),
 }
 _REPLAYED = """
-update quarantine set replayed_at = told.replayed_at
-from damaged.quarantine as told
-where told.rowid >= $1 and told.rowid < $2
-  and told.quarantine_id = quarantine.quarantine_id
-  and told.replayed_at is not null
+update quarantine set replayed_at = former.replayed_at
+from damaged.quarantine as former
+where former.rowid >= $1 and former.rowid < $2
+  and former.quarantine_id = quarantine.quarantine_id
+  and former.replayed_at is not null
   and quarantine.replayed_at is null
 """
 _ROW_GROUPS = """
@@ -58,7 +67,7 @@ order by row_group_id
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What came of it: rows that were copied, and envelopes that a ledger counted and no file could supply."""
+    """The result: copied rows, and envelopes that a ledger counted and no file could supply."""
 
     row_count: int
     lost_count: int
@@ -73,13 +82,13 @@ def salvage(
 ) -> Salvaged:
     """Copy rows of segments that neither the store nor the journal has, and write their ledgers.
 
-    A kill in between leaves a part of it: begin with a new file then.
+    A kill in between leaves a part of the rows: begin again with a new file.
 
     Args:
         connection: to the sound database.
         files: the damaged ones, the most recent first.
         journal_numbers: the numbers of the segments in the journal.
-        on_step: called between steps; what it raises ends it all.
+        on_step: called between steps; an exception that it raises ends the salvage.
     """
     connection.execute("set variable journal_numbers = $1", [journal_numbers])
     connection.execute(read_sql("salvage")["missing"])
@@ -118,15 +127,17 @@ class _Damaged:
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_step: Callable[[], None]) -> None:
         self._connection = connection
         self._on_step = on_step
-        tables = "select table_name from duckdb_tables() where database_name = 'damaged'"
-        self._tables = {name for (name,) in connection.execute(tables).fetchall()}
-        [(self._first_arrival,)] = connection.execute("select min(first_number) << 32 from missing").fetchall()
+        columns = (
+            "select table_name, list(column_name) from duckdb_columns() where database_name = 'damaged' group by all"
+        )
+        self._columns: dict[str, list[str]] = dict(connection.execute(columns).fetchall())
+        [(self._first_ingest_seq,)] = connection.execute("select min(first_number) << 32 from missing").fetchall()
 
     def copy(self) -> int:
-        """Copy what is missing, and return the number of rows."""
+        """Copy the rows of missing segments. Return their number."""
         row_count = 0
         for table in _TABLES:
-            if self._may_have_missing(f"damaged.{table}"):
+            if self._may_have_missing(self._source(table)):
                 row_count += self._for_rows(table, partial(self._copy_rows, table))
         for table, (owner, condition) in _PARTS.items():
             if self._may_have_missing(owner):
@@ -137,17 +148,24 @@ class _Damaged:
         return row_count
 
     def _may_have_missing(self, table: str) -> bool:
-        """Look whether a table has rows of missing segments. As a rule it has none, and that is quick to see."""
-        sql = f"select 1 from {table} where arrival >= {self._first_arrival:d} and {_OF_MISSING} limit 1"
+        """Return whether a table may have rows of missing segments. Usually it has none, which is fast to check."""
+        sql = f"select 1 from {table} where ingest_seq >= {self._first_ingest_seq:d} and {_OF_MISSING} limit 1"
         try:
             with translated():
                 return self._connection.execute(sql).fetchone() is not None
         except (StoreDamaged, SqlUnfit):
-            return True  # `_for_rows` knows whether there is such a table.
+            return True  # `_for_rows` checks whether the table exists
+
+    def _source(self, table: str) -> str:
+        """Return the table with the names that its columns have today."""
+        renames = [f"{name} as {_FORMER_NAMES[name]}" for name in self._columns.get(table, ()) if name in _FORMER_NAMES]
+        if not renames:
+            return f"damaged.{table}"
+        return f"(select rowid, * rename ({', '.join(renames)}) from damaged.{table})"
 
     def _for_rows(self, table: str, act: Callable[[int, int], int]) -> int:
-        """Call `act` for each row group, or else for each of its vectors. Leave out what can't be read."""
-        if table not in self._tables:
+        """Call `act` for each row group, or for each of its vectors if that fails. Skip unreadable vectors."""
+        if table not in self._columns:
             return 0
         row_count = 0
         for start, end in self._row_groups(table):
@@ -173,20 +191,22 @@ class _Damaged:
         yield from pairwise(accumulate(counts, initial=0))
 
     def _copy_rows(self, table: str, start: int, end: int) -> int:
-        arrivals = (
-            f"select min(arrival), max(arrival) from damaged.{table} where rowid >= $1 and rowid < $2 and {_OF_MISSING}"
+        bounds = (
+            f"select min(ingest_seq), max(ingest_seq) from {self._source(table)} "
+            f"where rowid >= $1 and rowid < $2 and {_OF_MISSING}"
         )
         with translated():
-            first, last = self._connection.execute(arrivals, [start, end]).fetchall()[0]
+            first, last = self._connection.execute(bounds, [start, end]).fetchall()[0]
         if first is None:
             return 0
-        # As constants, they let the engine skip all other rows.
-        here = f"arrival between {first:d} and {last:d}"
-        condition = f"{here} and {_OF_MISSING} and arrival not in (select arrival from {table} where {here})"
+        # Constants, so that DuckDB skips the other row groups.
+        here = f"ingest_seq between {first:d} and {last:d}"
+        condition = f"{here} and {_OF_MISSING} and ingest_seq not in (select ingest_seq from {table} where {here})"
         return self._insert(table, condition, start, end)
 
     def _insert(self, table: str, condition: str, start: int, end: int, *, into: str | None = None) -> int:
-        rows = f"select * from damaged.{table} where rowid >= $1 and rowid < $2 and {condition}"
+        source = f"{self._source(table)} where rowid >= $1 and rowid < $2 and {condition}"
+        rows = f"select columns(c -> c <> 'rowid') from {source}"
         return self._run(f"insert into {into or table} by name {rows}", start, end)
 
     def _run(self, sql: str, start: int, end: int) -> int:

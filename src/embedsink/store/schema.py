@@ -1,10 +1,8 @@
-"""What stands in a database: its migrations, its views, and which programs may open it."""
+"""Migrations and views of a database, and the versions that may open it."""
 
 import contextlib
-import re
 import time
-from collections.abc import Iterator, Mapping
-from graphlib import TopologicalSorter
+from collections.abc import Iterator
 from hashlib import blake2s
 from pathlib import Path
 
@@ -12,20 +10,18 @@ import duckdb
 
 from embedsink.errors import Misconfigured
 from embedsink.store.duckdb_errors import StoreBroken, first_line, lacks_memory
-from embedsink.store.heeding import choose_form
-from embedsink.store.sql_files import read_sql
+from embedsink.store.sql_files import read_sql, read_views
 
 DUCKDB_RANGE = ((1, 5, 5), (3, 0, 0))
 _ROLL_BACK_S_MAX = 2.0
 _ROLL_BACK_PAUSE_S = 0.01
-_VIEWS = ("macros", "views/base", "views/reports")
 
 
 def check_duckdb_version() -> None:
-    """Refuse a DuckDB that was not tested: 1.4 loses data on a full disk.
+    """Refuse an untested version of DuckDB: 1.4 loses data on a full disk.
 
     Raises:
-        Misconfigured: says which versions will do.
+        Misconfigured: the error names the supported versions.
     """
     version = tuple(int(part) for part in duckdb.__version__.split(".")[:3] if part.isdigit())
     if not DUCKDB_RANGE[0] <= version < DUCKDB_RANGE[1]:
@@ -33,13 +29,13 @@ def check_duckdb_version() -> None:
 
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Migrate the schema, and make every macro and view again if they were made from other files.
+    """Migrate the schema, and create all macros and views again if their files have changed.
 
     Returns:
-        Whether that was necessary. Otherwise nothing was written, so it works on a full disk.
+        Whether anything was written. An up-to-date store is not written to, so it opens on a full disk.
 
     Raises:
-        Misconfigured: it can't be done, and the file is not what is wrong: no rebuild would help.
+        Misconfigured: the migration failed on a sound file, so a rebuild would not help.
     """
     try:
         is_migrated = migrate(connection)
@@ -52,67 +48,57 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 
 
 def refresh_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Make every macro and view again, if they were made from other files or by another DuckDB: it takes a while.
+    """Create all macros and views again, if their files or the version of DuckDB have changed.
 
     Returns:
-        Whether they were made.
+        Whether they were created.
     """
     if are_views_current(connection):
         return False
-    with transaction(connection):  # a third quicker than by themselves, and all of them or none
+    with transaction(connection):  # all or none, and a third faster
         create_views(connection)
-        choose_form(connection)
         connection.execute(f"comment on table migration is '{_digest()}'")
     return True
 
 
 def are_views_current(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the macros and views were made from these files, by this DuckDB."""
+    """Return whether the macros and views come from these files and this version of DuckDB."""
     known = connection.execute("select comment from duckdb_tables() where table_name = 'migration'").fetchall()
     return known == [(_digest(),)]
 
 
 def _digest() -> str:
-    made_from = [
-        duckdb.__version__,
-        *(sql for folder in ("schema", "macros/plain", *_VIEWS) for sql in read_sql(folder).values()),
-    ]
+    made_from = [duckdb.__version__, *read_sql("migrations").values(), *read_views().values()]
     return blake2s("\0".join(made_from).encode(), digest_size=16).hexdigest()
 
 
 def create_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make every macro and view again, each after those that it builds on, so their files need no order.
+    """Create every macro and view again, in the order of the files (sql/README.md).
 
     Raises:
-        Misconfigured: says which file is not understood.
+        Misconfigured: a file reads something that does not exist; the error names the file.
     """
-    # Old ones first: a view that is gone must not linger, and a stale one must not be built on.
-    old = connection.execute("select view_name from duckdb_views() where not internal and not temporary").fetchall()
-    for (name,) in old:
+    # Drop old ones first: a removed view must not remain, and no view may read an outdated one.
+    old_views = connection.execute("select view_name from duckdb_views() where not internal and not temporary")
+    for (name,) in old_views.fetchall():
         connection.execute(f'drop view "{name}"')
-    made = {name: sql for folder in _VIEWS for name, sql in read_sql(folder).items()}
-    for name in in_order(made):
+    old_macros = connection.execute(
+        "select distinct function_name, function_type from duckdb_functions() "
+        "where not internal and function_type like '%macro'"
+    )
+    for name, kind in old_macros.fetchall():
+        connection.execute(f'drop {"macro table" if kind == "table_macro" else "macro"} "{name}"')
+    for name, sql in read_views().items():
         try:
-            connection.execute(made[name])
-        except duckdb.CatalogException as error:  # it names what is not there
+            connection.execute(sql)
+        except duckdb.CatalogException as error:  # it names the missing view, table or macro
             raise Misconfigured(f"sql/**/{name}.sql: {first_line(error)}") from None
 
 
-def in_order(statements: Mapping[str, str]) -> list[str]:
-    """The names of views and macros, those that others read or call before these."""
-    any_name = "|".join(statements)
-    names_another = re.compile(rf"(?i)\b(?:from|join)\s+({any_name})\b|\b({any_name})\(")
-    needed = {}
-    for name, sql in statements.items():
-        code = re.sub("--.*", "", sql.partition("\ncomment on ")[0])
-        needed[name] = {found for pair in names_another.findall(code) for found in pair if found} - {name}
-    return list(TopologicalSorter(needed).static_order())
-
-
 def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Bring the schema up to date: each migration and its record in one transaction. Whether there was any."""
+    """Apply missing migrations, each with its record in one transaction. Return whether any was missing."""
     applied = applied_migrations(connection)
-    missing = {name: sql for name, sql in read_sql("schema").items() if name not in applied}
+    missing = {name: sql for name, sql in read_sql("migrations").items() if name not in applied}
     if missing:
         connection.execute("create table if not exists migration (name varchar, applied_at timestamp)")
     for name, sql in missing.items():
@@ -123,10 +109,10 @@ def migrate(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def refuse_newer(path: Path) -> None:
-    """Look without touching, before anything is written.
+    """Check the version of a file without writing.
 
     Raises:
-        Misconfigured: the database is of a newer embedsink or DuckDB.
+        Misconfigured: the database is from a newer embedsink or DuckDB.
     """
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True)) as connection:
@@ -137,22 +123,22 @@ def refuse_newer(path: Path) -> None:
 
 
 def refuse_newer_schema(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Raise Misconfigured for a database that has a migration which this embedsink does not know."""
-    unknown = applied_migrations(connection) - read_sql("schema").keys()
+    """Raise Misconfigured if the database has an unknown migration."""
+    unknown = applied_migrations(connection) - read_sql("migrations").keys()
     if unknown:
         newest = max(unknown)
         raise Misconfigured(f"{name}: has the schema {newest}, which is newer than this embedsink. Upgrade it.")
 
 
 def refuse_newer_format(error: duckdb.Error, name: str) -> None:
-    """Raise Misconfigured where a file is sound but beyond this DuckDB: setting it aside would mend nothing."""
+    """Raise Misconfigured if the file is sound but needs a newer DuckDB: a rebuild would not help."""
     if "newer version of DuckDB" in str(error):
         newer = f"{name}: was written by a newer DuckDB than {duckdb.__version__}"
         raise Misconfigured(f"{newer}. Install that one again; nothing was changed.") from None
 
 
 def applied_migrations(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """The names of the migrations that a database has; none where it has no such table."""
+    """Return the names of the applied migrations; an empty set if there is no such table."""
     found = connection.execute("select 1 from duckdb_tables() where table_name = 'migration'").fetchone()
     names = connection.execute("select name from migration").fetchall() if found else []
     return {name for (name,) in names}
@@ -170,10 +156,10 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
-    """End a transaction, if there is one. Even this takes memory, so wait until readers give some back.
+    """Roll back the transaction, if there is one. This needs memory, so wait until readers release some.
 
     Raises:
-        StoreBroken: there is no memory for it. Until it is closed the connection can do nothing else.
+        StoreBroken: memory is insufficient. The connection is unusable and must be closed.
     """
     end = time.monotonic() + _ROLL_BACK_S_MAX
     while True:
@@ -185,5 +171,5 @@ def roll_back(connection: duckdb.DuckDBPyConnection) -> None:
                     raise StoreBroken(f"a transaction can't end: {first_line(error)}") from error
                 time.sleep(_ROLL_BACK_PAUSE_S)
                 continue
-            # There was none; or the database is broken, and nothing of it was written.
+            # There was no transaction, or the database is broken and nothing was committed.
         return

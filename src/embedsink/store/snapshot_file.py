@@ -1,4 +1,4 @@
-"""A published snapshot as a file to keep: whether all of it can be read, and which segments it has."""
+"""Verifies a published snapshot, and lists its segments."""
 
 import contextlib
 from collections.abc import Collection, Iterator
@@ -19,15 +19,15 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-# So many of the newest segments tell one server's journal from another's.
+# So many of the newest segments identify the journal of a server.
 COMPARED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Which segments a snapshot has: the highest number, and the identities of the newest and of those asked for.
+    """The segments of a snapshot: the highest number, and the identities of the newest and of the requested ones.
 
-    `folded_to`: up to this number the ledger has segments together with others, and not all identities.
+    `folded_to`: up to this number, ledger rows cover several segments and lack most identities.
     """
 
     last_number: int
@@ -43,7 +43,7 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
         numbers: of the segments to look for.
 
     Raises:
-        Misconfigured: it can't be read to the end.
+        Misconfigured: a row can't be read.
     """
     try:
         read_every_row(path)
@@ -53,7 +53,7 @@ def examine_snapshot(path: Path, *, numbers: Collection[int]) -> Segments:
 
 
 def find_segments(path: Path, *, numbers: Collection[int]) -> Segments:
-    """Return the same without reading every row."""
+    """Return the segments of a snapshot without reading every row."""
     with _opened(path) as connection:
         return _segments(connection, numbers)
 
@@ -89,7 +89,7 @@ def _segments(connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -
 def _folded_to(connection: duckdb.DuckDBPyConnection) -> int:
     columns = "select 1 from duckdb_columns() where table_name = 'loaded_segment' and column_name = 'first_number'"
     if not connection.execute(columns).fetchall():
-        return 0  # An older embedsink published it.
+        return 0  # from an older embedsink
     folded = "select max(segment) from loaded_segment where first_number is not null"
     [(last,)] = connection.execute(folded).fetchall()
     return int(last[:12]) if last else 0

@@ -1,17 +1,35 @@
-"""Where the SQL lies: in the package when it was installed, at the top of the checkout when not."""
+"""The SQL files: in the package when it is installed, otherwise at the top of the checkout."""
 
+import re
 from functools import cache
 from pathlib import Path
+
+# The layers of macros and views, the lowest first (sql/README.md).
+LAYERS = ("macros", "staging", "intermediate", "reports")
+_ORDER = re.compile(r"^\d+_")
 
 
 @cache
 def sql_folder() -> Path:
-    """The folder with `schema/`, `load/`, `views/` and `checks/`."""
+    """Return the folder with `migrations/`, `load/`, `reports/` and the others."""
     packaged = Path(__file__).parents[1] / "sql"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"
 
 
 @cache
-def read_sql(folder: str, pattern: str = "*.sql") -> dict[str, str]:
-    """The statements of the files below a folder by name without suffix, in the order of the names."""
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted((sql_folder() / folder).glob(pattern))}
+def read_sql(folder: str) -> dict[str, str]:
+    """Return the files of a folder in the order of their file names, by name without the number in front.
+
+    The number of a migration belongs to its name.
+    """
+    paths = sorted((sql_folder() / folder).glob("*.sql"))
+    return {_name_of(path): path.read_text(encoding="utf-8") for path in paths}
+
+
+def read_views() -> dict[str, str]:
+    """Return the files of all macros and views, each after those that it reads."""
+    return {name: sql for layer in LAYERS for name, sql in read_sql(layer).items()}
+
+
+def _name_of(path: Path) -> str:
+    return path.stem if path.parent.name == "migrations" else _ORDER.sub("", path.stem)

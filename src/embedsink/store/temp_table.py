@@ -1,4 +1,4 @@
-"""A view that a reader works out once, because several of its questions build on it."""
+"""A temporary table with the rows of a view, for several queries that build on the view."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,32 +6,32 @@ from typing import Any
 
 import duckdb
 
-# What its rows depend on, but for the period.
+# The variables on which the rows of such a view depend, apart from the period.
 _SCOPE = ("deployments", "surface", "tenant", "now")
 
 
 @dataclass(frozen=True, slots=True)
 class TempTable:
-    """Rows of a view, in a table of one connection alone, and what the variables were.
+    """The rows of a view in a table of one connection, and the variables at that time.
 
-    The connection finds what is of its own before what is everybody's; so do all views that build on this one.
+    The connection resolves temporary names first, so every view that reads this view reads the table.
     """
 
     view: str
     variables: Mapping[str, Any]
 
     def make(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Work it out, and stand in for it. Its rows are the same in every period that their `occurred_at` lies in."""
+        """Create the table and a temporary view over it, which selects the period by `occurred_at`."""
         connection.execute(f"create or replace temp table kept_{self.view} as from {self.view}")
         connection.execute(f"create temp view {self.view} as from kept_{self.view} where is_in_period(occurred_at)")
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Give way to the view itself."""
+        """Drop both, so that the name means the view again."""
         connection.execute(f"drop view temp.{self.view}")
         connection.execute(f"drop table temp.kept_{self.view}")
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
-        """Whether it has all rows that the view would have for these variables, and no others in their period."""
+        """Return whether the table has all rows of the view for these variables, and no others in their period."""
         since, until = variables["since"], variables["until"]
         first, end = self.variables["since"], self.variables["until"]
         return (

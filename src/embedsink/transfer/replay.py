@@ -26,7 +26,7 @@ from embedsink.store.reader import EVERYTHING, Reader
 
 LIST_VIEW = "quarantine_in_scope"
 REPLAYABLE_VIEW = "quarantine_replayable"
-UNTRIED_VIEW = "quarantine_untried"
+UNTRIED_VIEW = "quarantine_not_replayable"
 # How long loading may make no progress before a replay or a purge gives up.
 LOADING_STALL_S_MAX = 30.0
 _POLL_S = 0.05
@@ -92,7 +92,7 @@ async def replay(engine: Engine, quarantine_id: UUID | None = None) -> Replay:
                 )
             replayed += block.replayed
             rejected += block.rejected
-            after = block.last_arrival
+            after = block.last_ingest_seq
         untried = await asyncio.to_thread(_untried_count, engine, quarantine_id)
     return Replay(replayed, rejected, untried)
 
@@ -159,7 +159,7 @@ class _Block:
     envelope_count: int
     replayed: int
     rejected: int
-    last_arrival: int
+    last_ingest_seq: int
 
 
 def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -> _Block | None:
@@ -173,14 +173,14 @@ def _next_block(engine: Engine, after: int | None, quarantine_id: UUID | None) -
         envelope_count=sum(len(parsed.accepted) for _, parsed in valid),
         replayed=len(valid),
         rejected=len(rows) - len(valid),
-        last_arrival=rows[-1]["arrival"],
+        last_ingest_seq=rows[-1]["ingest_seq"],
     )
 
 
 def _untried_count(engine: Engine, quarantine_id: UUID | None) -> int:
     with engine.store.reader({**EVERYTHING, "quarantine_id": quarantine_id}, is_brief=True) as reader:
         [row] = reader.dicts(UNTRIED_VIEW)
-    return int(row["untried_count"])
+    return int(row["not_replayable_count"])
 
 
 def _parse_again(row: Mapping[str, Any], engine: Engine) -> ParsedDelivery | None:

@@ -30,7 +30,7 @@ from embedsink.dashboards.time_axis import span_of
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
-from embedsink.http.etag import EtagCheck, question_of
+from embedsink.http.etag import EtagCheck, question_key_of
 from embedsink.http.execute import ask_store, while_awaited
 from embedsink.http.query_params import check_parameters
 from embedsink.http.security_headers import ASKED_ABOUT
@@ -162,7 +162,7 @@ class Dashboards:
             ask = partial(self._answer, engine=engine, section=section, period=begun, name=name)
             return await ask_store(engine, engine.limiters.reports.slot(key.key_id), begun.scope.variables(), ask)
 
-        question = question_of(request, key)
+        question = question_key_of(request, key)
         answer = self._answers.answer(question, current_tag, make, pace=engine.limiters.dashboards, key_id=key.key_id)
         tag, body = await while_awaited(request, answer)
         return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
@@ -174,7 +174,7 @@ class Dashboards:
         if reader is not None:
             charts |= answer_section(reader, section, period, reports=self.reports(engine, name), now=now)
         # They are of all deployments: who reads some of them is not told.
-        hides = period.scope.hides_arrival
+        hides = period.scope.hides_ingest_seq
         charts |= {
             tile.id: {"value": None if hides else _MEASURES[tile.measure](engine)}
             for tile in section.charts

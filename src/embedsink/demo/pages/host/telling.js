@@ -4,7 +4,7 @@ import { make } from "./dom.js";
 import { saveFile } from "./saving.js";
 
 // What most people ask first; the others follow by name.
-const FIRST = ["views", "dashboards", "downloads", "ai_queries", "answers", "errors", "reach", "tenants"];
+const FIRST = ["views", "dashboards", "downloads", "ai_queries", "ai_query_groups", "errors", "reach", "tenants"];
 
 /** The script tag, with this demo's own values where theirs would stand. */
 export function showTag(element, known) {

@@ -2,7 +2,7 @@
 import { byId, button, el } from "/pages/dom.js";
 import { axisFormat, escapeChars, formatExact, formatOf, cellClass, displayName, vegaLocale, formatValue, formatPeriod } from "/pages/format.js";
 
-const HIDDEN = ["period_end", "period_middle", "bar_start", "bar_end", "arrival"];
+const HIDDEN = ["period_end", "period_middle", "bar_start", "bar_end", "ingest_seq"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 export const scheme = () => (dark.matches ? "dark" : "light");
 // Vega stores marks by name in an object, where this name is not possible.

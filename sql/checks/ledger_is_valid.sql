@@ -1,0 +1,18 @@
+-- One row per segment with an impossible ledger: a missing or negative count, no name, or no time of loading.
+-- What to do: the store was changed by hand, or the loader has a bug. Save a copy of the data folder for the report, then
+-- `embedsink rebuild`.
+select *
+from loaded_segment
+where segment is null
+   or not regexp_matches(segment, '^\d{12}-')
+   or loaded_at is null
+   or coalesce(least(byte_count, received_count, accepted_count, duplicate_count, quarantined_count), -1) < 0
+   or lost_count < 0
+   or first_number >= split_part(segment, '-', 1)::bigint
+   or counted_only_count not between 0 and quarantined_count
+   or byte_count is null
+   or received_count is null
+   or accepted_count is null
+   or duplicate_count is null
+   or quarantined_count is null
+order by segment;

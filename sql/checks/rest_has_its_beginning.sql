@@ -1,8 +1,0 @@
--- One row per kept rejection of which only the rest is there, see quarantine_rest in sql/schema.
--- What to do: the store was changed by hand, or the loader has a bug. Keep a copy of the data folder for the report,
--- then `embedsink rebuild`.
-select quarantine_id, count(*) as piece_count
-from quarantine_rest
-where not exists (select 1 from quarantine where quarantine.quarantine_id = quarantine_rest.quarantine_id)
-group by quarantine_id
-order by quarantine_id;

@@ -1,0 +1,29 @@
+-- One row per stage of an AI query in the period, and per stage of the same questions at any other time: the input of ai_pair,
+-- of any tenant and surface. All events without a session count as one session here.
+-- `queue` is one number for deployment and question, because a window over one number takes a quarter less time.
+create or replace view ai_stage as
+select
+    ingest_seq,
+    occurred_at,
+    seq,
+    status,
+    deployment,
+    hash(deployment, question_key) as queue,
+    surface,
+    tenant,
+    viewer,
+    agent_id,
+    session is null as has_no_session
+from (
+    from question_stage_between(getvariable('since')::timestamp, getvariable('until')::timestamp)
+    union all
+    from question_stage_between(null::timestamp, null::timestamp)
+    where not is_in_period(occurred_at)
+      and question_key in (
+          select question_key
+          from question_stage_between(getvariable('since')::timestamp, getvariable('until')::timestamp)
+      )
+);
+
+comment on view ai_stage is
+'Stages of AI queries of the deployments in scope, and stages of the same questions at other times, without texts.';

@@ -1,0 +1,33 @@
+-- One row per event in scope with missing events before it in its session: how many, by `seq`, which starts at 0.
+-- An event of any time or scope fills a gap, so that neither a period nor a surface makes one; so do numbered actions, and late
+-- events. A gap before an action counts at the next event. If several events have one number, the first counts.
+-- Numbers from a million on are left out: no session has as many events, and a sender could claim quadrillions of losses.
+create or replace view seq_gap as
+-- Sessions that lack no number within the scope are left out first, for speed alone: as bits, what they have is all ones.
+with suspect as (
+    select key_id, session
+    from event_in_scope
+    where session is not null and seq between 0 and 999999
+    group by key_id, session
+    having max(seq) > 62 or bit_or(1::ubigint << least(seq, 62)::ubigint) <> (1::ubigint << (max(seq) + 1)::ubigint) - 1
+),
+numbered as (
+    select key_id, session, seq, occurred_at, ingest_seq, ingest_seq as event_ingest_seq from event
+    union all
+    select key_id, session, seq, occurred_at, ingest_seq, null from action
+),
+gap as (
+    select
+        greatest(seq - 1 - lag(seq, 1, -1) over numbers, 0) as missing_count,
+        first_value(event_ingest_seq ignore nulls) over (numbers rows between current row and unbounded following) as ingest_seq
+    from numbered
+    where seq between 0 and 999999
+      and session in (select session from suspect)
+    window numbers as (partition by key_id, session order by seq, occurred_at, ingest_seq)
+    qualify missing_count > 0
+)
+select event_in_scope.occurred_at, event_in_scope.deployment, gap.missing_count
+from event_in_scope
+join gap using (ingest_seq);
+
+comment on view seq_gap is 'Events in scope with missing events before them in their session, and how many.';

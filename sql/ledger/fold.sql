@@ -1,0 +1,40 @@
+-- One row per run of consecutive old segments of one day, instead of a row a segment. The variable `fold_below` is the first
+-- number that stays as it is.
+create or replace temp table folded as
+with ledger as (
+    select
+        * exclude (first_number),
+        split_part(segment, '-', 1)::bigint as last_number,
+        coalesce(first_number, last_number) as from_number
+    from loaded_segment
+    where last_number < getvariable('fold_below')::bigint
+),
+marked as (
+    select
+        *,
+        from_number - 1 is distinct from lag(last_number) over (order by last_number)
+        or loaded_at::date is distinct from lag(loaded_at::date) over (order by last_number) as begins_run
+    from ledger
+),
+numbered as (
+    select *, count(*) filter (begins_run) over (order by last_number) as run
+    from marked
+)
+select
+    max(segment) as segment,
+    max(loaded_at) as loaded_at,
+    sum(byte_count)::bigint as byte_count,
+    sum(received_count)::bigint as received_count,
+    sum(accepted_count)::bigint as accepted_count,
+    sum(duplicate_count)::bigint as duplicate_count,
+    sum(quarantined_count)::bigint as quarantined_count,
+    sum(counted_only_count)::bigint as counted_only_count,
+    sum(lost_count)::bigint as lost_count,
+    nullif(min(from_number), max(last_number)) as first_number
+from numbered
+group by run;
+
+delete from loaded_segment where split_part(segment, '-', 1)::bigint < getvariable('fold_below')::bigint;
+
+insert into loaded_segment by name
+from folded order by segment;

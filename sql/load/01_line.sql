@@ -1,0 +1,56 @@
+-- Journal segments, line by line. With 03_incoming_line and 10_conflict_rejection the only SQL that knows the format of
+-- journal lines (embedsink.ingest.records). One row per line, in the order of the journal. The trailers of groups have no
+-- kind.
+
+-- What the place of a line among all that are read has to be moved by, so that lines are numbered within their segment.
+set variable ingest_seq_base = (
+    select map(list(path), list(number * 4294967296 - lines_before))
+    from (select unnest(getvariable('segments'), recursive := true))
+);
+
+-- A view: who asks it reads the segments again, and pays for the fields that it names. That is a third cheaper than a
+-- temporary table of all of them, and holds no memory.
+create or replace temp view line as
+select * exclude (filename), getvariable('ingest_seq_base')[filename] + row_number() over () as ingest_seq
+from read_json(
+    getvariable('segment_paths'),
+    filename = true,
+    format = 'newline_delimited',
+    maximum_object_size = getvariable('line_bytes_max')::bigint,
+    columns = {
+        kind: 'varchar',
+        received_at: 'bigint',
+        sent_at: 'double',
+        key_id: 'varchar',
+        context: 'struct(deployment bigint, session varchar, viewer varchar, tenant varchar, page varchar)',
+        id: 'varchar',
+        envelope: 'struct(
+            id varchar, seq bigint, type varchar, timestamp double, surface varchar,
+            payload struct(
+                embedTenant varchar, deploymentId bigint, mode varchar, surface varchar, publicId varchar,
+                path varchar, title varchar, previousPath varchar, widgetCount double, loadDurationMs double,
+                format varchar, target varchar, widgetId varchar, rowCount double, member varchar, value json,
+                query varchar, status varchar, chatId varchar, agentId varchar,
+                message varchar, name varchar, context varchar, fatal boolean,
+                scheme varchar, locale varchar, filterUrlParameter varchar))',
+        extra: 'json',
+        envelope_extra: 'json',
+        quarantine_id: 'varchar',
+        "index": 'bigint',
+        reason: 'varchar',
+        detail: 'varchar',
+        raw: 'varchar',
+        raw_encoding: 'varchar',
+        lost_count: 'bigint',
+        rejected_count: 'bigint',
+        whole_bytes: 'bigint',
+        whole_sha256: 'varchar',
+        deployment: 'bigint',
+        completed_at: 'bigint',
+        digest: 'varchar',
+        result: 'struct(
+            syncJobId varchar, generatedFiles struct(path varchar)[],
+            manifestStats struct(models bigint, sources bigint, macros bigint),
+            svcCount bigint, completedAt varchar, durationMs bigint)'
+    }
+);

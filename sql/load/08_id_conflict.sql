@@ -1,0 +1,42 @@
+-- Runs only if duplicate_line has rows.
+-- One row per duplicate id with other content than the first envelope with this id. A retry may have another time and context,
+-- so only the embed's own fields are compared; for a `ready` these include deployment and tenant.
+insert into id_conflict
+with delivered as (
+    select true as is_new, 'event' as kind, event_id as id, * exclude (event_id)
+    from incoming_event
+    where ingest_seq in (select ingest_seq from duplicate_line)
+    union all by name
+    select true as is_new, 'action' as kind, action_id as id, * exclude (action_id)
+    from incoming_action
+    where ingest_seq in (select ingest_seq from duplicate_line)
+    union all by name
+    select false as is_new, 'event' as kind, event_id as id, * exclude (event_id)
+    from event
+    where ingest_seq >= getvariable('dedup_from')::bigint
+      and event_id in (select id from duplicate_line where kind = 'event')
+    union all by name
+    select false as is_new, 'action' as kind, action_id as id, * exclude (action_id)
+    from action
+    where ingest_seq >= getvariable('dedup_from')::bigint
+      and action_id in (select id from duplicate_line where kind = 'action')
+),
+compared as (
+    select
+        is_new,
+        kind,
+        id,
+        ingest_seq,
+        to_json(row(
+            if(type = 'ready', [deployment::varchar, tenant], null),
+            *columns(* exclude (
+                is_new, kind, id, ingest_seq, occurred_at, sent_at, received_at,
+                key_id, deployment, session, viewer, tenant, page
+            ))
+        )) as content
+    from delivered
+)
+select distinct repeat.ingest_seq, repeat.id
+from compared as repeat
+join compared as earlier using (kind, id)
+where repeat.is_new and not earlier.is_new and repeat.content != earlier.content;

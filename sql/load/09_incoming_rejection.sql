@@ -1,0 +1,31 @@
+-- Rejections of these segments, each once: the rejections of a file have the same ids at each import. Ids are known as long as
+-- those of events. Only ids that occur again are held in memory.
+insert into incoming_rejection by name
+with stored_again as (
+    select quarantine_id
+    from quarantine
+    where ingest_seq >= getvariable('dedup_from')::bigint
+      and quarantine_id in (select quarantine_id::uuid from line where kind = 'quarantined')
+)
+select
+    quarantine_id::uuid as quarantine_id,
+    ingest_seq,
+    make_timestamp(received_at * 1000) as received_at,
+    instant_of(sent_at) as sent_at,
+    key_id,
+    context.deployment as deployment,
+    context.session as session,
+    context.viewer as viewer,
+    context.tenant as tenant,
+    context.page as page,
+    "index",
+    reason,
+    detail,
+    raw,
+    raw_encoding,
+    whole_bytes,
+    whole_sha256
+from line
+where kind = 'quarantined'
+  and quarantine_id::uuid not in (from stored_again)
+qualify row_number() over (partition by quarantine_id order by ingest_seq) = 1;

@@ -1,7 +1,0 @@
--- What was rejected, in rows of bounded width: see quarantine_rest in sql/schema.
-insert into quarantine by name
-select * replace (substring(raw, 1, 16384) as raw), length(raw) as raw_length from rejected;
-
-insert into quarantine_rest by name
-select quarantine_id, piece, substring(raw, piece * 16384 + 1, 16384) as raw
-from (select quarantine_id, raw, unnest(range(1, (length(raw) - 1) // 16384 + 1)) as piece from rejected);

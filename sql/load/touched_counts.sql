@@ -1,2 +1,0 @@
--- The deployments of rejections of which a load has only the counts.
-select distinct deployment from counted;

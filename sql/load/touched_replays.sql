@@ -1,3 +1,0 @@
--- The deployments of kept rejections that were replayed in a load.
-select distinct deployment from quarantine
-where quarantine_id in (select quarantine_id::uuid from line where kind = 'replayed');

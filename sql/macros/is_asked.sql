@@ -1,4 +1,0 @@
--- Whether any of these columns is read: the variable asked_columns names those of the report that are, null all. What only
--- others are made of can be left out, where the ones that are read stay the same.
-create or replace macro is_asked(names) as
-(getvariable('asked_columns') is null or list_has_any(getvariable('asked_columns')::varchar[], names));

@@ -1,3 +1,0 @@
--- Whether an instant (UTC) lies from first_at on and before end_at, so that periods meet without overlapping; null bounds nothing.
-create or replace macro is_between(instant, first_at, end_at) as
-((first_at is null or instant >= first_at) and (end_at is null or instant < end_at));

@@ -1,2 +1,0 @@
--- Whether a kept rejection may be valid one day. No upgrade frees an id that is taken, or moves a key's scope.
-create or replace macro may_be_tried_again(reason) as reason not in ('id_conflict', 'out_of_scope');

@@ -1,0 +1,21 @@
+-- Names of the field for tables and columns.
+alter table event rename column arrival to ingest_seq;
+alter table action rename column arrival to ingest_seq;
+alter table quarantine rename column arrival to ingest_seq;
+alter table loss rename column arrival to ingest_seq;
+alter table sync rename column arrival to ingest_seq;
+alter table sync_file rename column sync_arrival to sync_ingest_seq;
+alter table sync_file rename column place to position;
+alter table journal_hour rename column first_arrival to first_ingest_seq;
+alter table loaded_segment rename column unkept_count to counted_only_count;
+alter table question_stage rename column arrival to ingest_seq;
+alter table question_stage rename column summed_in to batch_id;
+alter table question_stage rename column question to question_key;
+alter table session_quarter rename to session_15min;
+alter table session_15min rename column summed_in to batch_id;
+alter table session_15min rename column asked_count to ai_submitted_count;
+alter table session_15min rename column answered_count to ai_completed_count;
+alter table session_15min rename column failed_count to ai_error_count;
+alter table summed rename to rollup_batch;
+alter table rollup_batch rename column number to batch_id;
+alter table rollup_batch rename column up_to to watermark;

@@ -1,0 +1,55 @@
+-- One row per period, deployment, surface and agent in which an AI query began.
+-- The rates divide by the finished queries: completed, failed and abandoned. An abandoned query is a failure. Pending queries
+-- are in neither rate, because they may still be answered.
+-- Traits: clock, windows.
+create or replace view ai_queries as
+select
+    period_of(occurred_at) as period_start,
+    deployment,
+    surface,
+    agent_id,
+    count(submitted_at) as submitted_count,
+    count(*) filter (status = 'completed') as completed_count,
+    count(*) filter (status = 'error') as error_count,
+    count(*) filter (status = 'abandoned') as abandoned_count,
+    count(*) filter (status = 'pending') as pending_count,
+    completed_count / nullif(completed_count + error_count + abandoned_count, 0) as answer_rate,
+    (error_count + abandoned_count) / nullif(completed_count + error_count + abandoned_count, 0) as failure_rate,
+    quantile_cont(latency_ms, 0.5) filter (status = 'completed') as completed_latency_p50_ms,
+    quantile_cont(latency_ms, 0.95) filter (status = 'completed') as completed_latency_p95_ms,
+    quantile_cont(latency_ms, 0.5) as latency_p50_ms,
+    quantile_cont(latency_ms, 0.95) as latency_p95_ms
+from ai_pair
+group by period_start, deployment, surface, agent_id
+order by period_start, deployment, surface, agent_id;
+
+comment on view ai_queries is
+'AI queries
+How many AI questions are asked, how many are answered, and how fast?
+One row per period, deployment, surface and agent.';
+comment on column ai_queries.period_start is
+'Start of the hour, day, week (Monday) or month in which the queries began, in UTC.';
+comment on column ai_queries.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column ai_queries.surface is 'Surface on which the questions were asked.';
+comment on column ai_queries.agent_id is
+'Agent that answered; null when no agent is known, as for most abandoned queries.';
+comment on column ai_queries.submitted_count is 'Queries with a submitted event.';
+comment on column ai_queries.completed_count is 'Answered queries, including those without a submitted event.';
+comment on column ai_queries.error_count is 'Failed queries, including those without a submitted event.';
+comment on column ai_queries.abandoned_count is
+'Queries without an answer or an error 10 minutes after they were submitted.';
+comment on column ai_queries.pending_count is
+'Queries without an answer or an error yet, submitted less than 10 minutes ago.';
+comment on column ai_queries.answer_rate is
+'completed_count ÷ (completed_count + error_count + abandoned_count); null without such queries. Unit: share.';
+comment on column ai_queries.failure_rate is
+'(error_count + abandoned_count) ÷ (completed_count + error_count + abandoned_count); null without such queries. Unit: share.';
+comment on column ai_queries.completed_latency_p50_ms is
+'Median time from submitted to completed, exact; null when no query has both. Unit: ms.';
+comment on column ai_queries.completed_latency_p95_ms is
+'95th percentile of the time from submitted to completed, exact; null when no query has both. Unit: ms.';
+comment on column ai_queries.latency_p50_ms is
+'Median time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';
+comment on column ai_queries.latency_p95_ms is
+'95th percentile of the time from submitted to completed or failed, exact; null when no query has both. Unit: ms.';

@@ -1,0 +1,45 @@
+-- One row per period, deployment, surface, format and target with a download.
+-- An impossible row count (negative, above a hundred billion, or with a fraction) is not added. The sum is null when no
+-- download has a row count; images have none. Viewers are made distinct in a step of their own (sql/README.md).
+create or replace view downloads as
+with exported as (
+    select
+        period_of(occurred_at) as period_start,
+        deployment,
+        surface,
+        format,
+        target,
+        viewer,
+        count(*) as download_count,
+        sum(valid_row_count(row_count)) as exported_row_count
+    from event_in_scope
+    where type = 'download'
+    group by all
+)
+select
+    period_start,
+    deployment,
+    surface,
+    format,
+    target,
+    sum(download_count)::bigint as download_count,
+    sum(exported_row_count)::bigint as exported_row_count,
+    count(viewer) as viewer_count
+from exported
+group by all
+order by period_start, deployment, surface, format, target;
+
+comment on view downloads is
+'Downloads
+What is exported, in which format, and by how many people?
+One row per period, deployment, surface, format and target.';
+comment on column downloads.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
+comment on column downloads.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column downloads.surface is 'Surface of the downloads.';
+comment on column downloads.format is 'File format: csv, xlsx, png or pdf.';
+comment on column downloads.target is 'Exported object: a widget, or the whole dashboard.';
+comment on column downloads.download_count is 'Downloads.';
+comment on column downloads.exported_row_count is
+'Rows exported, summed over the downloads that have a row count; null when none has.';
+comment on column downloads.viewer_count is 'Distinct viewers with a download in the period.';

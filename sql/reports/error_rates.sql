@@ -1,0 +1,47 @@
+-- One row per period, deployment and surface with any event, including those without errors.
+-- A rate is null where its denominator is 0. Sessions are made distinct in a step of their own, and counted as doubles
+-- (sql/README.md).
+create or replace view error_rates as
+with seen as (
+    select
+        period_of(began_at) as period_start,
+        deployment,
+        surface,
+        session,
+        sum(error_count::double) as errors,
+        sum(fatal_count::double) as fatal_errors,
+        sum(view_count::double) as views
+    from session_15min_in_scope
+    group by period_start, deployment, surface, session
+)
+select
+    period_start,
+    deployment,
+    surface,
+    sum(errors)::bigint as error_count,
+    sum(fatal_errors)::bigint as fatal_count,
+    sum(views)::bigint as view_count,
+    error_count / nullif(view_count, 0) as errors_per_view,
+    count(session) as session_count,
+    count(session) filter (errors > 0) as session_with_error_count,
+    (session_count - session_with_error_count) / nullif(session_count, 0) as error_free_session_rate
+from seen
+group by period_start, deployment, surface
+order by period_start, deployment, surface;
+
+comment on view error_rates is
+'Error rates
+How often does each surface fail?
+One row per period, deployment and surface.';
+comment on column error_rates.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
+comment on column error_rates.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column error_rates.surface is 'Surface of the events.';
+comment on column error_rates.error_count is 'Errors that the embed showed, including fatal ones.';
+comment on column error_rates.fatal_count is 'Errors that stopped the whole surface.';
+comment on column error_rates.view_count is 'View events.';
+comment on column error_rates.errors_per_view is 'error_count ÷ view_count; null without views. Unit: errors per view.';
+comment on column error_rates.session_count is 'Distinct sessions with any event in the period.';
+comment on column error_rates.session_with_error_count is 'Distinct sessions with an error in the period.';
+comment on column error_rates.error_free_session_rate is
+'Sessions without an error ÷ all sessions; null without sessions. Unit: share.';

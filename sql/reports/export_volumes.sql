@@ -1,0 +1,95 @@
+-- One row per day, deployment and viewer with a download. The usual volume comes from the 28 days before the day, or from the
+-- days since the first download in scope if they are fewer, whatever the period is (macro usual_volume_max). A volume is
+-- unusual if it exceeds both what is usual for the viewer and what is usual for any viewer. Otherwise each first download
+-- would be unusual, and each viewer with large daily downloads.
+-- Traits: windows.
+create or replace view export_volumes as
+with exporting as materialized (
+    from export_day
+),
+began as (
+    -- A day is compared with 28 days at most, so the date of an earlier export does not matter.
+    select min(day) - if((select count(*) from earlier_export) > 0, 28, 0) as first_day from exporting
+),
+exported as (
+    select
+        exporting.*,
+        least(28, day - first_day) as day_count_before,
+        list(exported_row_count) filter (exported_row_count > 0) over (
+            partition by deployment, viewer order by day
+            range between interval 28 days preceding and interval 1 day preceding
+        ) as volumes
+    from exporting
+    cross join began
+),
+any_viewer as (
+    select
+        later.day,
+        ceil(greatest(
+            2 * median(exported_row_count), median(exported_row_count) + 4 * 1.4826 * mad(exported_row_count)
+        ))::bigint as usual_row_count_max
+    from (select distinct day from exporting) as later
+    join exporting on exporting.day between later.day - 28 and later.day - 1
+    where exported_row_count > 0
+    group by later.day
+),
+total as (
+    select
+        day,
+        sum(exported_row_count)::bigint as row_count,
+        usual_volume_max(
+            list(row_count) filter (row_count > 0) over (
+                order by day range between interval 28 days preceding and interval 1 day preceding
+            ),
+            least(28, day - first_day)
+        ) as usual_row_count_max
+    from exporting
+    cross join began
+    group by day, first_day
+),
+compared as (
+    select
+        exported.*,
+        if(
+            day_count_before >= 3,
+            greatest(usual_volume_max(volumes, day_count_before), any_viewer.usual_row_count_max),
+            null
+        ) as usual_row_count_max,
+        row_count as total_row_count,
+        total.usual_row_count_max as usual_total_row_count_max
+    from exported
+    join total using (day)
+    left join any_viewer using (day)
+)
+select
+    day,
+    deployment,
+    viewer,
+    download_count,
+    exported_row_count,
+    usual_row_count_max,
+    coalesce(exported_row_count > usual_row_count_max, false) as is_unusual,
+    total_row_count,
+    usual_total_row_count_max,
+    coalesce(total_row_count > usual_total_row_count_max, false) as is_total_unusual
+from compared
+where getvariable('since') is null or day >= day_of(getvariable('since')::timestamp)
+order by day, deployment, viewer;
+
+comment on view export_volumes is
+'Export volumes
+Who exported more rows than usual, and on which day?
+One row per day, deployment and viewer.';
+comment on column export_volumes.day is 'Day in the requested time zone, otherwise in UTC.';
+comment on column export_volumes.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column export_volumes.viewer is 'Viewer who exported; null for all downloads without a viewer.';
+comment on column export_volumes.download_count is 'Downloads of the viewer on the day.';
+comment on column export_volumes.exported_row_count is 'Rows of these downloads, summed; 0 when none has a row count.';
+comment on column export_volumes.usual_row_count_max is
+'Largest usual number of rows for this viewer or for any viewer, at least 1,000; null with fewer than 3 earlier days.';
+comment on column export_volumes.is_unusual is 'Whether exported_row_count exceeds usual_row_count_max.';
+comment on column export_volumes.total_row_count is 'Rows that all viewers in scope exported on the day.';
+comment on column export_volumes.usual_total_row_count_max is
+'Largest usual number of rows of all viewers on a day, at least 1,000; null with fewer than 3 earlier days.';
+comment on column export_volumes.is_total_unusual is 'Whether total_row_count exceeds usual_total_row_count_max.';

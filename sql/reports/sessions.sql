@@ -1,0 +1,75 @@
+-- One row per deployment and session with any event in scope, in the order in which the sessions began.
+-- The deployment is part of a session's identity: a session id in another deployment adds nothing here, and no reader sees
+-- another deployment's part. The key is not part of it: a new key must not split a session.
+-- Texts are set only where all events agree. Surfaces and modes are few, so they are bits: with the least and the greatest of
+-- each text, 833,000 more sessions don't fit into 64 MiB.
+-- Traits: windows.
+create or replace view sessions as
+with seen as (
+    select
+        deployment,
+        session,
+        min(occurred_at) as started_at,
+        max(occurred_at) as ended_at,
+        case bit_or(case surface when 'dashboard' then 1 when 'app' then 2 when 'chat' then 4 end)
+            when 1 then 'dashboard' when 2 then 'app' when 4 then 'chat'
+        end as surface,
+        case bit_or(case mode when 'signed' then 1 when 'private' then 2 end)
+            when 1 then 'signed' when 2 then 'private'
+        end as mode,
+        if(min(tenant) = max(tenant), min(tenant), null) as tenant,
+        if(min(viewer) = max(viewer), min(viewer), null) as viewer,
+        count(*) filter (type = 'view') as view_count,
+        count(*) filter (type = 'navigate') as navigate_count,
+        count(*) filter (type = 'dashboard-loaded') as dashboard_loaded_count,
+        count(*) filter (type = 'download') as download_count,
+        count(*) filter (type = 'drilldown') as drilldown_count,
+        count(*) filter (type = 'ai-query' and status = 'submitted') as ai_query_count,
+        count(*) filter (type = 'error') as error_count,
+        coalesce(bool_or(fatal), false) as has_fatal_error,
+        bool_or(type = 'ready') as has_ready,
+        min(ingest_seq) as ingest_seq
+    from event_in_scope
+    where session is not null
+    group by deployment, session
+)
+select
+    seen.deployment,
+    seen.session,
+    started_at,
+    ended_at,
+    duration_s,
+    seen.* exclude (deployment, session, started_at, ended_at)
+from seen
+join session_duration
+    on seen.session = session_duration.session
+    and null_safe_key(seen.deployment) = null_safe_key(session_duration.deployment)
+order by started_at, ingest_seq;
+
+comment on view sessions is
+'Session log
+What did each session do, for how long, and did anything fail?
+One row per deployment and session.';
+comment on column sessions.deployment is
+'Deployment; null when neither the host page nor the session''s ready event named one.';
+comment on column sessions.session is 'Session id of the host page, unique within a deployment.';
+comment on column sessions.started_at is 'Time of the first event of the session in the period, in UTC.';
+comment on column sessions.ended_at is 'Time of the last event of the session in the period, in UTC.';
+comment on column sessions.duration_s is
+'Time between its events, without gaps of more than 30 minutes (EMBEDSINK_SESSION_GAP_MINUTES). Unit: s.';
+comment on column sessions.surface is 'Surface of its events; null with several.';
+comment on column sessions.mode is
+'Authentication of the viewer in its ready events: signed or private; null with none or both.';
+comment on column sessions.tenant is
+'Tenant of its events, from the host page or the ready event; null with none or several.';
+comment on column sessions.viewer is 'Viewer of its events; null with none or several.';
+comment on column sessions.view_count is 'View events: one on load and one per navigation inside the embed.';
+comment on column sessions.navigate_count is 'Navigations inside the embed.';
+comment on column sessions.dashboard_loaded_count is 'Completely rendered dashboards.';
+comment on column sessions.download_count is 'Downloads.';
+comment on column sessions.drilldown_count is 'Drilldowns.';
+comment on column sessions.ai_query_count is 'AI questions with a submitted event.';
+comment on column sessions.error_count is 'Errors that the embed showed, including fatal ones.';
+comment on column sessions.has_fatal_error is 'Whether an error stopped a whole surface.';
+comment on column sessions.has_ready is 'Whether the session has a ready event in the period.';
+comment on column sessions.ingest_seq is 'Position in the order of ingestion; a stable key for paging.';

@@ -1,0 +1,85 @@
+-- One row per tenant with any event in scope; all events without a known tenant share one row.
+-- A drilldown, a download or an AI answer is a value event. A session counts by its events of this tenant.
+-- Days are days of the reader's time zone. No midnight and no omitted gap falls within a quarter of an hour, so the time to the
+-- first value can be added up from quarters (macro active_us).
+-- Traits: clock, windows.
+create or replace view tenants as
+with present as (
+    select
+        tenant,
+        count(distinct viewer) as viewer_count,
+        count(distinct day_of(began_at)) as active_day_count,
+        sum(view_count)::bigint as view_count,
+        min(first_at) as first_seen_at,
+        max(last_at) as last_seen_at
+    from session_15min_in_scope
+    group by tenant
+),
+quarter as (
+    select
+        tenant,
+        deployment,
+        session,
+        began_at,
+        min(first_at) as first_at,
+        max(last_at) as last_at,
+        min(first_value_at) as first_value_at
+    from session_15min_in_scope
+    where session is not null
+    group by tenant, deployment, session, began_at
+),
+spent as (
+    select
+        *,
+        active_us(lag(last_at) over (partition by session, deployment, tenant order by began_at), first_at)
+            + epoch_us(last_at) - epoch_us(first_at) as spent_us
+    from quarter
+),
+valued as (
+    select
+        tenant,
+        deployment,
+        session,
+        first_value_at,
+        -- Time to the end of the quarter, without the part after the value event.
+        sum(spent_us) over (partition by session, deployment, tenant order by began_at)
+            - (epoch_us(last_at) - epoch_us(first_value_at)) as delay_us
+    from spent
+),
+delayed as (
+    select tenant, quantile_cont(delay_us / 1e6, 0.5) as seconds_to_first_value_p50
+    from (
+        select tenant, min(delay_us) as delay_us
+        from valued
+        where first_value_at is not null
+        group by tenant, deployment, session
+    )
+    group by tenant
+)
+select
+    present.*,
+    seconds_to_first_value_p50,
+    -- A period that reaches into the future ends now.
+    last_seen_at < least(
+        getvariable('until')::timestamp,
+        current_moment()
+    ) - interval 14 days as is_quiet
+from present
+left join delayed on present.tenant is not distinct from delayed.tenant
+order by present.tenant;
+
+comment on view tenants is
+'Tenants
+Which tenants use the embed, how much, how soon do they get value, and which went quiet?
+One row per tenant.';
+comment on column tenants.tenant is
+'Tenant; null for all events for which neither the host page nor the session''s ready event named one.';
+comment on column tenants.viewer_count is 'Distinct viewers with any event in the period.';
+comment on column tenants.active_day_count is 'Days with any event; days begin at midnight in the reader''s time zone.';
+comment on column tenants.view_count is 'View events.';
+comment on column tenants.first_seen_at is 'Time of the first event in the period, in UTC.';
+comment on column tenants.last_seen_at is 'Time of the last event in the period, in UTC.';
+comment on column tenants.seconds_to_first_value_p50 is
+'Median active time from a session''s first event to its first drilldown, download or AI answer, measured like duration_s of sessions; null without any. Unit: s.';
+comment on column tenants.is_quiet is
+'Whether the tenant has no event in the last 14 days of the period, or before now.';

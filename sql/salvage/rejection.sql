@@ -1,8 +1,0 @@
--- Without all of its pieces a salvaged rejection can't be replayed, so it counts as lost. Rows of no rejection go, too.
-delete from quarantine
-where exists (select 1 from missing where arrival >> 32 between missing.first_number and missing.last_number)
-  and raw_length <> length(raw) + coalesce((
-    select sum(length(rest.raw)) from quarantine_rest as rest where rest.quarantine_id = quarantine.quarantine_id
-  ), 0);
-
-delete from quarantine_rest where quarantine_id not in (select quarantine_id from quarantine);

@@ -1,0 +1,14 @@
+-- One row per event in scope from first_at on and before end_at (null: no limit), on any surface. Its deployment and tenant
+-- are its own, or else those that the session's `ready` events name at any time (session_context_between). Deployments outside
+-- the reader's scope are left out, and tenants outside it too, unless is_any_tenant is true.
+create or replace macro event_between(first_at, end_at, is_any_tenant := false) as table
+select
+    event.* replace (
+        coalesce(event.deployment, context.deployment) as deployment,
+        coalesce(event.tenant, context.tenant) as tenant
+    )
+from event
+left join session_context_between(first_at, end_at) as context using (key_id, session)
+where is_between(occurred_at, first_at, end_at)
+  and is_in_deployments(coalesce(event.deployment, context.deployment))
+  and (is_any_tenant or is_of_tenant(coalesce(event.tenant, context.tenant)));

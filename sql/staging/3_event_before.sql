@@ -1,0 +1,9 @@
+-- One row per event before `until` of the deployments in scope, by the event's own deployment. A comparison asks whether any
+-- exists, and stops at the first.
+create or replace view event_before as
+select occurred_at
+from event
+where (getvariable('until') is null or occurred_at < getvariable('until')::timestamp)
+  and is_in_deployments(deployment);
+
+comment on view event_before is 'Events before `until` of the deployments in scope, by their own deployment.';

@@ -1,0 +1,9 @@
+-- One row: how many stored rejections a replay skips, of all or of the one that `quarantine_id` names.
+create or replace view quarantine_not_replayable as
+select count(*) as not_replayable_count
+from quarantine
+where replayed_at is null
+  and (not is_replayable(reason) or whole_bytes is not null)
+  and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid);
+
+comment on view quarantine_not_replayable is 'The number of stored rejections that a replay skips.';

@@ -1,0 +1,46 @@
+-- One row per stored rejection that a replay tries, oldest first: not replayed yet, and possibly valid now. Only the one that
+-- `quarantine_id` names, if it is set. After the ingest_seq `after`: one rejection, and the next ones while they are small,
+-- because whole bodies of a megabyte must fit into memory. Times are epoch milliseconds, as in a delivery. `raw` is the whole
+-- text.
+create or replace view quarantine_replayable as
+with candidate as (
+    select ingest_seq, quarantine_id, raw_length
+    from quarantine
+    where replayed_at is null
+      and is_replayable(reason)
+  and whole_bytes is null
+      and ingest_seq > coalesce(getvariable('after')::bigint, -1)
+      and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid)
+    order by ingest_seq
+    limit 64
+),
+next as (
+    select ingest_seq, quarantine_id
+    from candidate
+    qualify sum(raw_length) over (order by ingest_seq) - raw_length < 262144
+),
+rest as (
+    select quarantine_id, string_agg(raw, '' order by piece) as raw
+    from quarantine_rest
+    where quarantine_id in (select quarantine_id from next)
+    group by quarantine_id
+)
+select
+    quarantine_id,
+    ingest_seq,
+    epoch_ms(received_at) as received_at_ms,
+    milliseconds_of(sent_at) as sent_at_ms,
+    key_id,
+    deployment,
+    session,
+    viewer,
+    tenant,
+    page,
+    quarantine.raw || coalesce(rest.raw, '') as raw,
+    raw_encoding
+from quarantine
+left join rest using (quarantine_id)
+where ingest_seq in (select ingest_seq from next)
+order by ingest_seq;
+
+comment on view quarantine_replayable is 'Stored rejections that a replay tries, oldest first.';

@@ -1,9 +1,0 @@
--- One row per key of which the quarantine has something of the current UTC day: how many rejections, and about as many bytes as
--- they took in the journal.
-create or replace view quarantine_of_today as
-select key_id, sum(raw_length + 256)::bigint as byte_count, count(*) as row_count
-from quarantine
-where received_at >= date_trunc('day', current_moment())
-group by key_id;
-
-comment on view quarantine_of_today is 'What the quarantine has of the current UTC day, by key.';

@@ -1,9 +1,0 @@
--- One row: how many kept rejections no replay tries, of all or of the one that `quarantine_id` names.
-create or replace view quarantine_untried as
-select count(*) as untried_count
-from quarantine
-where replayed_at is null
-  and (not may_be_tried_again(reason) or whole_bytes is not null)
-  and (getvariable('quarantine_id') is null or quarantine_id = getvariable('quarantine_id')::uuid);
-
-comment on view quarantine_untried is 'How many kept rejections are never tried again.';

@@ -1,7 +1,0 @@
--- One row per quarter of an hour in which a session, viewer and surface in scope did something, with what they did; there may
--- be several of one kind (see the macro session_quarter_between). It adds up to event_in_scope, and is a tenth of it.
-create or replace view session_quarter_in_scope as
-from session_quarter_between(getvariable('since')::timestamp, getvariable('until')::timestamp);
-
-comment on view session_quarter_in_scope is
-'What each session did in each quarter of an hour in scope: the events of event_in_scope, counted.';
