@@ -29,11 +29,10 @@ from playwright.sync_api import (
 from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
 from embedsink.data_folder import DataFolder
-from embedsink.demo.embed_site import EmbedServer
 from embedsink.demo.fixtures import CUSTOMER
 from embedsink.demo.server import DemoServer
-from embedsink.demo.sites import PAGE_PATH, origins
-from embedsink.demo.stopping import Stop
+from embedsink.demo.sites import PAGE_PATH, EmbedServer, origins
+from embedsink.demo.stop import Stop
 from tests.programs import require
 from tests.servers import fetch, free_port
 from tests.web.stage import ARGUMENTS, PROGRAM

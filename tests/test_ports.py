@@ -4,9 +4,9 @@ import socket
 from itertools import islice
 from pathlib import Path
 
-from bench.child import PORTS
-from bench.ports import free_ports
+from bench.server import PORTS
 
+from embedsink.demo.ports import free_ports
 from tests.servers import OWN_PORTS, OWN_PORTS_MAX
 
 SYSTEMS_OWN = Path("/proc/sys/net/ipv4/ip_local_port_range")
