@@ -1,7 +1,7 @@
-// The published dashboards: their figures and widgets.
+// The published dashboards: their key figures and widgets.
 
 import { make } from "./dom.js";
-import { DIMENSIONS, total } from "./figures.js";
+import { DIMENSIONS, total } from "./orders.js";
 
 export const DASHBOARDS = [
   {
@@ -67,7 +67,7 @@ export const DASHBOARDS = [
   },
 ];
 
-/** The figures at the top of a dashboard; without filters their places, while the numbers load. */
+/** Returns the key figures of a dashboard; without filters, placeholders while the numbers load. */
 export function figures(dashboard, words, filters) {
   const figure = ([name, value]) =>
     make(
@@ -79,8 +79,8 @@ export function figures(dashboard, words, filters) {
   return make("dl", { class: "figures" }, dashboard.figures.map(figure));
 }
 
-/** A filter that the dashboards know, as words: `Region: North`. */
-export function filterWords(filters, words) {
+/** Returns the filters that dashboards support as text: `Region: North`. */
+export function filterTexts(filters, words) {
   return Object.entries(filters)
     .filter(([dimension, values]) => dimension in DIMENSIONS && values.length)
     .map(([dimension, values]) => `${words[dimension.split(".")[1]] ?? dimension}: ${values.join(", ")}`);

@@ -1,4 +1,4 @@
-// The made-up numbers of a made-up wholesaler: the same at each visit, so that a filter can be seen to do something.
+// The orders of a fictional wholesaler. They are the same at each visit, so that filters have a visible effect.
 
 const REGIONS = ["North", "East", "South", "West"];
 const PRODUCTS = ["Green tea", "Espresso beans", "Oat milk", "Honey", "Rye flour", "Olive oil"];
@@ -6,7 +6,7 @@ const MONTHS = 12;
 const LATEST = new Date(Date.UTC(2026, 10, 1));
 
 const REGION_SIZES = { North: 1.3, East: 0.8, South: 1.05, West: 0.6 };
-// A case of each, and how much of it is bought.
+// The price of a case, and the relative demand.
 const PRODUCT_PRICES = {
   "Green tea": 62,
   "Espresso beans": 145,
@@ -24,14 +24,14 @@ const PRODUCT_SIZES = {
   "Olive oil": 1.25,
 };
 
-/** The values of a dimension, in their order. Months are ISO dates. */
+/** The ordered values of each dimension. Months are ISO dates. */
 export const DIMENSIONS = {
   "orders.region": REGIONS,
   "orders.product": PRODUCTS,
   "orders.month": Array.from({ length: MONTHS }, (_, back) => monthBack(MONTHS - 1 - back)),
 };
 
-/** What can be measured, and how it is written. */
+/** The measures and their formats. */
 export const MEASURES = {
   "orders.revenue": { of: (row) => row.count * row.price, style: "money" },
   "orders.count": { of: (row) => row.count, style: "number" },
@@ -40,38 +40,38 @@ export const MEASURES = {
 
 const ROWS = makeRows();
 
-/** A measure summed over rows: one sum for each value of a dimension, within the filters. */
+/** Returns the sum of a measure for each value of a dimension, within the filters. */
 export function sumBy(member, dimension, filters) {
   const sums = new Map(DIMENSIONS[dimension].map((value) => [value, 0]));
   for (const row of rowsIn(filters)) {
     sums.set(row[dimension], sums.get(row[dimension]) + MEASURES[member].of(row));
   }
-  const kept = filters[dimension];
+  const selected = filters[dimension];
   return [...sums]
-    .filter(([value]) => !kept?.length || kept.includes(value))
+    .filter(([value]) => !selected?.length || selected.includes(value))
     .map(([value, sum]) => ({ value, sum: Math.round(sum) }));
 }
 
-/** A measure over all rows within the filters. */
+/** Returns the sum of a measure within the filters. */
 export function total(member, filters) {
   return rowsIn(filters).reduce((sum, row) => sum + MEASURES[member].of(row), 0);
 }
 
 function rowsIn(filters) {
-  const kept = Object.entries(filters).filter(([dimension, values]) => dimension in DIMENSIONS && values.length);
-  return ROWS.filter((row) => kept.every(([dimension, values]) => values.includes(row[dimension])));
+  const active = Object.entries(filters).filter(([dimension, values]) => dimension in DIMENSIONS && values.length);
+  return ROWS.filter((row) => active.every(([dimension, values]) => values.includes(row[dimension])));
 }
 
 function makeRows() {
   const rows = [];
-  for (const [turn, month] of DIMENSIONS["orders.month"].entries()) {
+  for (const [index, month] of DIMENSIONS["orders.month"].entries()) {
     for (const region of REGIONS) {
       for (const product of PRODUCTS) {
-        const season = 0.82 + 0.2 * Math.sin(turn / 1.7 + 2.4) + turn * 0.045;
+        const season = 0.82 + 0.2 * Math.sin(index / 1.7 + 2.4) + index * 0.045;
         const size =
-          REGION_SIZES[region] * PRODUCT_SIZES[product] * season * (0.75 + 0.5 * chance(month + region + product));
+          REGION_SIZES[region] * PRODUCT_SIZES[product] * season * (0.75 + 0.5 * hash(month + region + product));
         const count = Math.round((5_200 * size) / PRODUCT_PRICES[product]);
-        const lateCount = Math.round(count * (0.015 + 0.07 * chance(product + month + region) ** 2));
+        const lateCount = Math.round(count * (0.015 + 0.07 * hash(product + month + region) ** 2));
         rows.push({
           "orders.month": month,
           "orders.region": region,
@@ -92,11 +92,11 @@ function monthBack(back) {
   return month.toISOString().slice(0, 10);
 }
 
-/** A number from 0 to 1 that is always the same for a text (FNV-1a, 32 bits). */
-function chance(text) {
-  let hash = 0x811c9dc5;
+/** Returns a number from 0 to 1 that depends only on the text (FNV-1a, 32 bits). */
+function hash(text) {
+  let bits = 0x811c9dc5;
   for (const letter of text) {
-    hash = Math.imul(hash ^ letter.codePointAt(0), 0x01000193);
+    bits = Math.imul(bits ^ letter.codePointAt(0), 0x01000193);
   }
-  return ((hash ^ (hash >>> 15)) >>> 0) / 0xffffffff;
+  return ((bits ^ (bits >>> 15)) >>> 0) / 0xffffffff;
 }
