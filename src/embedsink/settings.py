@@ -6,8 +6,7 @@ Each is read from the environment as `EMBEDSINK_<NAME>`, in capitals. Units stan
 import os
 from typing import Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from embedsink.errors import Misconfigured, nearest, quote
 from embedsink.protocol.validation import Rules
@@ -21,10 +20,10 @@ _AROUND_BYTES = 1_024
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """The limits and intervals of one server. Frozen: what was read at the start holds until the end."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     service_name: str = Field(
         "svc",
@@ -182,8 +181,11 @@ def read_settings() -> Settings:
         Misconfigured: names each variable that has a wrong value or that there is none of, and what is allowed.
     """
     wrong = [_unknown(name) for name in sorted(os.environ) if name.startswith(PREFIX) and name not in _known()]
+    variables = {name: f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     try:
-        settings = Settings()
+        settings = Settings.model_validate(
+            {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ}
+        )
     except ValidationError as error:
         wrong += [_wrong_value(first) for first in error.errors(include_url=False)]
     if wrong:
