@@ -2,8 +2,8 @@
 
 import http.client
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -38,12 +38,10 @@ def send_for(url: str, key: str, *, seconds: float, connections: int = CONNECTIO
     """Send at a steady rate. A connection that waits for a response misses the requests that are due meanwhile."""
     latencies = Latencies(due_count=int(seconds * per_s))
     ends_at = time.monotonic() + seconds
-    arguments = (url, key, connections / per_s, ends_at, latencies)
-    threads = [threading.Thread(target=_send, args=arguments) for _ in range(connections)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(connections) as pool:
+        senders = [pool.submit(_send, url, key, connections / per_s, ends_at, latencies) for _ in range(connections)]
+    for sender in senders:
+        sender.result()
     return latencies
 
 

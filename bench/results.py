@@ -1,10 +1,9 @@
 """Results with their goals: as a table, and as a JSON document."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -40,18 +39,6 @@ class Result:
         """Whether the goal is met; None without a goal."""
         return None if self.goal is None else self.goal.is_met(self.value)
 
-    def document(self) -> dict[str, Any]:
-        """Return the result as JSON members."""
-        goal = self.goal and {"at_least": self.goal.at_least, "at_most": self.goal.at_most}
-        return {
-            "what": self.name,
-            "value": self.value,
-            "unit": self.unit,
-            "rounds": self.rounds,
-            "goal": goal,
-            "is_met": self.is_met,
-        }
-
 
 def median_of(name: str, unit: str, rounds: list[float], goal: Goal | None = None) -> Result:
     """Return the median of the rounds."""
@@ -79,7 +66,12 @@ def show(results: list[Result], console: Console) -> None:
 
 def write_json(results: list[Result], path: Path) -> None:
     """Write all results with the values of their rounds."""
-    document = [result.document() for result in results]
+    document = [
+        {"what": result.name}
+        | {name: value for name, value in asdict(result).items() if name != "name"}
+        | {"is_met": result.is_met}
+        for result in results
+    ]
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -3,18 +3,16 @@
 import random
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from statistics import quantiles
 
 import httpx
 
+from bench.background import background
 from bench.results import Goal, Result, median_of
 from bench.server import BenchError, Server, fresh_folder
 from bench.traffic import sessions, view
-from embedsink.errors import EmbedsinkError
 
 REPORT_PATH = "/api/v1/reports/views.json"
 PROBES = 30
@@ -28,8 +26,13 @@ FIRST_PROBE_DEPLOYMENT = 1_000
 def measure(*, root: Path) -> list[Result]:
     """Return the seconds from acknowledgement to visibility."""
     rng = random.Random(3)
-    with fresh_folder(root) as folder, Server(folder) as server, _light_load(server), server.client() as client:
-        waits_s = []
+    waits_s = []
+    with (
+        fresh_folder(root) as folder,
+        Server(folder) as server,
+        background([partial(_send_light_load, server)]),
+        server.client() as client,
+    ):
         for number in range(PROBES):
             # A random phase of the one-second segments, instead of just after the previous probe was loaded.
             time.sleep(rng.random())
@@ -54,29 +57,11 @@ def probe(server: Server, client: httpx.Client, deployment: int) -> float:
     raise BenchError(f"{REPORT_PATH}: does not count an acknowledged view after {VISIBLE_TIMEOUT_S} s.")
 
 
-@contextmanager
-def _light_load(server: Server) -> Iterator[None]:
-    """Send a session's events every 50 ms during the block."""
-    ended = threading.Event()
-    failures: list[Exception] = []
-    sender = threading.Thread(target=_send_until, args=(server, ended, failures))
-    sender.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        sender.join()
-    if failures:
-        raise failures[0]
-
-
-def _send_until(server: Server, ended: threading.Event, failures: list[Exception]) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    try:
-        with server.client() as client:
-            for session in islice(sessions(4, start_ms=now_ms - 3_600_000), 100_000):
-                if ended.wait(LIGHT_LOAD_PAUSE_S):
-                    return
-                server.send(client, {"context": session.context, "events": session.envelopes})
-    except (EmbedsinkError, httpx.HTTPError) as error:
-        failures.append(error)
+def _send_light_load(server: Server, ended: threading.Event) -> None:
+    """Send a session's events every 50 ms."""
+    start_ms = time.time_ns() // 1_000_000 - 3_600_000
+    with server.client() as client:
+        for session in sessions(4, start_ms=start_ms):
+            if ended.wait(LIGHT_LOAD_PAUSE_S):
+                return
+            server.send(client, {"context": session.context, "events": session.envelopes})

@@ -11,10 +11,7 @@ const POINT_PX = 3.5;
 /** Returns an area chart over time. `marks` are `{label, title, sum}`; a click calls `onpick(mark)`. */
 export function areaChart(marks, { width, height, short, onpick }) {
   const most = roundUp(Math.max(1, ...marks.map((mark) => mark.sum)));
-  const left = AXIS_PX,
-    right = 12,
-    top = 10,
-    bottom = 24;
+  const [left, right, top, bottom] = [AXIS_PX, 12, 10, 24];
   const x = (index) => left + ((width - left - right) * index) / Math.max(1, marks.length - 1);
   const y = (sum) => height - bottom - ((height - top - bottom) * sum) / most;
   const line = marks.map((mark, index) => `${x(index).toFixed(1)} ${y(mark.sum).toFixed(1)}`).join("L");
@@ -80,41 +77,15 @@ export function barChart(marks, { width, row, format, onpick }) {
 
 /** Returns a table of labels and sums. A click on a sum calls `onpick(mark)`. */
 export function table(marks, { heads, format, onpick }) {
-  return make(
-    "table",
-    {},
-    make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        heads.map((head) => make("th", { scope: "col" }, head)),
-      ),
-    ),
-    make(
-      "tbody",
-      {},
-      marks.map((mark) =>
-        make(
-          "tr",
-          {},
-          make("th", { scope: "row" }, mark.label),
-          make(
-            "td",
-            {},
-            onpick
-              ? make(
-                  "button",
-                  { type: "button", class: "cell", "aria-label": mark.title, onclick: () => onpick(mark) },
-                  format(mark.sum),
-                )
-              : format(mark.sum),
-          ),
-        ),
-      ),
-    ),
+  const cell = (mark) => {
+    const attributes = { type: "button", class: "cell", "aria-label": mark.title, onclick: () => onpick(mark) };
+    return onpick ? make("button", attributes, format(mark.sum)) : format(mark.sum);
+  };
+  const head = heads.map((text) => make("th", { scope: "col" }, text));
+  const rows = marks.map((mark) =>
+    make("tr", {}, make("th", { scope: "row" }, mark.label), make("td", {}, cell(mark))),
   );
+  return make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows));
 }
 
 function clickable(mark, onpick) {

@@ -1,33 +1,23 @@
 // The orders of a fictional wholesaler. They are the same at each visit, so that filters have a visible effect.
 
-const REGIONS = ["North", "East", "South", "West"];
-const PRODUCTS = ["Green tea", "Espresso beans", "Oat milk", "Honey", "Rye flour", "Olive oil"];
 const MONTHS = 12;
 const LATEST = new Date(Date.UTC(2026, 10, 1));
-
-const REGION_SIZES = { North: 1.3, East: 0.8, South: 1.05, West: 0.6 };
-// The price of a case, and the relative demand.
-const PRODUCT_PRICES = {
-  "Green tea": 62,
-  "Espresso beans": 145,
-  "Oat milk": 21,
-  Honey: 78,
-  "Rye flour": 34,
-  "Olive oil": 112,
-};
-const PRODUCT_SIZES = {
-  "Green tea": 0.9,
-  "Espresso beans": 1.7,
-  "Oat milk": 0.75,
-  Honey: 0.5,
-  "Rye flour": 0.65,
-  "Olive oil": 1.25,
+// The relative demand of a region.
+const REGIONS = { North: 1.3, East: 0.8, South: 1.05, West: 0.6 };
+// The price of a case, and the relative demand of a product.
+const PRODUCTS = {
+  "Green tea": { price: 62, demand: 0.9 },
+  "Espresso beans": { price: 145, demand: 1.7 },
+  "Oat milk": { price: 21, demand: 0.75 },
+  Honey: { price: 78, demand: 0.5 },
+  "Rye flour": { price: 34, demand: 0.65 },
+  "Olive oil": { price: 112, demand: 1.25 },
 };
 
 /** The ordered values of each dimension. Months are ISO dates. */
 export const DIMENSIONS = {
-  "orders.region": REGIONS,
-  "orders.product": PRODUCTS,
+  "orders.region": Object.keys(REGIONS),
+  "orders.product": Object.keys(PRODUCTS),
   "orders.month": Array.from({ length: MONTHS }, (_, back) => monthBack(MONTHS - 1 - back)),
 };
 
@@ -63,27 +53,18 @@ function rowsIn(filters) {
 }
 
 function makeRows() {
-  const rows = [];
-  for (const [index, month] of DIMENSIONS["orders.month"].entries()) {
-    for (const region of REGIONS) {
-      for (const product of PRODUCTS) {
+  return DIMENSIONS["orders.month"].flatMap((month, index) =>
+    DIMENSIONS["orders.region"].flatMap((region) =>
+      Object.entries(PRODUCTS).map(([product, { price, demand }]) => {
         const season = 0.82 + 0.2 * Math.sin(index / 1.7 + 2.4) + index * 0.045;
-        const size =
-          REGION_SIZES[region] * PRODUCT_SIZES[product] * season * (0.75 + 0.5 * hash(month + region + product));
-        const count = Math.round((5_200 * size) / PRODUCT_PRICES[product]);
+        const size = REGIONS[region] * demand * season * (0.75 + 0.5 * hash(month + region + product));
+        const count = Math.round((5_200 * size) / price);
         const lateCount = Math.round(count * (0.015 + 0.07 * hash(product + month + region) ** 2));
-        rows.push({
-          "orders.month": month,
-          "orders.region": region,
-          "orders.product": product,
-          count,
-          lateCount,
-          price: PRODUCT_PRICES[product],
-        });
-      }
-    }
-  }
-  return rows;
+        const dimensions = { "orders.month": month, "orders.region": region, "orders.product": product };
+        return { ...dimensions, count, lateCount, price };
+      }),
+    ),
+  );
 }
 
 function monthBack(back) {

@@ -1,7 +1,7 @@
 // AI questions: each is submitted, then answered, failed or never answered.
 
 import { make } from "./dom.js";
-import { sumBy, total } from "./orders.js";
+import { DIMENSIONS, sumBy, total } from "./orders.js";
 
 const ANSWER_MS = [900, 1800];
 const AGENT = "analyst";
@@ -47,24 +47,13 @@ export class Questions {
   }
 
   suggestions(words) {
-    const one = (question, end) =>
-      make(
-        "li",
-        {},
-        make(
-          "button",
-          { type: "button", class: `suggestion ${end}`, onclick: () => this.ask(question, end) },
-          make("span", {}, question),
-          make("small", {}, words[end]),
-        ),
-      );
-    return make(
-      "ul",
-      { class: "suggestions" },
-      one(words.best, "answers"),
-      one(words.forecast, "fails"),
-      one(words.every, "hangs"),
-    );
+    const suggestion = (question, end) => {
+      const attributes = { type: "button", class: `suggestion ${end}`, onclick: () => this.ask(question, end) };
+      const content = [make("span", {}, question), make("small", {}, words[end])];
+      return make("li", {}, make("button", attributes, content));
+    };
+    const questions = [[words.best, "answers"], [words.forecast, "fails"], [words.every, "hangs"]];
+    return make("ul", { class: "suggestions" }, questions.map((one) => suggestion(...one)));
   }
 
   async ask(query, end) {
@@ -98,7 +87,7 @@ function growth() {
     const sum = (part) => part.reduce((one, other) => one + other, 0);
     return sum(sums.slice(6)) / sum(sums.slice(0, 6)) - 1;
   };
-  return ["North", "East", "South", "West"].map((region) => ({ region, share: halves(region) }));
+  return DIMENSIONS["orders.region"].map((region) => ({ region, share: halves(region) }));
 }
 
 function turn(one, words) {

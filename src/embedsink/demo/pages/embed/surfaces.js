@@ -50,7 +50,7 @@ class Sheet {
 
 function home(embed) {
   const words = embed.words();
-  const recent = embed.pages.slice(1).map((page, turn) => card(embed, page, turn ? words.sharedBy : words.edited));
+  const recent = embed.pages.slice(1).map((page, index) => card(embed, page, index ? words.sharedBy : words.edited));
   return [
     make("h1", {}, words.greeting),
     figures(DASHBOARDS[0], words, embed.filters),
@@ -62,29 +62,13 @@ function home(embed) {
 function shared(embed) {
   const words = embed.words();
   const [, workbookPage, , dashboardPage] = embed.pages;
-  return [
-    make("h1", {}, words.shared),
-    make(
-      "ul",
-      { class: "cards" },
-      card(embed, dashboardPage, words.sharedBy),
-      card(embed, workbookPage, words.edited),
-    ),
-  ];
+  const cards = [card(embed, dashboardPage, words.sharedBy), card(embed, workbookPage, words.edited)];
+  return [make("h1", {}, words.shared), make("ul", { class: "cards" }, cards)];
 }
 
 function card(embed, page, remark) {
-  const title = page.title(embed.words());
-  return make(
-    "li",
-    {},
-    make(
-      "button",
-      { type: "button", onclick: () => embed.go(page.path) },
-      make("b", {}, title),
-      make("small", {}, remark),
-    ),
-  );
+  const content = [make("b", {}, page.title(embed.words())), make("small", {}, remark)];
+  return make("li", {}, make("button", { type: "button", onclick: () => embed.go(page.path) }, content));
 }
 
 function workbook(embed) {
