@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import shutil
 import subprocess
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.server import BenchError
-from bench.traffic import Session, sessions
+from bench.traffic import LENGTHS, Session, sessions
 
 SINGLE_BODIES = 4_000
 DELIVERY_BODIES = 200
@@ -56,7 +57,11 @@ def write_single_bodies(path: Path) -> Path:
 
 def write_delivery_bodies(path: Path, *, event_count: int) -> Path:
     """Write deliveries with so many events each, as a forwarder sends them."""
-    return _write(path, islice(_deliveries(event_count), DELIVERY_BODIES))
+    deliveries = (
+        {"sentAt": session.envelopes[-1]["timestamp"], "context": session.context, "events": session.envelopes}
+        for session in _sessions(range(event_count, event_count + 1))
+    )
+    return _write(path, islice(deliveries, DELIVERY_BODIES))
 
 
 def burst(url: str, bodies: Path, *, key: str, connections: int, seconds: float) -> Burst:
@@ -82,21 +87,15 @@ def burst(url: str, bodies: Path, *, key: str, connections: int, seconds: float)
     return result
 
 
-def _deliveries(event_count: int) -> Iterator[dict[str, Any]]:
-    """Yield deliveries that fill up the session of the first envelope with the envelopes of the next ones."""
-    session_stream = _sessions()
-    for session in session_stream:
-        envelopes = list(session.envelopes)
-        while len(envelopes) < event_count:
-            envelopes += next(session_stream).envelopes
-        numbered = [{**one, "seq": seq} for seq, one in enumerate(envelopes[:event_count])]
-        yield {"sentAt": numbered[-1]["timestamp"], "context": session.context, "events": numbered}
+def _sessions(lengths: range = LENGTHS) -> Iterator[Session]:
+    rng = random.Random(7)
+    start_ms = time.time_ns() // 1_000_000 - 3_600_000
+    return sessions(1, start_ms=start_ms, lengths=lengths, new_id=lambda: _marked_id(rng))
 
 
-def _sessions() -> Iterator[Session]:
-    now_ms = time.time_ns() // 1_000_000
-    for context, envelopes in sessions(1, start_ms=now_ms - 3_600_000):
-        yield Session(context, [{**one, "id": _MARK + one["id"][len(_MARK) :]} for one in envelopes])
+def _marked_id(rng: random.Random) -> str:
+    rest = f"{rng.getrandbits(96):024x}"
+    return "-".join((_MARK, rest[:4], rest[4:8], rest[8:12], rest[12:]))
 
 
 def _write(path: Path, bodies: Iterator[Any]) -> Path:

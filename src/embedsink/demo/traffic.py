@@ -117,7 +117,7 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
 def make_live(seed: int) -> Iterator[Delivery]:
     """Yield single envelopes of several visits at a time, endlessly. Use `stamp` for the time of sending."""
     rng = _rng(seed)
-    visits = endless_visits(rng)
+    visits = _endless_visits(rng)
     open_visits = list(islice(visits, LIVE_VISITS))
     while True:
         if rng.random() < LIVE_INVALID_SHARE:
@@ -129,12 +129,9 @@ def make_live(seed: int) -> Iterator[Delivery]:
             open_visits[index] = next(visits)
 
 
-def endless_visits(rng: Random, *, start_ms: int = 0, spacing_ms: int = 0) -> Iterator[Visit]:
-    """Yield visits with today's behaviour: the first at `start_ms` (epoch), each next one `spacing_ms` later."""
+def _endless_visits(rng: Random) -> Iterator[Visit]:
     while True:
-        for draws in draw_evenly(rng, WORKING_DAY_VISITS):
-            yield make_visit(rng, start_ms, BEHAVIOUR_NOW, draws)
-            start_ms += spacing_ms
+        yield from (make_visit(rng, 0, BEHAVIOUR_NOW, draws) for draws in draw_evenly(rng, WORKING_DAY_VISITS))
 
 
 def stamp(delivery: Delivery, now_ms: int) -> Delivery:
