@@ -1,1 +1,1 @@
-"""Measures every number that README claims. `scripts/bench --help` lists what there is."""
+"""Measures every number in README. `scripts/bench --help` lists the benchmarks."""

@@ -1,6 +1,6 @@
-"""Hostile load: `python -m bench.attacker HOST PORT KEY ATTACK` sends until it is ended.
+"""Hostile load: `python -m bench.attacker HOST PORT KEY ATTACK` sends requests until it is killed.
 
-Each connection sends its request, reads the answer and goes on. A connection that is closed is opened again.
+Each connection repeats one request and reads the responses. Closed connections are opened again.
 """
 
 import contextlib
@@ -16,25 +16,18 @@ from typing import Any
 
 from bench import flood
 from bench.flood import Flood
+from bench.traffic import view
 from embedsink.http.cors import INGEST_PATH
 
 KIB, MIB = 1_024, 1_048_576
 _RECEIVE_BYTES = 65_536
-_ENVELOPE = {
-    "source": "svc-embed",
-    "direction": "event",
-    "type": "svc:event:view",
-    "payload": {"surface": "dashboard", "path": "/dashboards/sales", "title": "Sales"},
-    "timestamp": 1_763_596_800_000,
-    "surface": "dashboard",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What one kind of attacker sends, on how many connections.
+    """The request of an attack, and the number of connections that send it.
 
-    `pause_s` is between the pieces of a slow body.
+    `pause_s` is the pause between two pieces of a slow body.
     """
 
     connections: int
@@ -45,12 +38,12 @@ class Attack:
 
 
 def hostile_json(size: int) -> bytes:
-    """An object that has the same key again and again: only the slow reader can say what is wrong with it."""
+    """Return an object with many duplicate keys: only the slow JSON reader can describe its error."""
     return (b"{" + b'"a":1,' * (size // 6))[: size - 8] + b'"a":1}'
 
 
 def _many_events(count: int) -> bytes:
-    return json.dumps({"events": [_ENVELOPE] * count}, separators=(",", ":")).encode()
+    return json.dumps({"events": [view()] * count}, separators=(",", ":")).encode()
 
 
 ATTACKS: dict[str, Attack | Flood] = {
@@ -72,7 +65,7 @@ ATTACKS: dict[str, Attack | Flood] = {
 
 
 def main() -> None:
-    """Run one attack."""
+    """Run one attack, endlessly."""
     host, port, key, name = sys.argv[1:]
     attack = ATTACKS[name]
     if isinstance(attack, Flood):
@@ -80,7 +73,7 @@ def main() -> None:
         return
     request = request_of(attack, key)
     threads = [
-        threading.Thread(target=_send_again_and_again, args=((host, int(port)), request, attack.pause_s), daemon=True)
+        threading.Thread(target=_repeat, args=((host, int(port)), request, attack.pause_s), daemon=True)
         for _ in range(attack.connections)
     ]
     for thread in threads:
@@ -90,7 +83,7 @@ def main() -> None:
 
 
 def request_of(attack: Attack, key: str) -> bytes:
-    """The bytes of one request."""
+    """Return the bytes of one request."""
     body = attack.body()
     credential = f"Authorization: Bearer {key}\r\n" if attack.has_key else ""
     head = (
@@ -100,7 +93,7 @@ def request_of(attack: Attack, key: str) -> bytes:
     return head.encode() + body
 
 
-def _send_again_and_again(address: Any, request: bytes, pause_s: float) -> None:
+def _repeat(address: Any, request: bytes, pause_s: float) -> None:
     while True:
         with contextlib.suppress(OSError), socket.create_connection(address, timeout=30) as connection:
             while True:

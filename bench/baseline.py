@@ -1,6 +1,7 @@
-"""What everything is held against: a Starlette handler that reads the body and answers 202, and does nothing else.
+"""The baseline: a Starlette handler that reads the body and answers 202. It does nothing else.
 
-It runs in uvicorn as `embedsink serve` does, so the difference is our work: key, validation, journal, fsync, loading.
+It runs in uvicorn with the options of `embedsink serve`, so the difference is the work of embedsink: keys, validation,
+journal, fsync and loading.
 """
 
 import argparse
@@ -16,13 +17,13 @@ from embedsink.http.server import CONNECTIONS_WAITING_MAX
 
 
 async def accept(request: Request) -> Response:
-    """Read it all, keep nothing."""
+    """Read the body and drop it."""
     await request.body()
     return Response(status_code=202)
 
 
 async def ready(request: Request) -> Response:
-    """Say that it listens."""
+    """Answer 200."""
     return Response()
 
 
@@ -30,11 +31,8 @@ def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    app = Starlette(
-        routes=[Route("/api/v1/events", accept, methods=["POST"]), Route("/healthz", ready)],
-    )
     config = uvicorn.Config(
-        app,
+        Starlette(routes=[Route("/api/v1/events", accept, methods=["POST"]), Route("/healthz", ready)]),
         host="127.0.0.1",
         port=parser.parse_args().port,
         loop="uvloop",

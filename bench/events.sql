@@ -1,8 +1,7 @@
--- Events as a year of real use leaves them: growing, eleven in a session, few deployments with most of the viewers, most
--- dashboards seldom viewed. The variables: event_count, and ends_at (timestamp). Nothing in it is left to chance, so that
--- two runs measure the same.
+-- The events of a year of real use: growing, eleven a session, few deployments with most of the viewers, most dashboards
+-- with few views. Variables: event_count, ends_at (timestamp). Hashes replace random numbers, so that all runs are equal.
 
--- One row per session, in the order in which they began.
+-- One row per session, in the order of their start.
 create temp table visit as
 with dice as (
     select i, hash(i, 1) / 2::double ^ 64 as a, hash(i, 2) / 2::double ^ 64 as b, hash(i, 3) / 2::double ^ 64 as c, hash(i, 4) / 2::double ^ 64 as d
@@ -18,7 +17,7 @@ select
     'dashboard ' || (300 * d ^ 2)::bigint as public_id
 from dice;
 
--- One row per thing that a visitor does, with the stages that it sends: two events on average.
+-- One row per action of a viewer, with the events that it sends: two on average.
 create temp table act as
 with dice as (
     select visit.*, act, hash(number, act, 5) / 2::double ^ 64 as a, hash(number, act, 6) / 2::double ^ 64 as b
@@ -38,15 +37,15 @@ from dice;
 
 insert into event by name
 with stage as (
-    select * exclude (stages), unnest(stages) as stage, generate_subscripts(stages, 1) as place from act
+    select * exclude (stages), unnest(stages) as stage, generate_subscripts(stages, 1) as position from act
 ),
 sent as (
-    select *, row_number() over (partition by number order by act, place) - 1 as seq from stage
+    select *, row_number() over (partition by number order by act, position) - 1 as seq from stage
 )
 select
     uuid() as event_id,
     4294967296 * (1 + number // 2000) + row_number() over () as ingest_seq,
-    began_at + to_milliseconds(act * 40000 + place * 900 + (4000 * b)::bigint) as occurred_at,
+    began_at + to_milliseconds(act * 40000 + position * 900 + (4000 * b)::bigint) as occurred_at,
     occurred_at as client_at,
     occurred_at + interval 1 second as sent_at,
     occurred_at + interval 1 second as received_at,
@@ -83,7 +82,7 @@ select
     case when stage = 'failure' then 'widget' end as error_context,
     case when stage = 'failure' then b < 0.1 end as fatal
 from sent
-where hash(number, seq, 7) % 500 > 0 -- what never arrived
+where hash(number, seq, 7) % 500 > 0 -- lost events
 order by number, seq;
 
 insert into loaded_segment by name

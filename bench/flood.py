@@ -1,4 +1,4 @@
-"""Many connections without a key, from one thread: cheap for the attacker, so that the server has the processor."""
+"""Many connections without a key, from one thread, so that the attacker leaves the CPU to the server."""
 
 import resource
 import select
@@ -12,9 +12,9 @@ _END = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """`GET` of one path, on how many connections, so many requests at once on each.
+    """Pipelined `GET` requests of one path on many connections.
 
-    Where the clients do not read the answers, the connections stay open until the server closes them.
+    Without `reads`, clients never read responses, and connections stay open until the server closes them.
     """
 
     connections: int
@@ -24,7 +24,7 @@ class Flood:
 
 
 def send(address: Any, flood: Flood) -> None:
-    """Send until the process is ended. A connection that is closed is opened again."""
+    """Send until the process is killed. Closed connections are opened again."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (flood.connections + 64, hard))
     epoll = select.epoll()
@@ -35,13 +35,13 @@ def send(address: Any, flood: Flood) -> None:
         for descriptor, events in epoll.poll():
             client = clients[descriptor]
             try:
-                epoll.modify(descriptor, client.go_on(events))
+                epoll.modify(descriptor, client.step(events))
             except OSError:
                 client.connection.close()
                 del clients[descriptor]
-                again = _Client(address, flood)
-                clients[again.descriptor] = again
-                epoll.register(again.descriptor, select.EPOLLOUT)
+                new = _Client(address, flood)
+                clients[new.descriptor] = new
+                epoll.register(new.descriptor, select.EPOLLOUT)
 
 
 class _Client:
@@ -49,7 +49,7 @@ class _Client:
         self._request = f"GET {flood.path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * flood.pipelined
         self._reads = flood.reads
         self._head = b""
-        self._left_bytes = 0  # of the body of an answer
+        self._remaining_bytes = 0  # of a response's body
         self.connection = socket.socket()
         if not flood.reads:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -57,26 +57,26 @@ class _Client:
         self.connection.connect_ex(address)
         self.descriptor = self.connection.fileno()
 
-    def go_on(self, events: int) -> int:
-        """Send or receive; which events to wait for then. Without any, the end of the connection is still one.
+    def step(self, events: int) -> int:
+        """Send or receive. Return the epoll events to wait for; without any, epoll still reports a closed connection.
 
         Raises:
             OSError: the connection is closed.
         """
-        if events & select.EPOLLOUT or self._has_answer():
+        if events & select.EPOLLOUT or self._has_response():
             self.connection.send(self._request)
         return select.EPOLLIN if self._reads else 0
 
-    def _has_answer(self) -> bool:
+    def _has_response(self) -> bool:
         received = self.connection.recv(_RECEIVE_BYTES)
         if not received:
             raise ConnectionResetError
-        if not self._left_bytes:
+        if not self._remaining_bytes:
             self._head += received
             head, end, received = self._head.partition(_END)
             if not end:
                 return False
-            self._left_bytes = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+            self._remaining_bytes = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
             self._head = b""
-        self._left_bytes -= len(received)
-        return self._left_bytes <= 0
+        self._remaining_bytes -= len(received)
+        return self._remaining_bytes <= 0

@@ -1,12 +1,10 @@
-"""Single events at 64 connections, durable, against the empty handler: by turns, since a machine's speed drifts."""
+"""Single events on 64 connections, interleaved with the empty handler, because a machine's speed drifts."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
-from bench.child import Child, running
-from bench.finding import Finding, Goal
-from bench.server import EVENTS_PATH, fresh_folder, serving_on
+from bench.results import Goal, Result, median_of, ratio_of
+from bench.server import EVENTS_PATH, MeasuredServer, Server, fresh_folder
 from bench.wrk import Burst, burst, write_single_bodies
 
 CONNECTIONS = 64
@@ -15,59 +13,50 @@ WARM_UP_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One burst, and what it cost the server per request, in microseconds of processor time."""
+    """One burst, and the server's CPU time for each request in microseconds."""
 
     burst: Burst
     cpu_us: float
     loop_cpu_us: float
 
 
-def measure(*, seconds: float, rounds: int, root: Path) -> list[Finding]:
-    """Requests/s, latency and processor time, ours and the empty handler's, and their ratios."""
+def measure(*, seconds: float, rounds: int, root: Path) -> list[Result]:
+    """Return requests/s, latency and CPU time of both servers, and their ratios."""
     empty_rounds, our_rounds = [], []
     with (
         fresh_folder(root) as folder,
-        running(["bench.baseline"], ready_path="/healthz") as empty,
-        serving_on(folder) as server,
+        MeasuredServer(["bench.baseline"], ready_path="/healthz") as empty,
+        Server(folder) as server,
     ):
         bodies = write_single_bodies(folder.path / "bodies")
         for length in [WARM_UP_S] + [seconds] * rounds:
             empty_rounds.append(_round(empty, bodies, key=server.ingest_key, seconds=length))
-            our_rounds.append(_round(server.child, bodies, key=server.ingest_key, seconds=length))
-            # Loading goes on while we are measured, but must not slow the empty handler's next turn.
+            our_rounds.append(_round(server, bodies, key=server.ingest_key, seconds=length))
+            # Loading continues during our rounds, but must not slow the next round of the empty handler.
             server.catch_up()
-    return _findings(empty_rounds[1:], our_rounds[1:])
+    return _results(empty_rounds[1:], our_rounds[1:])
 
 
-def _round(child: Child, bodies: Path, *, key: str, seconds: float) -> Round:
-    cpu_s, loop_cpu_s = child.cpu_s(), child.loop_cpu_s()
-    seen = burst(child.url + EVENTS_PATH, bodies, key=key, connections=CONNECTIONS, seconds=seconds)
-    cpu_s, loop_cpu_s = child.cpu_s() - cpu_s, child.loop_cpu_s() - loop_cpu_s
-    return Round(seen, cpu_s * 1e6 / seen.request_count, loop_cpu_s * 1e6 / seen.request_count)
+def _round(server: MeasuredServer, bodies: Path, *, key: str, seconds: float) -> Round:
+    cpu_s, loop_cpu_s = server.cpu_s(), server.loop_cpu_s()
+    result = burst(server.url + EVENTS_PATH, bodies, key=key, connections=CONNECTIONS, seconds=seconds)
+    cpu_s, loop_cpu_s = server.cpu_s() - cpu_s, server.loop_cpu_s() - loop_cpu_s
+    return Round(result, cpu_s * 1e6 / result.request_count, loop_cpu_s * 1e6 / result.request_count)
 
 
-def _findings(empty: list[Round], ours: list[Round]) -> list[Finding]:
-    speed = [one.burst.requests_per_s for one in ours], [one.burst.requests_per_s for one in empty]
-    p99_ms = [one.burst.p99_us / 1e3 for one in ours], [one.burst.p99_us / 1e3 for one in empty]
+def _results(empty: list[Round], ours: list[Round]) -> list[Result]:
+    our_speed, empty_speed = ([one.burst.requests_per_s for one in rounds] for rounds in (ours, empty))
+    our_p99_ms, empty_p99_ms = ([one.burst.p99_us / 1e3 for one in rounds] for rounds in (ours, empty))
     return [
-        _median("empty handler", "requests/s", speed[1]),
-        _median("empty handler, p50", "ms", [one.burst.p50_us / 1e3 for one in empty]),
-        _median("empty handler, p99", "ms", p99_ms[1]),
-        _median("empty handler, processor time", "µs/request", [one.cpu_us for one in empty]),
-        _median("ingest", "requests/s", speed[0]),
-        _median("ingest, p50", "ms", [one.burst.p50_us / 1e3 for one in ours]),
-        _median("ingest, p99", "ms", p99_ms[0]),
-        _median("ingest, processor time", "µs/request", [one.cpu_us for one in ours]),
-        _median("ingest, of that the event loop", "µs/request", [one.loop_cpu_us for one in ours]),
-        _ratio("ingest / empty handler, requests/s", *speed, Goal(at_least=0.6)),
-        _ratio("ingest / empty handler, p99", *p99_ms, Goal(at_most=3)),
+        median_of("empty handler", "requests/s", empty_speed),
+        median_of("empty handler, p50", "ms", [one.burst.p50_us / 1e3 for one in empty]),
+        median_of("empty handler, p99", "ms", empty_p99_ms),
+        median_of("empty handler, CPU time", "µs/request", [one.cpu_us for one in empty]),
+        median_of("ingest", "requests/s", our_speed),
+        median_of("ingest, p50", "ms", [one.burst.p50_us / 1e3 for one in ours]),
+        median_of("ingest, p99", "ms", our_p99_ms),
+        median_of("ingest, CPU time", "µs/request", [one.cpu_us for one in ours]),
+        median_of("ingest, CPU time of the event loop", "µs/request", [one.loop_cpu_us for one in ours]),
+        ratio_of("ingest / empty handler, requests/s", our_speed, empty_speed, Goal(at_least=0.6)),
+        ratio_of("ingest / empty handler, p99", our_p99_ms, empty_p99_ms, Goal(at_most=3)),
     ]
-
-
-def _median(what: str, unit: str, values: list[float]) -> Finding:
-    return Finding(what, median(values), unit, values)
-
-
-def _ratio(what: str, ours: list[float], empty: list[float], goal: Goal) -> Finding:
-    each = [mine / other for mine, other in zip(ours, empty, strict=True)]
-    return Finding(what, median(ours) / median(empty), "×", each, goal)

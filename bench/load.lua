@@ -1,6 +1,6 @@
--- Run by wrk. Each request is a line of the bodies file with fresh ids: `@@@@@@@@` stands for a counter in hex digits.
--- So no two events of a run share an id, which the server would find and drop as a duplicate.
-local mark, requests, place, sent = "@@@@@@@@", {}, 0, 0
+-- The script of wrk. Each request is a line of the bodies file, in which a hex counter replaces `@@@@@@@@` in every id.
+-- No two events of a run share an id, so that the server finds no duplicates.
+local mark, requests, position, sent = "@@@@@@@@", {}, 0, 0
 
 local function split(text)
     local pieces, start = {}, 1
@@ -27,8 +27,8 @@ function init(arguments)
 end
 
 function request()
-    place, sent = place % #requests + 1, sent + 1
-    local pieces, id = requests[place], string.format("%08x", sent)
+    position, sent = position % #requests + 1, sent + 1
+    local pieces, id = requests[position], string.format("%08x", sent)
     for index = 2, #pieces, 2 do pieces[index] = id end
     return table.concat(pieces)
 end

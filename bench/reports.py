@@ -1,8 +1,8 @@
-"""How long each report takes over millions of events, beside the same SELECT typed by hand without any scope.
+"""The time of each report over millions of events, and its ratio to the same SELECT written by hand without scope.
 
-By hand, one would read the table `event`, and write the period into the WHERE. So each report is made once more, with
-base views that do just that, and literals for variables. Both are asked by turns, in one program that has a server's
-memory and threads.
+A SELECT by hand reads the table `event`, with the period in its WHERE clause. So each report gets a copy whose base
+views do that, with literals instead of variables. Report and copy run interleaved, in one process with a server's
+memory limit and threads.
 """
 
 import multiprocessing
@@ -13,15 +13,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from statistics import median
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.child import BenchError
-from bench.finding import Finding, Goal
-from bench.finding import show as show_all
-from bench.server import fresh_folder
+from bench.results import Goal, Result, median_of, ratio_of
+from bench.results import show as show_all
+from bench.server import BenchError, fresh_folder
 from embedsink.errors import Refused
 from embedsink.reports.catalog import report_names
 from embedsink.store.database import Store
@@ -32,7 +30,7 @@ from embedsink.store.sql_files import read_views
 ENDS_AT = datetime(2026, 11, 21)
 PERIOD_DAYS = {"1 day": 1, "30 days": 30, "all time": None}
 ROUNDS = 3
-# What takes longer is asked once: whether its columns were read before it makes no difference.
+# Slower reports run once: cached columns make no difference to them.
 LONG_MS = 1_000
 BY_HAND_MAX = 1.5
 THIRTY_DAYS_MS_MAX = 1_000
@@ -41,35 +39,35 @@ DAILY_COUNTER_MS_MAX = 250
 _FILLING = StoreLimits(memory_bytes=2 * 1_073_741_824, threads=2)
 
 
-def measure(*, event_count: int, only: list[str], root: Path) -> list[Finding]:
-    """Milliseconds of each report over three periods, its ratio to the SELECT by hand, and the memory of it all."""
+def measure(*, event_count: int, only: list[str], root: Path) -> list[Result]:
+    """Return the milliseconds of each report over three periods, its ratio to a SELECT by hand, and the peak memory."""
     unknown = sorted(set(only) - set(report_names()))
     if unknown:
-        raise BenchError(f"reports: {unknown[0]} does not exist. There are {', '.join(report_names())}.")
+        raise BenchError(f"reports: {unknown[0]} does not exist. Choose from: {', '.join(report_names())}.")
     with fresh_folder(root) as folder:
         started_at = time.perf_counter()
-        fill_elsewhere(folder.store, event_count)
-        findings = [Finding("events made", time.perf_counter() - started_at, "s")]
+        fill_in_child(folder.store, event_count)
+        results = [Result("events generated", time.perf_counter() - started_at, "s")]
         store = Store(folder.store)
         store.open()
         try:
             for period, days in PERIOD_DAYS.items():
                 since = ENDS_AT - timedelta(days=days) if days else None
-                _make_by_hand(store, since)
+                _create_by_hand(store, since)
                 for name in only or report_names():
-                    findings += _measure(store, name, period, since)
+                    results += _measure(store, name, period, since)
         finally:
             store.close()
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
     limit_mib = StoreLimits().memory_bytes_max / 1_048_576
-    return [*findings, Finding("reports, memory at its peak", peak_mib, "MiB", goal=Goal(at_most=limit_mib))]
+    return [*results, Result("reports, memory at its peak", peak_mib, "MiB", goal=Goal(at_most=limit_mib))]
 
 
-def show(findings: list[Finding], console: Console) -> None:
-    """Print one row a report, with its milliseconds and its ratio to the SELECT by hand; then what is of none."""
-    found = {finding.what: finding for finding in findings}
+def show(results: list[Result], console: Console) -> None:
+    """Print a row for each report, with its milliseconds and its ratio to a SELECT by hand; then other results."""
+    by_name = {result.name: result for result in results}
     table = Table(
-        caption="ms it took, ms that the busiest thread computed, and × the same SELECT by hand "
+        caption="duration in ms, CPU time of the busiest thread in ms, and ratio to the SELECT by hand "
         f"(goal ≤ {BY_HAND_MAX}); !!: misses its goal"
     )
     table.add_column("report", no_wrap=True)
@@ -77,70 +75,68 @@ def show(findings: list[Finding], console: Console) -> None:
         for heading in (period, "busiest", "by hand"):
             table.add_column(heading, justify="right", no_wrap=True)
     for name in report_names():
-        if f"{name}, 1 day" in found:
+        if f"{name}, 1 day" in by_name:
             of_period = ("", ", busiest thread", ", by hand")
-            cells = [found.pop(f"{name}, {period}{of}") for period in reversed(PERIOD_DAYS) for of in of_period]
+            cells = [by_name.pop(f"{name}, {period}{of}") for period in reversed(PERIOD_DAYS) for of in of_period]
             table.add_row(name, *map(_cell, cells))
     console.print(table)
-    show_all(list(found.values()), console)
+    show_all(list(by_name.values()), console)
 
 
-def _cell(finding: Finding) -> str:
-    text = f"{finding.value:,.0f}" if finding.unit == "ms" else f"{finding.value:.2f} ×"
-    return f"[red]{text} !![/]" if finding.is_met is False else text
+def _cell(result: Result) -> str:
+    text = f"{result.value:,.0f}" if result.unit == "ms" else f"{result.value:.2f} ×"
+    return f"[red]{text} !![/]" if result.is_met is False else text
 
 
-def _measure(store: Store, name: str, period: str, since: datetime | None) -> Iterator[Finding]:
+def _measure(store: Store, name: str, period: str, since: datetime | None) -> Iterator[Result]:
     scoped, by_hand = [], []
     for _ in range(ROUNDS):
-        scoped.append(_ask(store, name, since))
-        by_hand.append(_ask(store, f"{name}_by_hand", None))
-        if scoped[0].took_ms > LONG_MS:
+        scoped.append(_run(store, name, since))
+        by_hand.append(_run(store, f"{name}_by_hand", None))
+        if scoped[0].duration_ms > LONG_MS:
             break
     goal = None
     if period == "30 days":
         goal = Goal(at_most=THIRTY_DAYS_MS_MAX)
     elif period == "all time" and name in DAILY_COUNTERS:
         goal = Goal(at_most=DAILY_COUNTER_MS_MAX)
-    took = [asked.took_ms for asked in scoped]
-    yield Finding(f"{name}, {period}", median(took), "ms", took, goal)
-    busy = [asked.busy_ms for asked in scoped]
-    yield Finding(f"{name}, {period}, busiest thread", median(busy), "ms", busy)
-    ratios = [mine.took_ms / other.took_ms for mine, other in zip(scoped, by_hand, strict=True)]
-    yield Finding(f"{name}, {period}, by hand", median(ratios), "x", ratios, Goal(at_most=BY_HAND_MAX))
+    yield median_of(f"{name}, {period}", "ms", [run.duration_ms for run in scoped], goal)
+    yield median_of(f"{name}, {period}, busiest thread", "ms", [run.busy_ms for run in scoped])
+    ratio = ratio_of("", [run.duration_ms for run in scoped], [run.duration_ms for run in by_hand])
+    yield median_of(f"{name}, {period}, by hand", "x", ratio.rounds, Goal(at_most=BY_HAND_MAX))
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """How long an answer took, and how long the busiest thread computed: the least that it takes on a quiet machine."""
+class _Run:
+    """The duration of a query, and the CPU time of its busiest thread: the lower bound on a quiet machine."""
 
-    took_ms: float
+    duration_ms: float
     busy_ms: float
 
 
-def _ask(store: Store, view: str, since: datetime | None) -> _Asked:
+def _run(store: Store, view: str, since: datetime | None) -> _Run:
     with store.reader({**EVERYTHING, "since": since, "now": ENDS_AT}) as reader:
-        started_at, before = time.perf_counter(), _computed_ms()
+        started_at, before = time.perf_counter(), _cpu_ms()
         for _ in reader.rows(view):
             pass
-        took_ms = (time.perf_counter() - started_at) * 1_000
-        busy_ms = max(ms - before.get(thread, 0) for thread, ms in _computed_ms().items())
-        return _Asked(took_ms, busy_ms)
+        duration_ms = (time.perf_counter() - started_at) * 1_000
+        busy_ms = max(ms - before.get(thread, 0) for thread, ms in _cpu_ms().items())
+        return _Run(duration_ms, busy_ms)
 
 
-def _computed_ms() -> dict[str, float]:
-    # schedstat: nanoseconds on a processor come first. Only Linux tells them for each thread.
-    found = Path("/proc/self/task").glob("*/schedstat")
-    return {path.parent.name: int(path.read_text(encoding="utf-8").split()[0]) / 1e6 for path in found}
+def _cpu_ms() -> dict[str, float]:
+    # The first field of schedstat (Linux only) is the CPU time in nanoseconds.
+    files = Path("/proc/self/task").glob("*/schedstat")
+    return {path.parent.name: int(path.read_text(encoding="utf-8").split()[0]) / 1e6 for path in files}
 
 
-def fill_elsewhere(path: Path, event_count: int) -> None:
-    """Make the events of a year, in a program of its own, so that its memory is not counted."""
-    filling = multiprocessing.get_context("spawn").Process(target=_fill, args=(path, event_count))
-    filling.start()
-    filling.join()
-    if filling.exitcode:
-        raise BenchError("reports: the events could not be made; see above.")
+def fill_in_child(path: Path, event_count: int) -> None:
+    """Generate the events of a year in a child process, whose memory is not measured."""
+    child = multiprocessing.get_context("spawn").Process(target=_fill, args=(path, event_count))
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise BenchError("reports: generating the events failed. See the traceback above.")
 
 
 def _fill(path: Path, event_count: int) -> None:
@@ -155,28 +151,28 @@ def _fill(path: Path, event_count: int) -> None:
     store.close()
 
 
-def _make_by_hand(store: Store, since: datetime | None) -> None:
-    """Every view and macro once more under the name `…_by_hand`, as one would write it without scope variables."""
+def _create_by_hand(store: Store, since: datetime | None) -> None:
+    """Create a copy of every view and macro, named `…_by_hand`, without scope variables."""
     period = f"occurred_at >= timestamp '{since}'" if since else "true"
-    waiting = read_views()
+    pending = read_views()
     for name in ("event_on_any_surface", "event_at_any_time", "event_of_any_tenant"):
-        waiting[name] = f"create or replace view {name} as select * from event"
+        pending[name] = f"create or replace view {name} as select * from event"
     # Texts need no number that would be the same tomorrow.
-    waiting["digest_of"] = "create or replace macro digest_of(text) as text"
-    waiting["question_key_of"] = (
+    pending["digest_of"] = "create or replace macro digest_of(text) as text"
+    pending["question_key_of"] = (
         "create or replace macro question_key_of(session, chat, query) as hash(session, chat, query)"
     )
-    waiting["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
+    pending["event_in_scope"] = f"create or replace view event_in_scope as select * from event where {period}"
     for name in ("event_between", "session_context_between"):
-        del waiting[name]
-    waiting = {name: _by_hand(sql, waiting, since) for name, sql in waiting.items()}
+        del pending[name]
+    pending = {name: _by_hand(sql, pending, since) for name, sql in pending.items()}
     with store.reader(EVERYTHING) as writer:
-        # Views that build on others wait for them.
-        while waiting:
-            left = {name: sql for name, sql in waiting.items() if not _is_made(writer, sql)}
-            if len(left) == len(waiting):
-                raise BenchError(f"reports: {', '.join(left)} can't be made by hand.")
-            waiting = left
+        # Create views after those that they read from.
+        while pending:
+            failed = {name: sql for name, sql in pending.items() if not _is_created(writer, sql)}
+            if len(failed) == len(pending):
+                raise BenchError(f"reports: {', '.join(failed)} can't be created.")
+            pending = failed
 
 
 def _by_hand(sql: str, names: Collection[str], since: datetime | None) -> str:
@@ -186,11 +182,11 @@ def _by_hand(sql: str, names: Collection[str], since: datetime | None) -> str:
     sql = re.sub(rf"(?i)\b(from|join)\s+({any_name})\b(?!\s+as\b|\()", r"\1 \2_by_hand as \2", sql)
     sql = re.sub(rf"\b({any_name})\(", r"\1_by_hand(", sql)
     sql = sql.replace("getvariable('since')", f"timestamp '{since}'" if since else "null")
-    # The server's clock is what it is, for both.
+    # Both use the same `now`.
     return re.sub(r"getvariable\('(?!now')\w+'\)", "null", sql)
 
 
-def _is_made(writer: Reader, sql: str) -> bool:
+def _is_created(writer: Reader, sql: str) -> bool:
     try:
         writer.run(sql)
     except Refused:

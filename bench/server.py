@@ -1,6 +1,7 @@
-"""embedsink itself under measurement: a real `embedsink serve` on a temporary data folder, with keys."""
+"""The servers under measurement, in child processes that /proc describes."""
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,21 +11,64 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
-from bench.child import BenchError, Child, running
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
+from embedsink.demo.ports import free_ports
+from embedsink.demo.server import ChildServer
+from embedsink.errors import EmbedsinkError
 from embedsink.store.reader import open_snapshot
 
 EVENTS_PATH = "/api/v1/events"
 CATCH_UP_TIMEOUT_S = 180
+# The first port and the number of ports. The tests use the ports above them.
+PORTS = (10_000, 2_000)
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class BenchError(EmbedsinkError):
+    """A measurement failed; the message has the cause."""
+
+
+class MeasuredServer(ChildServer):
+    """A server whose CPU time and memory are measured; it has to end with exit code 0."""
+
+    def __init__(self, module: list[str], *, ready_path: str) -> None:
+        port = next(free_ports(*PORTS))
+        super().__init__([*module, "--port", str(port)], port, ready_path=ready_path)
+
+    def __exit__(self, *error: object) -> None:
+        code = self.stop()
+        if code != 0 and error[0] is None:
+            raise BenchError(f"{self.url}: ended with exit code {code}.")
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of all threads so far, in user and kernel mode."""
+        return _cpu_s(Path(f"/proc/{self.pid}/stat"))
+
+    def loop_cpu_s(self) -> float:
+        """Return the CPU time of the first thread, which runs the event loop."""
+        return _cpu_s(Path(f"/proc/{self.pid}/task/{self.pid}/stat"))
+
+    def memory_peak_mib(self) -> float:
+        """Return the peak of resident memory (VmHWM)."""
+        return _memory_peak_mib(self.pid)
+
+    def tree_memory_peak_mib(self) -> float:
+        """Return the peaks of the server and its worker processes, added up."""
+        tasks = Path(f"/proc/{self.pid}/task").glob("*/children")
+        children = [pid for path in tasks for pid in path.read_text(encoding="ascii").split()]
+        return self.memory_peak_mib() + sum(_memory_peak_mib(int(pid)) for pid in children)
+
+    def client(self) -> httpx.Client:
+        """Return an HTTP client that ignores proxy settings."""
+        return httpx.Client(base_url=self.url, trust_env=False, timeout=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What the server counted: envelopes answered with 202 by outcome, and envelopes loaded by outcome."""
+    """The server's counts: envelopes answered with a 202 by outcome, and loaded envelopes by outcome."""
 
     accepted: int
     quarantined: int
@@ -33,37 +77,26 @@ class Ledger:
 
     @property
     def behind(self) -> int:
-        """Envelopes that are durable but not yet in the store."""
+        """The number of durable envelopes that are not loaded yet."""
         return self.accepted - self.loaded - self.duplicate
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A running embedsink."""
+class Server(MeasuredServer):
+    """`embedsink serve` on a data folder, with an ingest key and a read key."""
 
-    child: Child
-    folder: DataFolder
-    ingest_key: str
-    read_key: str
+    def __init__(self, folder: DataFolder) -> None:
+        keys = KeyStore(folder.keys)
+        _, self.ingest_key = keys.create(KeyKind.INGEST, now=time.time())
+        _, self.read_key = keys.create(KeyKind.READ, now=time.time())
+        super().__init__(["embedsink", "serve", "--data", str(folder.path)], ready_path="/readyz")
 
     def ledger(self) -> Ledger:
-        """Its counters now."""
-        with self.child.client() as client:
-            text = client.get("/metrics").raise_for_status().text
-        samples = {
-            (sample.name, sample.labels.get("outcome")): int(sample.value)
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        return Ledger(
-            accepted=samples["embedsink_envelopes_total", "accepted"],
-            quarantined=samples["embedsink_envelopes_total", "quarantined"],
-            loaded=samples["embedsink_loaded_envelopes_total", "accepted"],
-            duplicate=samples["embedsink_loaded_envelopes_total", "duplicate"],
-        )
+        """Return the counts now."""
+        loaded, received = self.loaded(), self.received()
+        return Ledger(received["accepted"], received["quarantined"], loaded["accepted"], loaded["duplicate"])
 
     def catch_up(self) -> float:
-        """Wait until everything accepted is in the store; how many seconds that took."""
+        """Wait until all accepted envelopes are loaded. Return the seconds that it took."""
         started_at = time.monotonic()
         while (behind := self.ledger().behind) > 0:
             if time.monotonic() - started_at > CATCH_UP_TIMEOUT_S:
@@ -72,50 +105,44 @@ class Server:
         return time.monotonic() - started_at
 
     def send(self, client: httpx.Client, body: dict[str, Any]) -> None:
-        """Post one body; every envelope in it has to be accepted."""
+        """Post one body. Raise BenchError unless the server accepts all of it."""
         headers = {"Authorization": f"Bearer {self.ingest_key}", "Content-Type": "application/json"}
-        answer = client.post(EVENTS_PATH, content=json.dumps(body), headers=headers)
-        if answer.status_code != httpx.codes.ACCEPTED or answer.json()["rejected"]:
-            raise BenchError(f"POST {EVENTS_PATH}: {answer.status_code} {answer.text[:300]}")
+        response = client.post(EVENTS_PATH, content=json.dumps(body), headers=headers)
+        if response.status_code != httpx.codes.ACCEPTED or response.json()["rejected"]:
+            raise BenchError(f"POST {EVENTS_PATH}: {response.status_code} {response.text[:300]}")
 
-    def rows(self, client: httpx.Client, path: str, **parameters: object) -> list[dict[str, Any]]:
-        """The rows of a report."""
+    def rows(self, client: httpx.Client, path: str, **params: object) -> list[dict[str, Any]]:
+        """Return the rows of a report."""
         headers = {"Authorization": f"Bearer {self.read_key}"}
-        answer = client.get(path, params={name: str(value) for name, value in parameters.items()}, headers=headers)
-        if answer.status_code != httpx.codes.OK:
-            raise BenchError(f"GET {path}: {answer.status_code} {answer.text[:300]}")
-        rows: list[dict[str, Any]] = answer.json()
+        response = client.get(path, params={name: str(value) for name, value in params.items()}, headers=headers)
+        if response.status_code != httpx.codes.OK:
+            raise BenchError(f"GET {path}: {response.status_code} {response.text[:300]}")
+        rows: list[dict[str, Any]] = response.json()
         return rows
 
 
 @contextmanager
-def serving(root: Path) -> Iterator[Server]:
-    """A server on a fresh folder under `root`, which is removed afterwards."""
-    with fresh_folder(root) as folder, serving_on(folder) as server:
-        yield server
-
-
-@contextmanager
 def fresh_folder(root: Path) -> Iterator[DataFolder]:
-    """An empty data folder under `root`, removed after the block."""
+    """Create an empty data folder below `root`, and delete it after the block."""
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=root) as path:
         folder = DataFolder(Path(path))
         folder.create()
         yield folder
 
 
-@contextmanager
-def serving_on(folder: DataFolder) -> Iterator[Server]:
-    """A server on a folder that outlives it."""
-    keys = KeyStore(folder.keys)
-    _, ingest_key = keys.create(KeyKind.INGEST, now=time.time())
-    _, read_key = keys.create(KeyKind.READ, now=time.time())
-    with running(["embedsink", "serve", "--data", str(folder.path)], ready_path="/readyz") as child:
-        yield Server(child, folder, ingest_key, read_key)
-
-
 def stored_rows(folder: DataFolder) -> int:
-    """Rows of events in the snapshot that a server left behind."""
+    """Return the number of events in the snapshot of a stopped server."""
     with open_snapshot(folder.snapshot, {"deployments": None}) as reader:
         rows, _ = reader.run("select count(*) as row_count from event")
         return int(rows["row_count"][0])
+
+
+def _memory_peak_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1_024 for line in lines if line.startswith("VmHWM"))
+
+
+def _cpu_s(stat: Path) -> float:
+    # proc(5): utime and stime are fields 14 and 15. The name, field 2, may contain blanks.
+    fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

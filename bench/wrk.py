@@ -1,4 +1,4 @@
-"""Load from wrk, with bodies that we write: envelopes of all event types, and an id of its own for each event."""
+"""Load from wrk: envelopes of all event types, with a unique id for each event."""
 
 import itertools
 import json
@@ -12,23 +12,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bench.child import BenchError
-from bench.traffic import sessions
+from bench.server import BenchError
+from bench.traffic import LENGTHS, Session, sessions
 
-BODIES_OF_ONE = 4_000
-BODIES_OF_MANY = 200
-# wrk counts ids in 32 bits. Each run begins this much further on, so that no run repeats the ids of another.
+SINGLE_BODIES = 4_000
+DELIVERY_BODIES = 200
+# wrk counts ids in 32 bits. Each run has a range of its own, so that no run repeats the ids of another.
 IDS_PER_RUN = 2**25
 _SCRIPT = Path(__file__).with_name("load.lua")
 _MARK = "@@@@@@@@"
-_INSTALL = "wrk is missing. It makes the load: `apt-get install wrk` on Debian and Ubuntu, `brew install wrk` on macOS."
+_INSTALL = "wrk: is not installed. On Debian and Ubuntu: apt-get install wrk. On macOS: brew install wrk."
 
 _runs = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What one run of wrk saw."""
+    """The results of one run of wrk."""
 
     duration_us: int
     request_count: int
@@ -39,36 +39,36 @@ class Burst:
 
     @property
     def requests_per_s(self) -> float:
-        """Answers a second."""
+        """The responses per second."""
         return self.request_count * 1e6 / self.duration_us
 
 
 def require_wrk() -> None:
-    """Raises BenchError when wrk is not installed."""
+    """Raise BenchError if wrk is not installed."""
     if shutil.which("wrk") is None:
         raise BenchError(_INSTALL)
 
 
 def write_single_bodies(path: Path) -> Path:
-    """Bodies of one bare envelope each."""
+    """Write bodies with one bare envelope each."""
     envelopes = (envelope for session in _sessions() for envelope in session.envelopes)
-    return _write(path, islice(envelopes, BODIES_OF_ONE))
+    return _write(path, islice(envelopes, SINGLE_BODIES))
 
 
 def write_delivery_bodies(path: Path, *, event_count: int) -> Path:
-    """Deliveries of so many events, one session each, as a forwarder sends them."""
+    """Write deliveries with so many events each, as a forwarder sends them."""
     deliveries = (
         {"sentAt": session.envelopes[-1]["timestamp"], "context": session.context, "events": session.envelopes}
         for session in _sessions(range(event_count, event_count + 1))
     )
-    return _write(path, islice(deliveries, BODIES_OF_MANY))
+    return _write(path, islice(deliveries, DELIVERY_BODIES))
 
 
 def burst(url: str, bodies: Path, *, key: str, connections: int, seconds: float) -> Burst:
-    """Load one address for so many seconds.
+    """Send requests to a URL for so many seconds.
 
     Raises:
-        BenchError: wrk failed, or an answer was not a 2xx: then the numbers mean nothing.
+        BenchError: wrk failed, or a response was not a 2xx.
     """
     length = f"{max(1, round(seconds))}s"
     first_id = str(next(_runs) * IDS_PER_RUN)
@@ -79,20 +79,22 @@ def burst(url: str, bodies: Path, *, key: str, connections: int, seconds: float)
     lines = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
     if finished.returncode != 0 or not lines:
         raise BenchError(f"wrk: {finished.stderr.strip() or finished.stdout.strip()}")
-    seen = Burst(**json.loads(lines[0].removeprefix("RESULT ")))
-    if seen.refused_count or seen.broken_count:
-        raise BenchError(f"{url}: {seen.refused_count:,} requests refused, {seen.broken_count:,} broken.")
-    return seen
+    result = Burst(**json.loads(lines[0].removeprefix("RESULT ")))
+    if result.refused_count or result.broken_count:
+        raise BenchError(
+            f"{url}: {result.refused_count:,} requests refused, {result.broken_count:,} without a response."
+        )
+    return result
 
 
-def _sessions(length: range = range(8, 40)) -> Iterator[Any]:
-    chance = random.Random(7)
-    now_ms = time.time_ns() // 1_000_000
-    return sessions(1, start_ms=now_ms - 3_600_000, length=length, new_id=lambda: _marked_id(chance))
+def _sessions(lengths: range = LENGTHS) -> Iterator[Session]:
+    rng = random.Random(7)
+    start_ms = time.time_ns() // 1_000_000 - 3_600_000
+    return sessions(1, start_ms=start_ms, lengths=lengths, new_id=lambda: _marked_id(rng))
 
 
-def _marked_id(chance: random.Random) -> str:
-    rest = f"{chance.getrandbits(96):024x}"
+def _marked_id(rng: random.Random) -> str:
+    rest = f"{rng.getrandbits(96):024x}"
     return "-".join((_MARK, rest[:4], rest[4:8], rest[8:12], rest[12:]))
 
 

@@ -1,4 +1,4 @@
-"""The pictures in README: the demo's page in a real browser, light and dark. `scripts/pictures` runs it."""
+"""Writes the pictures in README: the demo page in Chromium, light and dark. `scripts/pictures` runs it."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ PICTURE_BYTES_MAX = 200_000
 
 @contextmanager
 def running_demo(port: int) -> Iterator[str]:
-    """The address of the page of a demo that has sent its traffic."""
+    """Run a demo, and yield the URL of its page after it has sent its traffic."""
     command = [sys.executable, "-m", "embedsink", "demo", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -34,7 +34,7 @@ def running_demo(port: int) -> Iterator[str]:
 
 
 def use(page: Page) -> None:
-    """What somebody may do in a minute."""
+    """Use the page as a visitor does in a minute."""
     embed = page.frame_locator("#embed")
     lines = page.locator("#events > li")
     expect(lines).to_have_count(3)
@@ -43,7 +43,7 @@ def use(page: Page) -> None:
     embed.locator("[data-widget=w_products] .csv").click()
     embed.locator(".suggestion.answers").click()
     expect(lines).to_have_count(8)
-    embed.get_by_role("button", name="A new kind of event").click()
+    embed.get_by_role("button", name="Unknown event type").click()
     embed.locator(".suggestion.fails").click()
     expect(lines).to_have_count(11)
     expect(page.locator("#events [data-stage=visible].reached")).to_have_count(9)
@@ -53,7 +53,7 @@ def use(page: Page) -> None:
 
 
 def main() -> None:
-    """Write both, and tell their sizes."""
+    """Write both pictures, and print their sizes."""
     with running_demo(free_port()) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1360, "height": 780}, reduced_motion="reduce")

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.ports import free_ports
-
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
+from embedsink.demo.ports import free_ports
 from embedsink.store.reader import EVERYTHING, open_snapshot
 from embedsink.store.sql_files import read_sql
 from tests.stores import make_folder

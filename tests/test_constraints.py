@@ -1,4 +1,4 @@
-"""The pinned packages: complete, the same in all files, and free of where they came from."""
+"""The pinned packages: complete, equal in all files, and without an index or a path."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ PARTS = ["constraints-runtime.txt", "constraints-build.txt"]
 FILES = ["constraints.txt", *PARTS]
 PIN = re.compile(
     r"""^(?P<name>[a-z0-9-]+)==(?P<version>\S+)
-        (?:\ ;\ [^\\]+)?            # for which Pythons and platforms
+        (?:\ ;\ [^\\]+)?            # markers for Python versions and platforms
         \ \\\n(?P<hashes>(?:\ +--hash=.+\n)+)""",
     re.MULTILINE | re.VERBOSE,
 )
@@ -19,9 +19,9 @@ SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def pins(file: str) -> dict[tuple[str, str], set[str]]:
-    """The hashes of each (name, version)."""
-    found = PIN.finditer((ROOT / file).read_text())
-    return {(pin["name"], pin["version"]): set(SHA256.findall(pin["hashes"])) for pin in found}
+    """Return the hashes of each (name, version)."""
+    matches = PIN.finditer((ROOT / file).read_text())
+    return {(pin["name"], pin["version"]): set(SHA256.findall(pin["hashes"])) for pin in matches}
 
 
 def required_names(requirements: list[str]) -> set[str]:
@@ -37,7 +37,7 @@ def test_every_pin_has_hashes(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_index_and_no_path_is_named(file: str) -> None:
+def test_no_file_has_an_index_or_a_path(file: str) -> None:
     text = (ROOT / file).read_text()
     assert "://" not in text
     assert "--index" not in text
@@ -45,7 +45,7 @@ def test_no_index_and_no_path_is_named(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", PARTS)
-def test_what_is_shipped_is_made_of_exactly_the_packages_that_were_tested(file: str) -> None:
+def test_shipped_packages_are_exactly_the_tested_ones(file: str) -> None:
     everything = pins("constraints.txt")
     for pin, hashes in pins(file).items():
         assert everything[pin] == hashes
@@ -63,10 +63,10 @@ def test_every_dependency_is_pinned() -> None:
     assert required_names([*pyproject["dependency-groups"]["build"], *pyproject["build-system"]["requires"]]) <= build
 
 
-def test_a_server_needs_nothing_of_the_notebook() -> None:
+def test_the_server_does_not_need_notebook_packages() -> None:
     runtime = {name for name, _ in pins("constraints-runtime.txt")}
     assert runtime.isdisjoint({"altair", "ipykernel", "jupyter-client", "narwhals", "jsonschema", "ipython"})
 
 
-def test_the_duckdb_that_ships_is_1_5_5() -> None:
+def test_the_shipped_duckdb_is_1_5_5() -> None:
     assert ("duckdb", "1.5.5") in pins("constraints-runtime.txt")

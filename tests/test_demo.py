@@ -1,4 +1,4 @@
-"""The demo keeps its promises: real-looking traffic, a ledger that adds up, commands that work, a clean end."""
+"""The demo: realistic traffic, a ledger that adds up, commands that work as printed, and a clean end."""
 
 import os
 import re
@@ -18,11 +18,11 @@ import pytest
 from rich.console import Console
 
 from embedsink.dashboards.labels import NO_COMPARISON
-from embedsink.demo.fixtures import FORGOTTEN, NEW_TENANT, QUIET_TENANT
+from embedsink.demo.fixtures import NEW_TENANT, QUIET_TENANT, UNUSED_DASHBOARD
 from embedsink.demo.run import live_counts
-from embedsink.demo.send import Account
-from embedsink.demo.tables import SHOWN, ledger_table
-from embedsink.demo.traffic import SEED, Delivery, at, make_live, make_traffic
+from embedsink.demo.send import SendCounts
+from embedsink.demo.tables import REPORT_TABLES, ledger_table
+from embedsink.demo.traffic import SEED, Delivery, make_live, make_traffic, stamp
 from embedsink.demo.trends import DAY_MS, DAYS
 from embedsink.errors import Refused
 from embedsink.protocol.delivery import ParsedDelivery
@@ -32,7 +32,7 @@ from embedsink.reasons import Reason
 from tests.programs import require
 from tests.servers import fetch, free_port, wait_until
 
-NOW_MS = 1_763_596_800_000  # a Thursday morning in November 2025
+NOW_MS = 1_763_596_800_000  # Thursday, 20 November 2025
 HOUR_MS = 3_600_000
 START_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 30.0
@@ -56,19 +56,19 @@ def accepted(deliveries: list[Delivery]) -> Iterator[dict[str, Any]]:
             yield from parsed(delivery).accepted
 
 
-def happened_before(now_ms: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
-    """When it really happened, the context and the envelope of each that counts."""
+def accepted_before(now_ms: int) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
+    """Yield the true time, the context and the envelope of each accepted envelope."""
     for visit in make_traffic(now_ms):
         for delivery in visit:
-            if not (delivery.planted or delivery.is_retry):
+            if not (delivery.expected_reasons or delivery.is_retry):
                 for envelope in delivery.envelopes:
                     yield envelope["timestamp"] - delivery.skew_ms, delivery.context, envelope
 
 
 def counted(now_ms: int, *, since_ms: int) -> Counter[str]:
-    """What happened in seven days."""
+    """Return the counts of seven days by type, surface and status."""
     counts: Counter[str] = Counter()
-    for at_ms, _, envelope in happened_before(now_ms):
+    for at_ms, _, envelope in accepted_before(now_ms):
         if since_ms <= at_ms < since_ms + 7 * DAY_MS:
             name, payload = envelope["type"].split(":")[2], envelope["payload"]
             counts.update([name, f"{name} {envelope.get('surface')}", payload.get("status", "")])
@@ -77,30 +77,30 @@ def counted(now_ms: int, *, since_ms: int) -> Counter[str]:
 
 
 class TestTraffic:
-    def test_holds_every_event_and_action_of_the_catalog(self, deliveries: list[Delivery]) -> None:
-        seen = {envelope["type"] for envelope in accepted(deliveries)}
-        assert seen == {f"svc:event:{name}" for name in EVENTS} | {f"svc:action:{name}" for name in ACTIONS}
+    def test_traffic_has_every_event_and_action_of_the_catalog(self, deliveries: list[Delivery]) -> None:
+        types = {envelope["type"] for envelope in accepted(deliveries)}
+        assert types == {f"svc:event:{name}" for name in EVENTS} | {f"svc:action:{name}" for name in ACTIONS}
 
-    def test_comes_from_every_surface_and_from_many_places(self, deliveries: list[Delivery]) -> None:
+    def test_traffic_has_every_surface_and_many_sessions(self, deliveries: list[Delivery]) -> None:
         assert {one.get("surface") for one in accepted(deliveries)} == {"dashboard", "app", "chat", None}
         contexts = [delivery.context for delivery in deliveries]
         for name, least in {"deployment": 3, "tenant": 5, "viewer": 20, "session": 200}.items():
             assert len({context[name] for context in contexts if name in context}) >= least, name
 
     @pytest.mark.parametrize("days", [7, DAYS])
-    def test_is_some_thousand_envelopes_of_the_last_days(self, days: int) -> None:
+    def test_traffic_has_thousands_of_envelopes_of_the_last_days(self, days: int) -> None:
         happened = [
             envelope["timestamp"] - delivery.skew_ms
             for visit in make_traffic(NOW_MS, days=days)
             for delivery in visit
             for envelope in delivery.envelopes
-            if not delivery.planted
+            if not delivery.expected_reasons
         ]
         assert 3_000 < len(happened) < 10_000
         assert NOW_MS - days * DAY_MS <= min(happened) < NOW_MS - (days - 1) * DAY_MS
         assert NOW_MS - DAY_MS < max(happened) <= NOW_MS
 
-    def test_uses_every_way_to_send(self, deliveries: list[Delivery]) -> None:
+    def test_traffic_has_every_format_and_header(self, deliveries: list[Delivery]) -> None:
         assert {one.shape for one in deliveries} == {"delivery", "envelope", "array", "ndjson", "garbage"}
         assert {one.media_type.partition(";")[0] for one in deliveries} == {
             "application/json",
@@ -110,26 +110,26 @@ class TestTraffic:
         for trait in ("is_gzipped", "is_beacon", "is_retry", "skew_ms", "lost"):
             assert any(getattr(one, trait) for one in deliveries), trait
 
-    def test_is_valid_but_for_what_was_planted(self, deliveries: list[Delivery]) -> None:
+    def test_envelopes_are_rejected_for_exactly_the_expected_reasons(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
             if delivery.shape == "garbage":
                 with pytest.raises(Refused) as caught:
                     parsed(delivery)
-                assert delivery.planted == (caught.value.reason,)
+                assert delivery.expected_reasons == (caught.value.reason,)
             else:
-                at_once = tuple(reason for reason in delivery.planted if reason is not Reason.ID_CONFLICT)
+                at_once = tuple(reason for reason in delivery.expected_reasons if reason is not Reason.ID_CONFLICT)
                 assert tuple(one.reason for one in parsed(delivery).rejected) == at_once
 
-    def test_plants_many_reasons(self, deliveries: list[Delivery]) -> None:
-        assert len({reason for delivery in deliveries for reason in delivery.planted}) >= 10
+    def test_traffic_has_at_least_ten_reasons(self, deliveries: list[Delivery]) -> None:
+        assert len({reason for delivery in deliveries for reason in delivery.expected_reasons}) >= 10
 
-    def test_questions_meet_every_fate(self, deliveries: list[Delivery]) -> None:
+    def test_ai_questions_have_every_outcome(self, deliveries: list[Delivery]) -> None:
         stages = Counter(
             one["payload"]["status"] for one in accepted(deliveries) if one["type"] == "svc:event:ai-query"
         )
         assert stages["completed"] > 0
         assert stages["error"] > 0
-        assert stages["submitted"] > stages["completed"] + stages["error"], "some are never answered"
+        assert stages["submitted"] > stages["completed"] + stages["error"], "some questions are never answered"
 
     def test_a_navigation_sends_navigate_and_view(self, deliveries: list[Delivery]) -> None:
         bodies = [one for one in deliveries if one.shape == "array"]
@@ -137,13 +137,13 @@ class TestTraffic:
         followers = {after for visit in types for before, after in pairwise(visit) if before == "navigate"}
         assert followers == {"view"}
 
-    def test_downloads_come_in_every_format(self, deliveries: list[Delivery]) -> None:
+    def test_downloads_have_every_format(self, deliveries: list[Delivery]) -> None:
         formats = {one["payload"].get("format") for one in accepted(deliveries) if one["type"].endswith(":download")}
         assert formats == {"csv", "xlsx", "png", "pdf"}
 
     @pytest.mark.parametrize("day", range(7))
-    def test_seven_days_differ_from_those_before_as_weeks_do(self, day: int) -> None:
-        """Whichever day it is: more of most, less of some, and nothing by a multiple."""
+    def test_the_last_seven_days_differ_moderately_from_the_seven_before(self, day: int) -> None:
+        """On any weekday, most counts grow, some shrink, and none doubles."""
         now_ms = NOW_MS + day * DAY_MS + 9 * HOUR_MS
         week, before = (counted(now_ms, since_ms=now_ms - days * DAY_MS) for days in (7, 14))
         grown = {name: week[name] / before[name] - 1 for name in before}
@@ -156,10 +156,10 @@ class TestTraffic:
         assert 0.05 < week["completed"] / week["submitted"] - before["completed"] / before["submitted"] < 0.2
 
     @pytest.mark.parametrize("day", range(7))
-    def test_some_went_quiet_and_one_exports_unusually_much(self, day: int) -> None:
+    def test_a_tenant_and_a_dashboard_are_quiet_and_one_export_is_unusual(self, day: int) -> None:
         now_ms = NOW_MS + day * DAY_MS + 9 * HOUR_MS
-        sent = list(happened_before(now_ms))
-        for quiet in (f"u_{QUIET_TENANT}_", FORGOTTEN.public_id):
+        sent = list(accepted_before(now_ms))
+        for quiet in (f"u_{QUIET_TENANT}_", UNUSED_DASHBOARD.public_id):
             ages = [(now_ms - at_ms) / DAY_MS for at_ms, context, one in sent if quiet in str((context, one))]
             assert min(ages) > 14, quiet
             assert max(ages) <= DAYS
@@ -168,7 +168,7 @@ class TestTraffic:
         most, next_most = sorted((one["payload"].get("rowCount", 0) for _, _, one in sent), reverse=True)[:2]
         assert most > 5 * next_most
 
-    def test_the_seed_decides(self) -> None:
+    def test_the_same_seed_gives_the_same_traffic(self) -> None:
         bodies = [
             [delivery.body(NOW_MS, "key") for visit in make_traffic(NOW_MS, seed=seed, days=2) for delivery in visit]
             for seed in (1, 1, 2)
@@ -176,10 +176,10 @@ class TestTraffic:
         assert bodies[0] == bodies[1]
         assert bodies[0] != bodies[2]
 
-    def test_live_traffic_happens_now_and_never_ends(self) -> None:
+    def test_live_traffic_is_endless_and_has_the_current_time(self) -> None:
         for delivery in islice(make_live(SEED), 2_000):
-            now = parsed(at(delivery, NOW_MS))
-            assert [one.reason for one in now.rejected] == list(delivery.planted)
+            now = parsed(stamp(delivery, NOW_MS))
+            assert [one.reason for one in now.rejected] == list(delivery.expected_reasons)
             assert {envelope["timestamp"] for envelope in now.accepted} <= {NOW_MS}
 
 
@@ -188,27 +188,27 @@ class TestLedger:
         ("loaded_count", "others_count", "mark"),
         [(10, 0, "✓ sum"), (12, 2, "✓ sum"), (11, 2, "✗ sum"), (13, 2, "✗ sum")],
     )
-    def test_counts_what_others_sent_too(self, loaded_count: int, others_count: int, mark: str) -> None:
+    def test_the_sum_includes_other_senders(self, loaded_count: int, others_count: int, mark: str) -> None:
         loaded = {"accepted": loaded_count, "duplicate": 0, "quarantined": 0}
         console = Console(width=80, record=True, file=StringIO())
-        console.print(ledger_table(Account(sent_count=10, accepted_count=10), loaded, 10 + others_count))
-        said = console.export_text()
-        assert mark in said
-        assert ("sent by others" in said) == (others_count > 0)
+        console.print(ledger_table(SendCounts(sent=10, accepted=10), loaded, 10 + others_count))
+        text = console.export_text()
+        assert mark in text
+        assert ("other senders" in text) == (others_count > 0)
 
     @pytest.mark.parametrize(("others_count", "reason"), [(0, "id_conflict"), (1, "other reasons")])
-    def test_claims_no_reason_for_what_others_sent(self, others_count: int, reason: str) -> None:
+    def test_rejections_of_other_senders_are_other_reasons(self, others_count: int, reason: str) -> None:
         loaded = {"accepted": 9, "duplicate": 0, "quarantined": 1 + others_count}
         console = Console(width=80, record=True, file=StringIO())
-        console.print(ledger_table(Account(sent_count=10, accepted_count=9), loaded, 10 + others_count))
-        said = console.export_text()
-        assert re.search(rf"^ +{reason} +{1 + others_count} ", said, re.M), said
+        console.print(ledger_table(SendCounts(sent=10, accepted=9), loaded, 10 + others_count))
+        text = console.export_text()
+        assert re.search(rf"^ +{reason} +{1 + others_count} ", text, re.M), text
 
 
 class TestLiveCounts:
-    def test_are_the_ledger_in_one_line_within_80_columns(self) -> None:
-        said = live_counts(12_345, {"accepted": 11_000, "duplicate": 1_234, "quarantined": 99})
-        assert said == "12,345 received = 11,000 accepted + 1,234 duplicate + 99 quarantined + 12 loading"
+    def test_the_live_line_is_the_ledger_within_80_columns(self) -> None:
+        line = live_counts(12_345, {"accepted": 11_000, "duplicate": 1_234, "quarantined": 99})
+        assert line == "12,345 received = 11,000 accepted + 1,234 duplicate + 99 quarantined + 12 loading"
         assert len(f"  ● {live_counts(6_110, {'accepted': 5_780, 'duplicate': 280, 'quarantined': 44})}") <= 80
 
 
@@ -220,19 +220,19 @@ class Demo(NamedTuple):
     stdout: Path
     stderr: Path
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.stdout.read_text()
 
     @property
     def data_folder(self) -> Path:
-        found = re.search(r"data folder +(\S+)", self.said())
-        assert found, self.said() + self.stderr.read_text()
+        found = re.search(r"data folder +(\S+)", self.output())
+        assert found, self.output() + self.stderr.read_text()
         return Path(found[1])
 
     def read(self, path: str) -> Any:
-        """What the API answers to the printed read key."""
-        key = re.search(r"^key=(es_read_\w+)", self.said(), re.M)
-        assert key, self.said()
+        """Return the JSON of an API path, requested with the printed read key."""
+        key = re.search(r"^key=(es_read_\w+)", self.output(), re.M)
+        assert key, self.output()
         return fetch(f"http://127.0.0.1:{self.port}/api/v1/{path}", key=key[1]).json()
 
     def end(self, number: signal.Signals) -> int:
@@ -245,7 +245,7 @@ Begin = Callable[[], Demo]
 
 @pytest.fixture(scope="module")
 def begin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begin]:
-    """Starts demos, each on a free port; those that a test leaves running end here."""
+    """Return a function that starts a demo on a free port. Every demo ends with the module."""
     begun: list[Demo] = []
 
     def begin() -> Demo:
@@ -267,11 +267,11 @@ def begin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begin]:
 
 
 def wait_for(demo: Demo, words: str) -> None:
-    def is_said() -> bool:
-        assert demo.child.poll() is None, demo.said() + demo.stderr.read_text()
-        return words in demo.said()
+    def is_printed() -> bool:
+        assert demo.child.poll() is None, demo.output() + demo.stderr.read_text()
+        return words in demo.output()
 
-    wait_until(is_said, what=f"the demo says {words!r}", timeout_s=START_SECONDS_MAX)
+    wait_until(is_printed, what=f"the demo prints {words!r}", timeout_s=START_SECONDS_MAX)
 
 
 def is_listening(port: int) -> bool:
@@ -281,7 +281,7 @@ def is_listening(port: int) -> bool:
 
 def assert_ended_cleanly(demo: Demo, folder: Path) -> None:
     assert demo.stderr.read_text() == ""
-    assert "ended" in demo.said().splitlines()[-1]
+    assert "ended" in demo.output().splitlines()[-1]
     assert not folder.exists()
     assert not is_listening(demo.port)
 
@@ -297,50 +297,52 @@ def demo(begin: Begin) -> Demo:
 @pytest.mark.slow
 @pytest.mark.server
 class TestRun:
-    """One demo for all; the last test ends it."""
+    """All tests share one demo, and the last one stops it."""
 
     def test_the_ledger_adds_up(self, demo: Demo) -> None:
         counts = {
             label: int(count.replace(",", ""))
-            for label, count in re.findall(r"^ +(\w+) +([\d,]+)  ", demo.said(), re.M)
+            for label, count in re.findall(r"^ +(\w+) +([\d,]+)  ", demo.output(), re.M)
         }
-        planted = Counter(str(reason) for visit in make_traffic(NOW_MS) for one in visit for reason in one.planted)
-        assert {reason: counts[reason] for reason in planted} == planted
-        assert counts["quarantined"] == planted.total()
+        expected = Counter(
+            str(reason) for visit in make_traffic(NOW_MS) for one in visit for reason in one.expected_reasons
+        )
+        assert {reason: counts[reason] for reason in expected} == expected
+        assert counts["quarantined"] == expected.total()
         assert counts["duplicate"] > 0
         assert counts["sent"] == counts["accepted"] + counts["duplicate"] + counts["quarantined"]
-        assert "✓ sum" in demo.said()
+        assert "✓ sum" in demo.output()
 
     def test_shows_every_report_within_80_columns(self, demo: Demo) -> None:
         for title in ("Views", "Downloads", "Drilldowns", "AI queries", "Error rates"):
-            assert re.search(rf"^  {title}  ·  6 of \d+ rows", demo.said(), re.M), title
-        assert len(SHOWN) == 5
-        tables, _, further = demo.said().partition("Look further")
+            assert re.search(rf"^  {title}  ·  6 of \d+ rows", demo.output(), re.M), title
+        assert len(REPORT_TABLES) == 5
+        tables, _, commands = demo.output().partition("Try it")
         assert max(map(len, tables.splitlines())) <= 80
-        # Only the path of the program may be longer.
-        assert max(len(line) for line in further.splitlines() if "/bin/" not in line) <= 80
+        # Only lines with the path of a program may be longer.
+        assert max(len(line) for line in commands.splitlines() if "/bin/" not in line) <= 80
 
-    def test_every_number_tells_its_change_against_the_seven_days_before(self, demo: Demo) -> None:
-        told = {
+    def test_every_number_has_its_change_from_the_seven_days_before(self, demo: Demo) -> None:
+        changes_by_chart = {
             (listed["name"], name): shown["change"]
             for listed in demo.read("dashboards")
             for section in demo.read(f"dashboards/{listed['name']}")["sections"]
             for name, shown in demo.read(f"dashboards/{listed['name']}/sections/{section['id']}")["charts"].items()
             if shown.get("change")
         }
-        assert len(told) > 25
-        assert NO_COMPARISON not in told.values()
-        changes = [change for change in told.values() if isinstance(change, dict)]
+        assert len(changes_by_chart) > 25
+        assert NO_COMPARISON not in changes_by_chart.values()
+        changes = [change for change in changes_by_chart.values() if isinstance(change, dict)]
         assert {change["direction"] for change in changes} == {"up", "down"}
         assert {change["is_good"] for change in changes} == {True, False, None}
-        assert {change["format"] for change in changes} == {"share", "points"}, "and never in times"
+        assert {change["format"] for change in changes} == {"share", "points"}, "no change is a factor"
 
-    def test_what_nobody_views_any_more_is_told_and_nothing_else(self, demo: Demo) -> None:
-        cobwebs = demo.read("dashboards/content/sections/unused")["charts"]["unused"]
-        place = cobwebs["columns"].index("public_id")
-        assert {row[place] for row in cobwebs["rows"]} == {FORGOTTEN.public_id}
+    def test_only_the_unused_dashboard_is_listed_as_unused(self, demo: Demo) -> None:
+        unused = demo.read("dashboards/content/sections/unused")["charts"]["unused"]
+        column = unused["columns"].index("public_id")
+        assert {row[column] for row in unused["rows"]} == {UNUSED_DASHBOARD.public_id}
 
-    def test_the_newest_syncs_mended_something(self, demo: Demo) -> None:
+    def test_errors_fell_after_the_newest_syncs(self, demo: Demo) -> None:
         syncs = demo.read("reports/sync_impact.json")
         assert len(syncs) == 4
         for sync in syncs[-2:]:
@@ -352,32 +354,32 @@ class TestRun:
 
     def test_the_printed_curl_gets_a_csv(self, demo: Demo) -> None:
         require("curl")
-        lines = shell(printed(demo, "A report as CSV")).splitlines()
+        lines = shell(printed(demo, "Get a report as CSV")).splitlines()
         assert lines[0].startswith("period_start,deployment,surface,format,target")
         assert len(lines) > 20
 
     def test_the_printed_commands_show_reports(self, demo: Demo) -> None:
-        said = shell(printed(demo, "The same reports"))
-        assert "view_count" in said
-        assert "submitted_count" in said
+        output = shell(printed(demo, "Show reports on the command line"))
+        assert "view_count" in output
+        assert "submitted_count" in output
 
     def test_the_printed_command_shows_the_quarantine(self, demo: Demo) -> None:
-        assert "not one of csv, xlsx, png, pdf" in shell(printed(demo, "What was quarantined"))
+        assert "not one of csv, xlsx, png, pdf" in shell(printed(demo, "List the quarantined envelopes"))
 
     def test_the_printed_notebook_lines_work(self, demo: Demo) -> None:
-        *before, report, sql = printed(demo, "In a notebook").splitlines()
+        *before, report, sql = printed(demo, "Read reports in a notebook").splitlines()
         code = "\n".join([*before, f"assert len({report}) > 10", f"assert len({sql}) > 10"])
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         assert ran.returncode == 0, ran.stderr
 
-    def test_the_page_is_named_first_and_is_there(self, demo: Demo) -> None:
-        address = re.findall(r"http://\S+", demo.said())[0]
+    def test_the_first_url_is_the_demo_page(self, demo: Demo) -> None:
+        address = re.findall(r"http://\S+", demo.output())[0]
         assert address == f"http://127.0.0.1:{demo.port}/demo/"
         assert b"<h1>" in fetch(address).body
-        assert fetch(f"http://127.0.0.1:{demo.port}/").body == fetch(address).body, "its bare address leads there"
+        assert fetch(f"http://127.0.0.1:{demo.port}/").body == fetch(address).body, "the root redirects to it"
         assert fetch(f"{embed_of(demo)}/embed/dashboard/d_orders").status == 200
 
-    def test_ctrl_c_ends_everything(self, demo: Demo) -> None:
+    def test_ctrl_c_stops_both_servers_and_deletes_the_folder(self, demo: Demo) -> None:
         folder = demo.data_folder
         embed_port = int(embed_of(demo).rpartition(":")[2])
         assert is_listening(demo.port)
@@ -391,7 +393,7 @@ class TestRun:
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("words", ["data folder", "ready after", "sent  "])
-def test_sigterm_ends_it_at_any_moment(begin: Begin, words: str) -> None:
+def test_sigterm_stops_the_demo_at_any_step(begin: Begin, words: str) -> None:
     demo = begin()
     wait_for(demo, words)
     folder = demo.data_folder
@@ -402,7 +404,7 @@ def test_sigterm_ends_it_at_any_moment(begin: Begin, words: str) -> None:
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_server_that_dies_is_told_and_cleared_away(begin: Begin) -> None:
+def test_a_killed_server_ends_the_demo_with_an_error_and_deletes_the_folder(begin: Begin) -> None:
     demo = begin()
     wait_for(demo, "Live traffic")
     folder = demo.data_folder
@@ -415,7 +417,7 @@ def test_a_server_that_dies_is_told_and_cleared_away(begin: Begin) -> None:
 
 @pytest.mark.alone
 @pytest.mark.slow
-def test_a_taken_port_is_named(begin: Begin) -> None:
+def test_a_port_in_use_is_an_error_that_names_it(begin: Begin) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = subprocess.run(
@@ -427,20 +429,20 @@ def test_a_taken_port_is_named(begin: Begin) -> None:
 
 
 def embed_of(demo: Demo) -> str:
-    """The origin of the pretend embed in the demo's page."""
+    """Return the origin of the simulated embed."""
     origin: str = fetch(f"http://127.0.0.1:{demo.port}/demo/host.json").json()["embed"]
     return origin
 
 
 def printed(demo: Demo, title: str) -> str:
-    """The lines below a title, up to the next blank one, exactly as they are to be pasted."""
-    found = re.search(rf"^# {title}.*\n((?:.+\n)+)", demo.said(), re.M)
-    assert found, demo.said()
+    """Return the printed lines from a title to the next blank line."""
+    found = re.search(rf"^# {title}.*\n((?:.+\n)+)", demo.output(), re.M)
+    assert found, demo.output()
     return found[1]
 
 
 def shell(command: str) -> str:
-    """What a plain shell in another folder says to it."""
+    """Return the output of a command in a plain shell, in another folder."""
     ran = subprocess.run(["sh", "-ec", command], cwd="/", capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, command + ran.stderr
     return ran.stdout

@@ -1,6 +1,6 @@
-"""The demo's page in a real browser: what one does in the pretend embed arrives in the reports, and is shown to.
+"""The demo page in Chromium: actions in the simulated embed become events that the page tracks to the reports.
 
-A demo server without the generated traffic, so that every number on the page is of these tests.
+The server has no synthetic traffic, so every number on the page comes from these tests.
 """
 
 import csv
@@ -29,11 +29,10 @@ from playwright.sync_api import (
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
-from embedsink.demo.embed_site import EmbedServer
 from embedsink.demo.fixtures import CUSTOMER
 from embedsink.demo.server import DemoServer
-from embedsink.demo.sites import PAGE_PATH, origins
-from embedsink.demo.stopping import Stop
+from embedsink.demo.sites import PAGE_PATH, EmbedServer, origins
+from embedsink.demo.stop import Stop
 from tests.programs import require
 from tests.servers import fetch, free_port
 from tests.web.stage import ARGUMENTS, PROGRAM
@@ -43,8 +42,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.server]
 VISIBLE_MS_MAX = 15_000
 WINDOW: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
-# Each place to press that is smaller than 44 px on a side. A point of the area chart is a slice as wide as there is
-# room for; every other way into the same figures is large.
+# Targets with a side below 44 px. Points of the area chart may be narrower: the same data has larger targets.
 SMALL_TARGETS = """[...document.querySelectorAll("a, button, label, [role=button], input[name=question]")]
   .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest("section.area .mark"))
   .filter((one) => {
@@ -53,13 +51,13 @@ SMALL_TARGETS = """[...document.querySelectorAll("a, button, label, [role=button
   })
   .map((one) => one.outerHTML.slice(0, 90))"""
 LOADED = ["ready", "view", "dashboard-loaded"]
-# Whatever the browser says is wrong, it says on the console; what the policy forbids, it tells this listener.
+# Browser errors appear on the console. This listener also writes violations of the policy there.
 WATCH_POLICY = """addEventListener("securitypolicyviolation",
   ({ violatedDirective, blockedURI }) => console.error("policy", violatedDirective, blockedURI))"""
 
 
 class Demo(NamedTuple):
-    """The two servers, and the browser that looks at them."""
+    """The two servers and a browser."""
 
     server: DemoServer
     read_key: str
@@ -87,7 +85,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 class Shown:
-    """The page in a browser window, with everything that the browser complained about."""
+    """The page in a browser window, and the errors on its console."""
 
     def __init__(self, demo: Demo, *, address: str | None = None) -> None:
         self.demo = demo
@@ -95,46 +93,46 @@ class Shown:
         self.context.add_init_script(WATCH_POLICY)
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(VISIBLE_MS_MAX)
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
+        self.errors: list[str] = []
+        self.requests: list[str] = []
         self.page.on("console", self._listen)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._note)
         self.address = address or demo.page
 
     def open(self) -> None:
-        """Load the page, until its dashboard is there."""
-        self.asked.clear()
+        """Load the page, and wait for its dashboard."""
+        self.requests.clear()
         if self.page.url.startswith("http"):
-            # What the page before has not delivered would show up in this one: that is tested elsewhere.
+            # Without this, the page would resend the pending events of the previous page.
             self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
         self.page.goto(self.address)
         self.wait_for("dashboard-loaded", reached=None)
 
     def _listen(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self.complaints.append(message.text)
+            self.errors.append(message.text)
 
     def _note(self, request: Request) -> None:
-        self.asked.append(request.url)
+        self.requests.append(request.url)
 
     @property
     def embed(self) -> FrameLocator:
         return self.page.frame_locator("#embed")
 
     def lines(self, name: str) -> Locator:
-        """The lines of one type in the live panel, the newest first."""
+        """Return the lines of a type in the live panel, newest first."""
         return self.page.locator(f"#events > [data-type={name}]")
 
     def wait_for(self, name: str, *, reached: str | None = "visible", count: int = 1) -> Locator:
-        """Until so many lines of a type have come so far, or are there at all; the newest of them."""
-        so_far = f":has(.reached[data-stage={reached}])" if reached else ""
-        arrived = self.page.locator(f"#events > [data-type={name}]{so_far}")
+        """Wait until so many lines of a type have reached a stage, or exist. Return the newest."""
+        has_reached = f":has(.reached[data-stage={reached}])" if reached else ""
+        arrived = self.page.locator(f"#events > [data-type={name}]{has_reached}")
         expect(arrived).to_have_count(count, timeout=VISIBLE_MS_MAX)
         return arrived.first
 
     def names(self) -> list[str]:
-        """The types in the panel, the oldest first."""
+        """Return the types in the panel, oldest first."""
         names: list[str] = self.page.locator("#events > li").evaluate_all(
             "(lines) => lines.map((one) => one.dataset.type)"
         )
@@ -149,13 +147,13 @@ class Shown:
             control.click()
 
     def style(self, selector: str, name: str) -> str:
-        """A computed style inside the embed."""
+        """Return a computed style inside the embed."""
         value: str = self.embed.locator(selector).first.evaluate(f"(one) => getComputedStyle(one).{name}")
         return value
 
     def check(self) -> None:
-        """Fail when the browser complained."""
-        assert self.complaints == []
+        """Fail if the console has errors."""
+        assert self.errors == []
 
     def close(self) -> None:
         self.check()
@@ -171,40 +169,40 @@ def window(demo: Demo) -> Iterator[Shown]:
 
 @pytest.fixture
 def shown(window: Shown) -> Iterator[Shown]:
-    """The page, loaded anew."""
+    """The page, reloaded."""
     window.open()
     yield window
     window.check()
 
 
 def stored(demo: Demo) -> list[dict[str, Any]]:
-    """Every event of the page's deployment, as the server has it."""
+    """Return all stored events of the page's deployment."""
     lines = demo.server.get(f"/api/v1/events.ndjson?deployment={CUSTOMER.deployment}", demo.read_key)
     return [json.loads(line) for line in lines.splitlines()]
 
 
 class TestEvents:
-    def test_the_page_loads_without_a_complaint_and_asks_nobody_else(self, shown: Shown) -> None:
+    def test_the_page_loads_without_errors_and_without_requests_to_other_origins(self, shown: Shown) -> None:
         assert shown.names() == LOADED
         expect(shown.page.get_by_role("heading", level=1)).to_be_visible()
-        origins = {"/".join(url.split("/")[:3]) for url in shown.asked}
+        origins = {"/".join(url.split("/")[:3]) for url in shown.requests}
         assert origins == {shown.demo.server.url, shown.demo.embed}
 
-    def test_every_interaction_gives_its_event_and_all_become_visible(self, shown: Shown) -> None:
+    def test_every_interaction_sends_its_event_and_all_become_visible(self, shown: Shown) -> None:
         embed = shown.embed
         embed.locator("[data-widget=w_regions] .mark").first.click()
         embed.locator("[data-widget=w_months] .mark").nth(3).click()
         embed.locator("[data-widget=w_products] .cell").first.click()
         embed.get_by_role("button", name="Deliveries").click()
         shown.wait_for("dashboard-loaded", reached=None, count=2)
-        embed.get_by_role("button", name="A query times out").click()
+        embed.get_by_role("button", name="Query timeout").click()
         embed.get_by_role("button", name="Try again").click()
         for name, count in {"dashboard-loaded": 3, "drilldown": 3, "navigate": 1, "view": 2, "error": 1}.items():
             shown.wait_for(name, count=count)
 
         ids = set(shown.page.locator("#events > li").evaluate_all("(lines) => lines.map((one) => one.dataset.id)"))
         events = {event["event_id"]: event for event in stored(shown.demo)}
-        assert ids <= events.keys(), "what the panel calls visible is in the store"
+        assert ids <= events.keys(), "visible in the panel, but not in the store"
         ours = [events[one] for one in ids]
         assert {event["viewer"] for event in ours} == {CUSTOMER.viewer}
         assert {event["tenant"] for event in ours} == {CUSTOMER.tenant}
@@ -216,19 +214,19 @@ class TestEvents:
         }
         assert len({event["session"] for event in ours}) == 1
 
-    def test_questions_are_answered_fail_or_hang(self, shown: Shown) -> None:
+    def test_questions_are_answered_fail_or_stay_unanswered(self, shown: Shown) -> None:
         for end in ("answers", "fails", "hangs"):
             shown.embed.locator(f".suggestion.{end}").click()
         expect(shown.embed.locator(".answer.failed")).to_have_count(1)
         shown.wait_for("ai-query", count=5)
         expect(shown.embed.locator(".thinking")).to_have_count(1)
-        said = shown.lines("ai-query").all_inner_texts()
-        assert sorted(re.findall(r"(submitted|completed|error):", " ".join(said))) == [
+        texts = shown.lines("ai-query").all_inner_texts()
+        assert sorted(re.findall(r"(submitted|completed|error):", " ".join(texts))) == [
             "completed", "error", "submitted", "submitted", "submitted",
         ]  # fmt: skip
-        expect(shown.page.locator("[data-report=ai_queries] .here")).to_contain_text("1 of 3")
+        expect(shown.page.locator("[data-report=ai_queries] .own")).to_contain_text("1 of 3")
 
-    def test_the_app_and_the_chat_tell_their_own_surface(self, shown: Shown) -> None:
+    def test_the_app_and_the_chat_send_their_own_surface(self, shown: Shown) -> None:
         shown.page.locator("#surfaces [value=app]").click()
         shown.embed.get_by_role("button", name="Quarterly planning").first.click()
         shown.embed.locator(".suggestion.answers").click()
@@ -242,26 +240,26 @@ class TestEvents:
         assert shown.lines("ready").locator(".meta > span").all_inner_texts() == ["chat", "app", "dashboard"]
         shown.wait_for("navigate", reached="durable")
 
-    def test_an_expired_session_is_fatal_until_one_signs_in_again(self, shown: Shown) -> None:
-        shown.embed.get_by_role("button", name="The session expires").click()
+    def test_an_expired_session_is_fatal_until_the_viewer_signs_in_again(self, shown: Shown) -> None:
+        shown.embed.get_by_role("button", name="Expired session").click()
         expect(shown.wait_for("error", reached=None)).to_contain_text("fatal")
         shown.choose("navigate", "/dashboards/d_deliveries")
         shown.embed.get_by_role("button", name="Sign in again").click()
         shown.wait_for("ready", reached=None, count=2)
-        # The one before is the action itself, which was not obeyed.
+        # Only the action itself: the stopped embed ignored it.
         assert shown.lines("navigate").count() == 1
 
-    def test_an_unknown_event_is_kept_in_quarantine_and_said_to_be(self, shown: Shown) -> None:
+    def test_an_unknown_event_is_shown_as_quarantined(self, shown: Shown) -> None:
         shown.wait_for("dashboard-loaded", reached="durable")
-        shown.embed.get_by_role("button", name="A new kind of event").click()
+        shown.embed.get_by_role("button", name="Unknown event type").click()
         line = shown.wait_for("share", reached="durable")
-        expect(line).to_contain_text("in quarantine: unknown_type")
+        expect(line).to_contain_text("quarantined: unknown_type")
         expect(shown.page.locator("#summary")).to_contain_text("1 quarantined")
-        # The browser says by itself that it has seen a 422.
-        assert [one for one in shown.complaints if "422" not in one] == []
-        shown.complaints.clear()
+        # The browser logs the 422 itself.
+        assert [one for one in shown.errors if "422" not in one] == []
+        shown.errors.clear()
 
-    def test_nothing_is_called_visible_before_the_server_shows_it(self, shown: Shown) -> None:
+    def test_an_event_is_visible_only_after_the_server_returns_it(self, shown: Shown) -> None:
         raw_events = re.compile(r"/api/v1/events\.ndjson")
         shown.page.route(raw_events, lambda route: route.fulfill(body=""))
         shown.embed.locator("[data-widget=w_regions] .mark").first.click()
@@ -273,34 +271,34 @@ class TestEvents:
         shown.page.unroute(raw_events)
         shown.wait_for("drilldown")
 
-    def test_what_happens_while_the_line_is_cut_arrives_when_it_is_mended(self, shown: Shown) -> None:
+    def test_events_wait_while_offline_and_arrive_when_online(self, shown: Shown) -> None:
         shown.wait_for("dashboard-loaded", reached="durable")
-        shown.page.locator("#cut").check()
+        shown.page.locator("#offline").check()
         shown.embed.locator("[data-widget=w_regions] .mark").first.click()
         line = shown.wait_for("drilldown", reached="sent")
         expect(shown.page.locator("#summary")).to_contain_text("4 seen · 1 waiting")
         shown.page.wait_for_timeout(1_500)
         assert "reached" not in (line.locator("[data-stage=durable]").get_attribute("class") or "")
-        shown.page.locator("#cut").uncheck()
+        shown.page.locator("#offline").uncheck()
         shown.wait_for("drilldown")
         expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 visible · 0 lost")
 
-    def test_a_cut_line_stays_cut_through_a_reload(self, shown: Shown) -> None:
+    def test_the_page_stays_offline_through_a_reload(self, shown: Shown) -> None:
         shown.wait_for("dashboard-loaded", reached="durable")
-        shown.page.locator("#cut").check()
+        shown.page.locator("#offline").check()
         shown.embed.locator("[data-widget=w_regions] .mark").first.click()
         shown.wait_for("drilldown", reached="sent")
         shown.page.reload()
-        expect(shown.page.locator("#cut")).to_be_checked()
+        expect(shown.page.locator("#offline")).to_be_checked()
         line = shown.wait_for("drilldown", reached="sent")
-        expect(line).to_contain_text("from before a reload")
+        expect(line).to_contain_text("from before the reload")
         shown.wait_for("dashboard-loaded", reached=None)
         expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 waiting · 0 visible · 0 lost")
-        shown.page.locator("#cut").uncheck()
+        shown.page.locator("#offline").uncheck()
         shown.wait_for("drilldown")
         expect(shown.page.locator("#summary")).to_have_text("4 seen · 4 visible · 0 lost")
-        # What was left over is of another page than this one.
-        expect(shown.page.locator("[data-report=views] .here")).to_have_text("1by you")
+        # Events from before the reload do not count as this page's.
+        expect(shown.page.locator("[data-report=views] .own")).to_have_text("1by you")
 
     @pytest.mark.parametrize(
         ("change", "name", "about"),
@@ -312,19 +310,19 @@ class TestEvents:
             ({"type": "svc:event:view", "payload": {"path": 3}, "timestamp": 1e300}, "view", "3"),
         ],
     )
-    def test_what_makes_no_sense_is_shown_and_counted_too(
+    def test_invalid_envelopes_are_shown_and_counted(
         self, resting: Shown, change: dict[str, Any], name: str, about: str
     ) -> None:
         before = resting.page.locator(f"#events > [data-type='{name}']").count()
-        tell_from_embed(resting, [change])
+        post_from_embed(resting, [change])
         line = resting.page.locator(f"#events > [data-type='{name}']").first
         expect(resting.page.locator(f"#events > [data-type='{name}']")).to_have_count(before + 1)
-        expect(line).to_contain_text("in quarantine: ")
-        expect(line.locator(".what span")).to_have_text(about)
-        resting.page.wait_for_timeout(100)  # the browser says by itself that it has seen a 422, a moment later
-        resting.complaints[:] = [one for one in resting.complaints if "422" not in one]
+        expect(line).to_contain_text("quarantined: ")
+        expect(line.locator(".title span")).to_have_text(about)
+        resting.page.wait_for_timeout(100)  # until the browser has logged the 422
+        resting.errors[:] = [one for one in resting.errors if "422" not in one]
 
-    def test_a_line_opens_to_the_whole_envelope(self, resting: Shown) -> None:
+    def test_a_line_expands_to_the_whole_envelope(self, resting: Shown) -> None:
         line = resting.lines("ready").first
         line.get_by_role("button").click()
         envelope = json.loads(line.locator(".envelope").inner_text())
@@ -333,17 +331,17 @@ class TestEvents:
         line.get_by_role("button").press("Enter")
         expect(line.locator(".envelope")).to_have_count(0)
 
-    def test_marks_can_be_used_with_the_keyboard(self, shown: Shown) -> None:
+    def test_chart_marks_work_with_the_keyboard(self, shown: Shown) -> None:
         shown.embed.locator("[data-widget=w_regions] .mark").first.focus()
         shown.page.keyboard.press("Tab")
         shown.page.keyboard.press("Enter")
         expect(shown.wait_for("drilldown", reached=None)).to_contain_text("East")
-        shown.page.keyboard.press("Enter")  # the focus is on the way back
+        shown.page.keyboard.press("Enter")  # the focus is on the back button
         expect(shown.embed.locator("[data-widget=w_regions] h2")).to_have_text("Revenue by region")
 
-    def test_only_what_is_done_in_this_page_is_counted_as_by_you(self, demo: Demo, shown: Shown) -> None:
+    def test_by_you_counts_only_this_page(self, demo: Demo, shown: Shown) -> None:
         shown.wait_for("view")
-        views = "[data-report=views] .here"
+        views = "[data-report=views] .own"
         expect(shown.page.locator(views)).to_have_text("1by you")
         other = Shown(demo)
         other.open()
@@ -355,20 +353,20 @@ class TestEvents:
         expect(shown.page.locator(views)).to_have_text("1by you")
         other.close()
 
-    def test_counts_go_on_when_lines_leave_the_list(self, shown: Shown) -> None:
+    def test_counts_include_lines_that_left_the_list(self, shown: Shown) -> None:
         shown.wait_for("dashboard-loaded")
-        shown.page.locator("#cut").check()
-        tell_from_embed(shown, [{"payload": {"surface": "dashboard", "path": f"/{number}"}} for number in range(240)])
+        shown.page.locator("#offline").check()
+        post_from_embed(shown, [{"payload": {"surface": "dashboard", "path": f"/{number}"}} for number in range(240)])
         summary = shown.page.locator("#summary")
         expect(summary).to_have_text("243 seen · 240 waiting · 3 visible · 0 lost")
         expect(shown.page.locator("#events > li")).to_have_count(80)
         expect(shown.page.locator("#older")).to_be_visible()
-        shown.page.locator("#cut").uncheck()
+        shown.page.locator("#offline").uncheck()
         expect(summary).to_have_text("243 seen · 243 visible · 0 lost", timeout=VISIBLE_MS_MAX)
         expect(shown.page.locator("#events > li")).to_have_count(80)
         expect(shown.page.locator("#events > li .note", has_text="in ")).to_have_count(80)
 
-    def test_it_works_by_the_other_name_of_this_machine(self, demo: Demo) -> None:
+    def test_the_page_works_at_localhost_too(self, demo: Demo) -> None:
         shown = Shown(demo, address=demo.page.replace("127.0.0.1", "localhost"))
         shown.open()
         shown.wait_for("ready", reached="durable")
@@ -376,7 +374,7 @@ class TestEvents:
 
 
 class TestDownloads:
-    def test_a_download_is_a_file_and_an_event_with_its_rows(self, shown: Shown) -> None:
+    def test_a_download_saves_a_file_and_sends_its_row_count(self, shown: Shown) -> None:
         with shown.page.expect_download() as waiting:
             shown.embed.locator("[data-widget=w_products] .csv").click()
         rows = list(csv.reader(Path(waiting.value.path()).read_text().splitlines()))
@@ -385,9 +383,9 @@ class TestDownloads:
         event = next(one for one in stored(shown.demo) if one["event_id"] == line.get_attribute("data-id"))
         assert (event["format"], event["target"], event["widget_id"]) == ("csv", "widget", "w_products")
         assert event["row_count"] == len(rows) - 1
-        expect(shown.page.locator("[data-report=downloads] .here")).to_contain_text("1")
+        expect(shown.page.locator("[data-report=downloads] .own")).to_contain_text("1")
 
-    def test_there_is_none_without_allow_export_in_the_address(self, shown: Shown) -> None:
+    def test_downloads_need_allow_export_in_the_url(self, shown: Shown) -> None:
         assert "allowExport=true" in (shown.page.locator("#embed").get_attribute("src") or "")
         expect(shown.embed.locator(".csv")).to_have_count(3)
         shown.page.locator("#allow-export").uncheck()
@@ -405,7 +403,7 @@ class TestDownloads:
 
 @pytest.fixture
 def resting(window: Shown) -> Iterator[Shown]:
-    """The page as the test before has left it: to load it takes a second."""
+    """The page as the previous test left it, because loading takes a second."""
     if not window.page.url.startswith("http"):
         window.open()
     yield window
@@ -414,7 +412,7 @@ def resting(window: Shown) -> Iterator[Shown]:
 
 @pytest.fixture(scope="module")
 def acting(demo: Demo) -> Iterator[Shown]:
-    """One page for all actions."""
+    """One page for all tests of actions."""
     acting = Shown(demo)
     acting.open()
     yield acting
@@ -453,7 +451,7 @@ class TestActions:
         acting.choose("navigate", "/dashboards/d_deliveries")
         expect(acting.embed.locator("[aria-current=page]")).to_have_text("Lieferungen")
         acting.wait_for("view", reached=None, count=2)
-        # The action and the event that comes of it have the same name.
+        # The action and its event have the same name.
         acting.wait_for("navigate", reached=None, count=2)
 
     def test_refresh(self, acting: Shown) -> None:
@@ -464,20 +462,20 @@ class TestActions:
     @pytest.mark.parametrize(
         "change", [{"source": "other-embed"}, {"direction": "event"}, {"type": "svc:action:unheard-of"}]
     )
-    def test_nothing_else_is_obeyed(self, acting: Shown, change: dict[str, str]) -> None:
+    def test_other_messages_are_ignored(self, acting: Shown, change: dict[str, str]) -> None:
         action = {"source": "svc-embed", "direction": "action", "type": "svc:action:set-locale"} | change
-        post = "(told) => document.querySelector('#embed').contentWindow.postMessage(told, '*')"
+        post = "(message) => document.querySelector('#embed').contentWindow.postMessage(message, '*')"
         acting.page.evaluate(post, {**action, "payload": {"locale": "fr"}, "timestamp": 0})
         self.test_refresh(acting)
         expect(acting.embed.locator("html")).to_have_attribute("lang", "de-AT")
 
-    def test_each_of_them_is_kept_as_an_action(self, acting: Shown) -> None:
+    def test_every_action_is_stored(self, acting: Shown) -> None:
         for name in ("set-color-scheme", "set-theme", "set-locale", "refresh"):
             acting.wait_for(name, reached="durable", count=acting.lines(name).count())
         acting.wait_for("set-filter", reached="durable", count=2)
         acting.wait_for("navigate", reached="durable", count=2)
 
-    def test_an_embed_that_begins_anew_is_told_again_what_was_chosen(self, acting: Shown) -> None:
+    def test_a_reloaded_embed_receives_the_chosen_actions_again(self, acting: Shown) -> None:
         acting.choose("set-filter", "South")
         for surface in ("app", "dashboard"):
             acting.page.locator(f"#surfaces [value={surface}]").click()
@@ -490,14 +488,14 @@ class TestActions:
 
 
 class TestLooks:
-    def test_it_follows_the_preferred_colours(self, resting: Shown) -> None:
+    def test_the_page_follows_the_preferred_colour_scheme(self, resting: Shown) -> None:
         for scheme, is_light in (("dark", False), ("light", True)):
             resting.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             for frame in resting.page.frames:
                 light = lightness(frame.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
                 assert light > 0.8 if is_light else light < 0.2, f"{scheme}: {frame.url}"
 
-    def test_nothing_hangs_over_the_side(self, resting: Shown) -> None:
+    def test_no_width_needs_horizontal_scrolling(self, resting: Shown) -> None:
         for surface in ("dashboard", "app", "chat"):
             resting.page.locator(f"#surfaces [value={surface}]").click()
             expect(resting.embed.locator(f"#embed.{surface} main *").first).to_be_visible()
@@ -508,7 +506,7 @@ class TestLooks:
                     assert room >= 0, f"{surface}, {width} px: {frame.url}"
             resting.page.set_viewport_size(WINDOW)
 
-    def test_nothing_moves_where_motion_is_not_wanted(self, resting: Shown) -> None:
+    def test_reduced_motion_stops_all_animations(self, resting: Shown) -> None:
         resting.page.emulate_media(reduced_motion="reduce")
         resting.embed.locator(".suggestion.hangs").click()
         expect(resting.embed.locator(".thinking")).to_have_count(1)
@@ -516,7 +514,7 @@ class TestLooks:
             assert frame.evaluate("document.getAnimations().length") == 0
         resting.page.emulate_media(reduced_motion="no-preference")
 
-    def test_everything_can_be_met_with_a_finger(self, resting: Shown) -> None:
+    def test_touch_targets_are_at_least_44_px(self, resting: Shown) -> None:
         resting.page.set_viewport_size(PHONE)
         for surface in ("app", "chat", "dashboard"):
             resting.page.locator(f"#surfaces [value={surface}]").click()
@@ -526,11 +524,11 @@ class TestLooks:
                 assert frame.evaluate(SMALL_TARGETS) == [], f"{surface}: {frame.url}"
         resting.page.set_viewport_size(WINDOW)
 
-    def test_a_phone_shows_the_newest_event_while_the_panel_is_off_the_screen(self, shown: Shown) -> None:
-        ticker = shown.page.locator("#ticker")
-        expect(ticker).to_be_hidden()
+    def test_a_phone_shows_the_newest_event_while_the_panel_is_off_screen(self, shown: Shown) -> None:
+        newest = shown.page.locator("#newest")
+        expect(newest).to_be_hidden()
         shown.page.set_viewport_size(PHONE)
-        # What is asked, drilled into and broken is in sight, without scrolling inside of the embed.
+        # The main targets are visible without scrolling inside the embed.
         foot = shown.embed.locator("footer").evaluate("(one) => one.getBoundingClientRect().top")
         for selector in (".suggestion.answers", "[data-widget=w_regions] .mark:last-child"):
             assert shown.embed.locator(selector).evaluate("(one) => one.getBoundingClientRect().bottom") < foot, (
@@ -538,15 +536,15 @@ class TestLooks:
             )
         shown.page.evaluate("scrollTo(0, 0)")
         shown.embed.locator(".suggestion.hangs").click()
-        expect(ticker).to_contain_text("submitted: Compare all orders ever")
-        expect(ticker.locator(".reached")).to_have_count(4, timeout=VISIBLE_MS_MAX)
-        expect(ticker).to_contain_text("4 seen · 4 visible · 0 lost")
-        ticker.click()
+        expect(newest).to_contain_text("submitted: Compare all orders")
+        expect(newest.locator(".reached")).to_have_count(4, timeout=VISIBLE_MS_MAX)
+        expect(newest).to_contain_text("4 seen · 4 visible · 0 lost")
+        newest.click()
         expect(shown.page.locator("#panel")).to_be_in_viewport()
-        expect(ticker).to_be_hidden()
+        expect(newest).to_be_hidden()
         shown.page.set_viewport_size(WINDOW)
 
-    def test_a_phone_shows_the_first_reports_until_all_are_asked_for(self, resting: Shown) -> None:
+    def test_a_phone_shows_the_first_reports_until_all_are_requested(self, resting: Shown) -> None:
         resting.page.set_viewport_size(PHONE)
         reports = resting.page.locator("#reports > li:visible")
         expect(reports).to_have_count(6)
@@ -556,7 +554,7 @@ class TestLooks:
         expect(every).to_be_hidden()
         resting.page.set_viewport_size(WINDOW)
 
-    def test_it_wears_the_mark_of_the_dashboards_and_leads_there(self, resting: Shown) -> None:
+    def test_the_page_has_the_logo_of_the_dashboards_and_links_to_them(self, resting: Shown) -> None:
         marks = resting.page.locator("link[rel=icon], .brand img").evaluate_all(
             "(all) => all.map((one) => one.href ?? one.src)"
         )
@@ -573,7 +571,7 @@ class TestLooks:
 
 
 class TestServers:
-    def test_neither_can_be_framed_by_others(self, demo: Demo) -> None:
+    def test_other_origins_can_frame_neither_page(self, demo: Demo) -> None:
         page = policy(demo.page)
         assert page["frame-ancestors"] == "'none'"
         assert page["frame-src"] == demo.embed
@@ -583,7 +581,7 @@ class TestServers:
             assert rules["default-src"] == "'none'"
             assert rules["script-src"] == rules["style-src"] == "'self'"
 
-    def test_an_embed_in_a_foreign_page_says_nothing(self, demo: Demo) -> None:
+    def test_an_embed_in_a_foreign_page_does_not_load(self, demo: Demo) -> None:
         with demo.browser.new_context() as context:
             page = context.new_page()
             foreign = f'<iframe src="{demo.embed}/embed/dashboard/d_orders?session=s"></iframe>'
@@ -593,17 +591,17 @@ class TestServers:
                 page.frame_locator("iframe").locator("#embed").wait_for(timeout=1_000)
 
     @pytest.mark.parametrize("path", ["/", "/embed.py", "/../embed.py", "/host.json", "/embed", "/%2e%2e/host/main.js"])
-    def test_the_embed_has_its_own_pages_and_no_others(self, demo: Demo, path: str) -> None:
+    def test_the_embed_serves_only_its_own_pages(self, demo: Demo, path: str) -> None:
         assert fetch(demo.embed + path).status == 404
 
-    def test_the_keys_of_the_page_can_do_no_more_than_it_needs(self, demo: Demo) -> None:
+    def test_the_keys_of_the_page_have_minimal_permissions(self, demo: Demo) -> None:
         known = json.loads(demo.server.get("/demo/host.json"))
         assert known["ingestKey"].startswith("es_ingest_")
         assert known["readKey"].startswith("es_read_")
         assert "es_admin_" not in json.dumps(known)
-        # What the page says of a notebook is to be run as it stands.
+        # The notebook lines on the page work with this key.
         assert fetch(f"{demo.server.url}/api/v1/reports", key=known["readKey"]).status == 200
-        # The snapshot holds every deployment, also those that the demo knows nothing of.
+        # The snapshot contains all deployments, more than the key's scope.
         assert fetch(f"{demo.server.url}/api/v1/analytics.duckdb", key=known["readKey"]).status == 403
         elsewhere = {"Origin": "https://elsewhere.example"}
         assert fetch(f"{demo.server.url}/api/v1/reports", key=known["readKey"], headers=elsewhere).status == 403
@@ -615,14 +613,14 @@ class TestServers:
         )
 
     @pytest.mark.parametrize("path", ["", "host.json", "main.js"])
-    def test_the_page_and_its_keys_are_there_by_the_names_of_this_machine_alone(self, demo: Demo, path: str) -> None:
+    def test_the_page_and_its_keys_need_a_loopback_host_header(self, demo: Demo, path: str) -> None:
         for host in ("127.0.0.1", "localhost"):
             assert fetch(demo.page + path, headers={"Host": f"{host}:{demo.server.port}"}).status == 200
         rebound = fetch(demo.page + path, headers={"Host": f"elsewhere.example:{demo.server.port}"})
         assert rebound.status == 404
         assert b"es_" not in rebound.body
 
-    def test_a_taken_port_of_the_embed_is_no_trouble(self) -> None:
+    def test_the_embed_uses_a_free_port_when_its_port_is_in_use(self) -> None:
         with (
             socket.create_server(("127.0.0.1", 0)) as taken,
             EmbedServer(taken.getsockname()[1], hosts=("'self'",)) as embed,
@@ -630,8 +628,8 @@ class TestServers:
             assert fetch(f"{embed.origin}/embed/chat").status == 200
 
 
-def tell_from_embed(shown: Shown, changes: list[dict[str, Any]]) -> None:
-    """Let the embed send view events, each with other fields."""
+def post_from_embed(shown: Shown, changes: list[dict[str, Any]]) -> None:
+    """Send view events from the embed, each with changed fields."""
     envelope = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "surface": "dashboard"}
     post = """(envelopes) => envelopes.forEach((one) => parent.postMessage({ timestamp: Date.now(), ...one }, "*"))"""
     shown.embed.locator("html").evaluate(

@@ -17,9 +17,9 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
 from embedsink.demo.fixtures import ORIGINS
-from embedsink.demo.send import Account, Browsers
+from embedsink.demo.send import Browsers, SendCounts
 from embedsink.demo.server import published_count
-from embedsink.demo.traffic import SEED, at, make_live, make_traffic
+from embedsink.demo.traffic import SEED, make_live, make_traffic, stamp
 from tests.servers import RunningServer, running_server, wait_until
 
 NOTEBOOK = Path(__file__).parents[1] / "dashboards" / "explore.ipynb"
@@ -79,40 +79,40 @@ class Ran(NamedTuple):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with a week of the demo in its snapshot."""
     with running_server(tmp_path_factory.mktemp("notebook") / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
-        account = Account()
-        send = browsers(server, account).send_visit
+        counts = SendCounts()
+        send = browsers(server, counts).send_visit
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(send, make_traffic(time_ns() // 1_000_000, days=7)))
         wait_until(
-            lambda: published_count(server.data) >= account.sent_count,
+            lambda: published_count(server.data) >= counts.sent,
             what="the week is in the snapshot",
             timeout_s=LOAD_TIMEOUT_S,
         )
         yield server
 
 
-def browsers(server: RunningServer, account: Account) -> Browsers:
+def browsers(server: RunningServer, counts: SendCounts) -> Browsers:
     port = urlsplit(server.url).port
     assert port is not None
-    return Browsers(port, dict.fromkeys(ORIGINS, server.key("ingest")), account)
+    return Browsers(port, dict.fromkeys(ORIGINS, server.key("ingest")), counts)
 
 
 @contextmanager
-def live_traffic(server: RunningServer) -> Iterator[Account]:
+def live_traffic(server: RunningServer) -> Iterator[SendCounts]:
     """Goes on sending, so that segments are loaded and the snapshot is replaced under the reader."""
-    account, ended = Account(), threading.Event()
-    send = browsers(server, account).send_visit
+    counts, ended = SendCounts(), threading.Event()
+    send = browsers(server, counts).send_visit
 
     def send_on() -> None:
         for delivery in make_live(SEED):
-            send([at(delivery, time_ns() // 1_000_000)])
+            send([stamp(delivery, time_ns() // 1_000_000)])
             if ended.wait(LIVE_PAUSE_S):
                 return
 
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(send_on)
         try:
-            yield account
+            yield counts
         finally:
             ended.set()
             sending.result()
@@ -134,11 +134,11 @@ def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
 @pytest.fixture(scope="module")
 def ran(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     before = published_count(server.data)
-    with pytest.MonkeyPatch.context() as monkeypatch, live_traffic(server) as account:
+    with pytest.MonkeyPatch.context() as monkeypatch, live_traffic(server) as counts:
         ran = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
         assert server.get("/readyz").status == 200
-    assert account.sent_count > 0
-    wait_until(lambda: published_count(server.data) >= before + account.sent_count, what="what came meanwhile is kept")
+    assert counts.sent > 0
+    wait_until(lambda: published_count(server.data) >= before + counts.sent, what="what came meanwhile is kept")
     return ran
 
 

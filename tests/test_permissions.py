@@ -16,8 +16,8 @@ from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
 from embedsink.permissions import restrict, restricted_umask
 from embedsink.settings import Settings
+from tests.all_writes import cause_all_writes, log_in
 from tests.envelope.sending import view
-from tests.exercising import exercise, log_in
 from tests.servers import running_server, wait_until
 from tests.stores import make_folder
 
@@ -75,7 +75,7 @@ def test_a_server_creates_files_with_0640_and_folders_with_0750_under_any_umask(
         (data / "journal").mkdir()
         (data / "journal" / "000000000001-0f3a9c21.open").write_bytes(b"torn")
         with running_server(data, EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
-            exercise(server)
+            cause_all_writes(server)
             assert exposed(data) == {}
     assert exposed(data) == {}
     found = modes(data)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.all_writes import cause_all_writes
 from tests.envelope.sending import view
-from tests.exercising import exercise
 from tests.programs import require
 from tests.servers import running_server
 
@@ -49,7 +49,7 @@ def test_a_server_writes_nowhere_but_into_its_data_folder(tmp_path: Path) -> Non
     (data / "dashboards").mkdir()  # So that the server makes the store, and not this test.
     for _ in ("a new folder", "a restart"):
         with running_server(data, within=read_only_but(data), EMBEDSINK_SNAPSHOT_INTERVAL_S="0.1") as server:
-            exercise(server)
+            cause_all_writes(server)
             assert server.stop() == 0
             levels = [json.loads(line)["level"] for line in server.log.read_text().splitlines()]
             assert "error" not in levels

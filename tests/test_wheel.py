@@ -1,4 +1,4 @@
-"""What people install is whole: the Dockerfile's own steps in a fresh environment, outside the checkout."""
+"""The wheel is complete: the Dockerfile's steps run in a fresh environment, outside the checkout."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.servers import fetch
 ROOT = Path(__file__).parents[1]
 INSTALLED_IN_IMAGE = "/opt/embedsink"
 START_SECONDS_MAX = 20
-UNSEEN = {".ipynb_checkpoints", "__pycache__"}
+IGNORED = {".ipynb_checkpoints", "__pycache__"}
 
 pytestmark = pytest.mark.slow
 
@@ -32,22 +32,22 @@ class Step(NamedTuple):
     rest: str
 
 
-def stages() -> list[list[Step]]:
+def read_stages() -> list[list[Step]]:
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
-    found: list[list[Step]] = []
+    stages: list[list[Step]] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         step = Step(*line.split(maxsplit=1))
         if step.keyword == "FROM":
-            found.append([])
-        found[-1].append(step)
-    return found
+            stages.append([])
+        stages[-1].append(step)
+    return stages
 
 
 def exec_form(keyword: str) -> list[str]:
-    """The words of the image's CMD or HEALTHCHECK."""
-    rest = next(step.rest for step in stages()[-1] if step.keyword == keyword)
+    """Return the arguments of the image's CMD or HEALTHCHECK."""
+    rest = next(step.rest for step in read_stages()[-1] if step.keyword == keyword)
     words: list[str] = json.loads(rest[rest.index("[") :])
     return words
 
@@ -56,14 +56,14 @@ def copy(rest: str, into: Path) -> None:
     *sources, target = rest.split()
     for source in sources:
         if (ROOT / source).is_dir():
-            unseen = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-            shutil.copytree(ROOT / source, into / target, ignore=unseen)
+            ignore = shutil.ignore_patterns(*IGNORED)
+            shutil.copytree(ROOT / source, into / target, ignore=ignore)
         else:
             shutil.copy(ROOT / source, into / target)
 
 
 def run(command: str, build: Path) -> None:
-    # "python" is the one that runs these tests, as it is the base image's in Docker.
+    # "python" runs these tests here; in Docker it is the Python of the base image.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         ["sh", "-c", command], cwd=build, env=os.environ | {"PATH": path}, capture_output=True, text=True
@@ -73,10 +73,10 @@ def run(command: str, build: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment made by the COPY and RUN steps of the Dockerfile's first stage."""
+    """An environment from the COPY and RUN steps of the Dockerfile's first stage."""
     build = tmp_path_factory.mktemp("build")
     environment = tmp_path_factory.mktemp("installed") / "embedsink"
-    for keyword, rest in stages()[0]:
+    for keyword, rest in read_stages()[0]:
         if keyword == "COPY":
             copy(rest, into=build)
         elif keyword == "RUN":
@@ -87,7 +87,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is not the checkout, with the installed environment first in PATH, as in the image."""
+    """A folder outside the checkout, with the installed environment first in PATH, as in the image."""
     monkeypatch.setenv("PATH", f"{installed / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -104,7 +104,7 @@ def port() -> int:
 
 @pytest.fixture
 def server(outside: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The image's CMD, on a loopback port and a data folder of this test."""
+    """The image's CMD, on a loopback port and with a temporary data folder."""
     here = {"/data": str(outside / "data"), "0.0.0.0": "127.0.0.1", "8321": str(port)}
     with subprocess.Popen([here.get(word, word) for word in exec_form("CMD")]) as running:
         yield running
@@ -112,35 +112,35 @@ def server(outside: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def is_healthy(port: int) -> bool:
-    """Whether the image's HEALTHCHECK passes."""
+    """Return whether the image's HEALTHCHECK passes."""
     check = [word.replace("8321", str(port)) for word in exec_form("HEALTHCHECK")]
-    # A proxy that the container's environment names is none of its business.
+    # The check must ignore proxy variables.
     proxied = os.environ | {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "no_proxy": ""}
     return subprocess.run(check, capture_output=True, env=proxied).returncode == 0
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
     below = {file.relative_to(folder): file for file in folder.rglob("*") if file.is_file()}
-    return {str(name): file.read_bytes() for name, file in below.items() if not UNSEEN.intersection(name.parts)}
+    return {str(name): file.read_bytes() for name, file in below.items() if not IGNORED.intersection(name.parts)}
 
 
-def test_docker_sees_every_file_it_copies() -> None:
-    seen = (ROOT / ".dockerignore").read_text().splitlines()
-    for keyword, rest in stages()[0]:
+def test_dockerignore_includes_every_copied_file() -> None:
+    included = (ROOT / ".dockerignore").read_text().splitlines()
+    for keyword, rest in read_stages()[0]:
         if keyword == "COPY":
-            assert {f"!{source}" for source in rest.split()[:-1]} <= set(seen)
+            assert {f"!{source}" for source in rest.split()[:-1]} <= set(included)
 
 
-def test_the_image_is_built_from_one_digest_whose_tag_can_be_read() -> None:
-    bases = {stage[0].rest.removesuffix(" AS build") for stage in stages()}
+def test_both_stages_use_the_same_tag_and_digest() -> None:
+    bases = {stage[0].rest.removesuffix(" AS build") for stage in read_stages()}
     assert len(bases) == 1
     assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", bases.pop())
 
 
 def test_the_installed_command_shows_its_help(outside: Path) -> None:
-    shown = subprocess.run(["embedsink", "--help"], capture_output=True, text=True)
-    assert shown.returncode == 0, shown.stderr
-    assert "serve" in shown.stdout
+    result = subprocess.run(["embedsink", "--help"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "serve" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_the_installed_command_shows_its_help(outside: Path) -> None:
         ("http/pages/static", "src/embedsink/http/pages/static"),
     ],
 )
-def test_what_is_installed_beside_the_code_is_the_checkouts(outside: Path, folder: str, source: str) -> None:
+def test_installed_data_files_equal_those_of_the_checkout(outside: Path, folder: str, source: str) -> None:
     where = ["python", "-c", "import embedsink; print(embedsink.__path__[0])"]
     package = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
     assert not package.is_relative_to(ROOT)
@@ -167,12 +167,12 @@ def test_the_image_has_no_development_tools(installed: Path) -> None:
     assert programs.isdisjoint({"pip", "pytest", "ruff", "mypy", "uv", "hatchling"})
 
 
-def test_the_installed_server_answers_and_sigterm_ends_it(server: subprocess.Popen[bytes], port: int) -> None:
+def test_the_installed_server_answers_and_stops_on_sigterm(server: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while not is_healthy(port):
         assert server.poll() is None, f"the server ended with exit code {server.returncode}"
         assert time.monotonic() < deadline, f"not healthy after {START_SECONDS_MAX} s"
-    # Behind a proxy: what is shown is how keys may travel.
+    # Behind a proxy, the pages show HTTPS addresses.
     assert f"https://127.0.0.1:{port}/api/v1/events".encode() in fetch(f"http://127.0.0.1:{port}/docs").body
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=15) == 0

@@ -7,8 +7,7 @@ A test compares the table in docs/configuration.md with this module.
 import os
 from typing import Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from embedsink.errors import Misconfigured, nearest, preview
 from embedsink.protocol.delivery import Rules
@@ -22,10 +21,10 @@ _AROUND_BYTES = 1_024
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """The limits and intervals of one server. They are frozen after the start."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     service_name: str = Field(
         "svc",
@@ -204,8 +203,11 @@ def read_settings() -> Settings:
         Misconfigured: if a variable is unknown or has an invalid value. The message names each one and what is allowed.
     """
     wrong = [_unknown(name) for name in sorted(os.environ) if name.startswith(PREFIX) and name not in _known()]
+    variables = {name: f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     try:
-        settings = Settings()
+        settings = Settings.model_validate(
+            {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ}
+        )
     except ValidationError as error:
         wrong += [_wrong_value(first) for first in error.errors(include_url=False)]
     if wrong:

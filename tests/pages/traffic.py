@@ -3,8 +3,8 @@
 import time
 
 from embedsink.demo.fixtures import ORIGINS
-from embedsink.demo.send import Account, Browsers
-from embedsink.demo.stopping import Stop
+from embedsink.demo.send import Browsers, SendCounts
+from embedsink.demo.stop import Stop
 from embedsink.demo.syncs import record_syncs
 from embedsink.demo.traffic import make_traffic
 from embedsink.demo.trends import DAYS
@@ -13,13 +13,13 @@ from tests.servers import RunningServer, wait_until
 
 def send_traffic(server: RunningServer, *, days: int = DAYS) -> None:
     """Send the last days, and wait until all of it is loaded."""
-    account = Account()
+    counts = SendCounts()
     with Stop() as stop:
         keys = dict.fromkeys(ORIGINS, server.key("ingest"))
-        browsers = Browsers(int(server.url.rpartition(":")[2]), keys, account)
+        browsers = Browsers(int(server.url.rpartition(":")[2]), keys, counts)
         for _ in browsers.send_all(make_traffic(time.time_ns() // 1_000_000, days=days), stop):
             pass
-    wait_until(lambda: loaded_count(server) >= account.sent_count, what="all is loaded", timeout_s=60)
+    wait_until(lambda: loaded_count(server) >= counts.sent, what="all is loaded", timeout_s=60)
 
 
 def send_syncs(server: RunningServer) -> None:

@@ -1,1 +1,1 @@
-"""`embedsink demo`: a real server, a host page and synthetic traffic."""
+"""`embedsink demo`: a server, a host page with a simulated embed, and synthetic traffic."""

@@ -1,30 +1,27 @@
-"""Who and what the demo's traffic is about: made-up companies, dashboards, questions and failures."""
+"""The subjects of the demo's traffic: fictional companies, dashboards, AI questions and errors."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
-    """One embedding: the number by which the vendor knows it, the page it is in, and who uses it."""
+class Deployment(NamedTuple):
+    """One embedding: its number at the vendor, the origin of its host page, and its tenants."""
 
     number: int
     origin: str
     tenants: tuple[str, ...]
-    share: int  # of the traffic, relative to the others
+    weight: int  # of its traffic, relative to the other deployments
 
 
-@dataclass(frozen=True, slots=True)
-class Customer:
-    """Whose page the demo shows: the number of its deployment, its tenant and who is looking."""
+class Customer(NamedTuple):
+    """The viewer of the demo's host page, and the number of the deployment in it."""
 
     deployment: int
     tenant: str
     viewer: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dashboard:
-    """A published dashboard, its widgets, and the measures that can be drilled into."""
+class Dashboard(NamedTuple):
+    """A published dashboard: its widgets, the measures for drilldowns, and the filter with its values."""
 
     public_id: str
     title: str
@@ -35,20 +32,19 @@ class Dashboard:
 
     @property
     def path(self) -> str:
-        """Its route inside the embed."""
+        """The route inside the embed."""
         return f"/dashboards/{self.public_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """An error that the embed shows."""
 
     message: str
     name: str | None
     context: str | None
     is_fatal: bool | None = None
-    share: int = 1  # of what fails, relative to the others
-    is_mended: bool = False  # by the newest dbt sync: it happens no longer
+    weight: int = 1  # of its frequency, relative to the other failures
+    is_fixed: bool = False  # by the newest dbt sync
 
 
 DEPLOYMENTS = (
@@ -58,13 +54,13 @@ DEPLOYMENTS = (
     Deployment(44, "https://insights.umbra.example", ("umbra-eu", "umbra-us"), 1),
 )
 
-# The one came to have a look, and nobody of it for two weeks; the other is a customer since this week.
+# The first tenant has had no session for two weeks; the second is new this week.
 QUIET_TENANT = "acme-labs"
 NEW_TENANT = "umbra-us"
 
 ORIGINS = tuple(one.origin for one in DEPLOYMENTS)
 
-# The customer of the demo's own page. Nobody else's traffic is about it, so its reports count what is done there.
+# Only the demo's page sends events of this deployment, so its reports count the user's own actions.
 CUSTOMER = Customer(7, "fernway", "u_marta")
 
 DASHBOARDS = (
@@ -110,8 +106,8 @@ DASHBOARDS = (
     ),
 )
 
-# Nobody looks at it any more, though it is still there.
-FORGOTTEN = Dashboard(
+# A dashboard without a view in the last two weeks.
+UNUSED_DASHBOARD = Dashboard(
     "d_board",
     "Board report, second quarter",
     ("Bookings", "Burn and runway"),
@@ -147,16 +143,11 @@ QUESTIONS = (
 AGENTS = ("analyst", "copilot")
 
 FAILURES = (
-    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", share=5, is_mended=True),
-    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", False, share=2),
+    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", weight=5, is_fixed=True),
+    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", False, weight=2),
     Failure("Result has 1,204,118 rows; the limit is 500,000", "ResultTooLargeError", "download", False),
     Failure(
-        "Cannot read properties of undefined (reading 'series')",
-        "TypeError",
-        "render",
-        True,
-        share=7,
-        is_mended=True,
+        "Cannot read properties of undefined (reading 'series')", "TypeError", "render", True, weight=7, is_fixed=True
     ),
     Failure("Your session has expired. Please reload the page.", "SessionExpiredError", "auth", True),
     Failure("Network request failed", None, None),

@@ -1,4 +1,4 @@
-"""Sends deliveries as browsers do, and keeps account of what the server answered."""
+"""Sends deliveries as browsers do, and counts what the server answered."""
 
 import http.client
 import json
@@ -10,8 +10,9 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from embedsink.demo.server import HOST, REQUEST_TIMEOUT_S
-from embedsink.demo.stopping import SLICE_S, Stop
+from embedsink.demo.ports import HOST
+from embedsink.demo.server import REQUEST_TIMEOUT_S
+from embedsink.demo.stop import CHECK_INTERVAL_S, Stop
 from embedsink.demo.traffic import Delivery
 from embedsink.errors import EmbedsinkError
 from embedsink.reasons import Reason
@@ -19,66 +20,64 @@ from embedsink.reasons import Reason
 PATH = "/api/v1/events"
 BROWSERS = 6
 ATTEMPTS_MAX = 8
-_WAIT_AND_RESEND = (429, 503)
+_RETRY_STATUSES = (429, 503)
 
 
 @dataclass
-class Account:
-    """What was sent and what the answers said, by count. A body that can't be read counts as one envelope."""
+class SendCounts:
+    """What was sent, and how the server answered. A body that is not JSON counts as one envelope."""
 
-    sent_count: int = 0
-    delivery_count: int = 0
-    retry_count: int = 0
-    accepted_count: int = 0
+    sent: int = 0
+    deliveries: int = 0
+    retries: int = 0
+    accepted: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def note(self, delivery: Delivery, answer: dict[str, Any]) -> None:
-        """Count one answered delivery: a 202, a 422 with its list, or a body that was quarantined as a whole."""
+    def add(self, delivery: Delivery, answer: dict[str, Any]) -> None:
+        """Count an answered delivery: a 202, a 422 with its list, or a body that was quarantined as a whole."""
         rejected = answer.get("rejected", [answer] if "reason" in answer else [])
         with self._lock:
-            self.delivery_count += 1
-            self.retry_count += delivery.is_retry
-            self.accepted_count += answer.get("accepted", 0)
-            self.sent_count += answer.get("accepted", 0) + len(rejected)
+            self.deliveries += 1
+            self.retries += delivery.is_retry
+            self.accepted += answer.get("accepted", 0)
+            self.sent += answer.get("accepted", 0) + len(rejected)
             for one in rejected:
                 self.rejected[one["reason"]] += 1
                 self.examples.setdefault(one["reason"], one["detail"])
 
 
 class Browsers:
-    """Some browsers with some tabs each; every page has an ingest key of its own, by its origin."""
+    """Browsers with open pages. Each page has the ingest key of its origin."""
 
-    def __init__(self, port: int, keys: dict[str, str], account: Account) -> None:
+    def __init__(self, port: int, keys: dict[str, str], counts: SendCounts) -> None:
         self._port = port
         self._keys = keys
-        self._account = account
+        self._counts = counts
 
-    def ask_leave(self) -> None:
-        """The CORS preflight (Fetch standard, section 3.2) that a browser sends before the first POST of each page."""
-        asked = "authorization,content-encoding,content-type"
+    def send_preflights(self) -> None:
+        """Send the CORS preflight (Fetch standard, section 3.2) that precedes the first POST of each page."""
+        preflight = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-encoding,content-type",
+        }
         for origin in self._keys:
-            headers = {
-                "Origin": origin,
-                "Access-Control-Request-Method": "POST",
-                "Access-Control-Request-Headers": asked,
-            }
             connection = self._connect()
-            connection.request("OPTIONS", PATH, headers=headers)
+            connection.request("OPTIONS", PATH, headers={"Origin": origin} | preflight)
             status = connection.getresponse().status
             connection.close()
             if status != http.client.NO_CONTENT:
-                raise EmbedsinkError(f"OPTIONS {PATH} from {origin}: {status}, where 204 was expected.")
+                raise EmbedsinkError(f"OPTIONS {PATH} from {origin}: {status}. Expected: 204.")
 
     def send_all(self, visits: list[list[Delivery]], stop: Stop) -> Iterator[None]:
-        """Send every visit, several at once; yields whenever there is something new in the account."""
+        """Send all visits, several at once. Yield after every change of the counts."""
         pool = ThreadPoolExecutor(BROWSERS)
         try:
-            waiting = {pool.submit(self.send_visit, visit) for visit in visits}
-            while waiting:
+            pending = {pool.submit(self.send_visit, visit) for visit in visits}
+            while pending:
                 stop.check()
-                done, waiting = wait(waiting, timeout=SLICE_S, return_when=FIRST_COMPLETED)
+                done, pending = wait(pending, timeout=CHECK_INTERVAL_S, return_when=FIRST_COMPLETED)
                 for one in done:
                     one.result()
                 yield
@@ -86,11 +85,11 @@ class Browsers:
             pool.shutdown(cancel_futures=True)
 
     def send_visit(self, deliveries: list[Delivery]) -> None:
-        """Send the deliveries of one page over one connection, in order."""
+        """Send the deliveries of one page in order, over one connection."""
         connection = self._connect()
         try:
             for delivery in deliveries:
-                self._account.note(delivery, self._post(connection, delivery))
+                self._counts.add(delivery, self._post(connection, delivery))
         finally:
             connection.close()
 
@@ -101,12 +100,12 @@ class Browsers:
         for _ in range(ATTEMPTS_MAX):
             body = delivery.body(time.time_ns() // 1_000_000, self._keys[delivery.origin])
             connection.request("POST", PATH, body, self._headers(delivery))
-            answer = connection.getresponse()
-            content = answer.read()
-            if answer.status not in _WAIT_AND_RESEND:
-                return _read(answer.status, content)
-            time.sleep(float(answer.headers.get("Retry-After", 1)))
-        raise EmbedsinkError(f"POST {PATH}: {answer.status} after {ATTEMPTS_MAX} attempts.")
+            response = connection.getresponse()
+            content = response.read()
+            if response.status not in _RETRY_STATUSES:
+                return _parse(response.status, content)
+            time.sleep(float(response.headers.get("Retry-After", 1)))
+        raise EmbedsinkError(f"POST {PATH}: {response.status} after {ATTEMPTS_MAX} attempts.")
 
     def _headers(self, delivery: Delivery) -> dict[str, str]:
         headers = {
@@ -122,15 +121,16 @@ class Browsers:
         }
         if delivery.is_gzipped:
             headers["Content-Encoding"] = "gzip"
-        # A beacon can't set this header: its key stands in the body.
+        # A beacon can't set this header; its key is in the body.
         if not delivery.is_beacon:
             headers["Authorization"] = f"Bearer {self._keys[delivery.origin]}"
         return headers
 
 
-def _read(status: int, content: bytes) -> dict[str, Any]:
+def _parse(status: int, content: bytes) -> dict[str, Any]:
+    """Return the answer to a body that the server stored, also where it quarantined all of it."""
     answer: dict[str, Any] = json.loads(content)
-    was_kept = status in (202, 422) or answer.get("reason") == Reason.NOT_JSON
-    if not was_kept:
+    is_stored = status in (202, 422) or answer.get("reason") == Reason.NOT_JSON
+    if not is_stored:
         raise EmbedsinkError(f"POST {PATH}: {status} {answer.get('detail', '')}")
     return answer

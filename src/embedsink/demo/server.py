@@ -1,178 +1,188 @@
-"""The real server, as a child of the demo: started on a free port, asked over HTTP, ended by SIGTERM."""
+"""The server as a child process: started on loopback, read over HTTP, stopped with SIGTERM."""
 
 import http.client
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from embedsink.data_folder import DataFolder
-from embedsink.demo.stopping import Stop
+from embedsink.demo.ports import HOST
+from embedsink.demo.stop import Stop
 from embedsink.errors import EmbedsinkError, Misconfigured
 from embedsink.store.reader import EVERYTHING, open_snapshot
 
-HOST = "127.0.0.1"
-# Not that of `embedsink serve`, which one may want to try meanwhile.
-PREFERRED_PORT = 8322
 READY_TIMEOUT_S = 60.0
-END_TIMEOUT_S = 20.0
 REQUEST_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 5
-# So that a notebook opened at once sees everything; otherwise the server runs with its defaults.
-_SETTINGS = {"EMBEDSINK_SNAPSHOT_INTERVAL_S": "2"}
-_LOADED = re.compile(r'^embedsink_loaded_envelopes_total\{outcome="(\w+)"\} (\S+)$', re.MULTILINE)
-_RECEIVED = re.compile(r'^embedsink_envelopes_total\{outcome="\w+"\} (\S+)$', re.MULTILINE)
+# Publish quickly, so that a notebook sees everything at once. All other settings have their defaults.
+_DEMO_SETTINGS = {"EMBEDSINK_SNAPSHOT_INTERVAL_S": "2"}
 
 
-class DemoServer:
-    """`embedsink serve` on a data folder, with the demo's page, and dashboards that open by themselves.
+class ChildServer:
+    """A Python module that serves HTTP on loopback in a child process.
 
-    Use it as a context manager: inside, it is ready.
+    Use it as a context manager: inside the block, the server is ready. `ready_after_s` is how long its start took.
 
     Args:
-        data_folder: with its keys.
-        port: where it listens, on loopback.
-        embed: the origin of the pretend embed, for the page around it.
-        read_key: one of the keys. Only our server knows it, not one that took the port just before.
-        stop: looked at while waiting.
+        module: the arguments after `python -m`.
+        port: the port that the module listens on.
+        ready_path: the path that answers 200 when the server is ready.
+        environment: the variables of the child; those of this process by default.
     """
 
-    def __init__(self, data_folder: Path, port: int, *, embed: str, read_key: str, stop: Stop) -> None:
+    ready_after_s: float
+    stop_timeout_s = 120.0
+
+    def __init__(
+        self, module: list[str], port: int, *, ready_path: str = "/readyz", environment: dict[str, str] | None = None
+    ) -> None:
         self.port = port
         self.url = f"http://{HOST}:{port}"
-        self._data_folder = data_folder
-        self._embed = embed
-        self._read_key = read_key
-        self._stop = stop
+        self._command = [sys.executable, "-m", *module]
+        self._ready_path = ready_path
+        self._environment = environment
 
     def __enter__(self) -> Self:
+        started_at = time.perf_counter()
         self._log = tempfile.TemporaryFile()
-        settings = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")} | _SETTINGS
-        told = (str(self._data_folder), str(self.port), self._embed)
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "embedsink.demo.host_site", *told],
+            self._command,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env=settings,
-            # A group of its own: Ctrl-C reaches the demo alone, which ends the server when nothing is sent any more.
+            env=self._environment,
+            # Its own process group: Ctrl-C reaches only this process, which stops the server after its last request.
             process_group=0,
         )
         try:
             self._wait_until_ready()
         except BaseException:
-            self.end()
+            self.stop()
             raise
+        self.ready_after_s = time.perf_counter() - started_at
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
-    def end(self) -> int:
-        """End it and wait for it; its exit code."""
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._child.pid
+
+    def stop(self) -> int:
+        """Send SIGTERM and wait; SIGKILL after the timeout. Return the exit code."""
         if self._child.poll() is None:
             self._child.terminate()
         try:
-            code = self._child.wait(END_TIMEOUT_S)
+            return self._child.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            code = self._child.wait()
-        self._log.close()
-        return code
+            return self._child.wait()
+        finally:
+            self._log.close()
 
     def check(self, *, within_s: float = 0.0) -> None:
-        """Raises EmbedsinkError with the end of its log when the server is no longer there, or not for much longer."""
+        """Raise EmbedsinkError with the last lines of the log if the server exits within so many seconds."""
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(within_s)
             self._log.seek(0)
             lines = self._log.read().decode(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
-            raise EmbedsinkError("\n".join([f"server: ended with {self._child.returncode}. Its last words:", *lines]))
+            raise EmbedsinkError(
+                "\n".join([f"server: ended with {self._child.returncode}. The end of its log:", *lines])
+            )
 
     def get(self, path: str, key: str = "") -> bytes:
-        """The body of a GET.
+        """Return the body of a GET.
 
         Raises:
-            EmbedsinkError: another answer than 200.
-            OSError: no answer.
+            EmbedsinkError: the status is not 200.
+            OSError: no response.
         """
         connection = http.client.HTTPConnection(HOST, self.port, timeout=REQUEST_TIMEOUT_S)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {key}"} if key else {})
-            answer = connection.getresponse()
-            body = answer.read()
+            response = connection.getresponse()
+            body = response.read()
         finally:
             connection.close()
-        if answer.status != http.client.OK:
-            raise EmbedsinkError(f"GET {path}: {answer.status} {body[:300].decode(errors='replace')}")
+        if response.status != http.client.OK:
+            raise EmbedsinkError(f"GET {path}: {response.status} {body[:300].decode(errors='replace')}")
         return body
 
-    def get_json(self, path: str) -> Any:
-        """The same with the read key, as JSON."""
-        return json.loads(self.get(path, self._read_key))
-
     def loaded(self) -> dict[str, int]:
-        """How many envelopes the loader has seen, by outcome: accepted, duplicate, quarantined."""
-        return {outcome: int(float(count)) for outcome, count in _LOADED.findall(self.get("/metrics").decode())}
+        """Return the number of loaded envelopes by outcome: accepted, duplicate, quarantined."""
+        return self._counts("embedsink_loaded_envelopes_total")
 
-    def received_count(self) -> int:
-        """How many envelopes are durable, from whoever sent them: the demo, its page, or somebody with curl."""
-        return sum(int(float(count)) for count in _RECEIVED.findall(self.get("/metrics").decode()))
+    def received(self) -> dict[str, int]:
+        """Return the number of durable envelopes of all senders by outcome: accepted (with duplicates), quarantined."""
+        return self._counts("embedsink_envelopes_total")
+
+    def _counts(self, metric: str) -> dict[str, int]:
+        samples = re.findall(rf'^{metric}\{{outcome="(\w+)"\}} (\S+)$', self.get("/metrics").decode(), re.MULTILINE)
+        return {outcome: int(float(count)) for outcome, count in samples}
 
     def _wait_until_ready(self) -> None:
         end = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < end:
             self.check()
             try:
-                self.get("/readyz")
-                self.get("/api/v1/reports", self._read_key)
-            except (OSError, EmbedsinkError):
-                self._stop.pause(0.05)
-            else:
-                return
+                return self._check_ready()
+            except (OSError, http.client.HTTPException, EmbedsinkError):
+                self._pause()
         raise EmbedsinkError(f"server: is not ready after {READY_TIMEOUT_S:.0f} s.")
+
+    def _check_ready(self) -> None:
+        self.get(self._ready_path)
+
+    def _pause(self) -> None:
+        time.sleep(0.005)
+
+
+class DemoServer(ChildServer):
+    """`embedsink serve` with the demo's host page, and with dashboards that need no login.
+
+    Args:
+        data_folder: a folder with keys.
+        port: the port on loopback.
+        embed: the origin of the simulated embed.
+        read_key: one of the keys. It also tells our server from one that took the port a moment before.
+        stop: cancels the start.
+    """
+
+    stop_timeout_s = 20.0
+
+    def __init__(self, data_folder: Path, port: int, *, embed: str, read_key: str, stop: Stop) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")}
+        module = ["embedsink.demo.sites", str(data_folder), str(port), embed]
+        super().__init__(module, port, environment=environment | _DEMO_SETTINGS)
+        self._read_key = read_key
+        self._stop = stop
+
+    def get_json(self, path: str) -> Any:
+        """Return the JSON of a GET with the read key. Raises the same as `get`."""
+        return json.loads(self.get(path, self._read_key))
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        self.get_json("/api/v1/reports")
+
+    def _pause(self) -> None:
+        self._stop.pause(0.05)
 
 
 def published_count(data_folder: Path) -> int:
-    """How many envelopes the published snapshot covers, whatever their outcome; 0 while there is none."""
+    """Return the number of envelopes that the published snapshot covers; 0 before the first one."""
     try:
         with open_snapshot(DataFolder(data_folder).snapshot, EVERYTHING) as reader:
-            place = [column.name for column in reader.columns("loaded_segment")].index("received_count")
-            return sum(row[place] for rows in reader.rows("loaded_segment") for row in rows)
+            column = [column.name for column in reader.columns("loaded_segment")].index("received_count")
+            return sum(row[column] for rows in reader.rows("loaded_segment") for row in rows)
     except Misconfigured:
         return 0
-
-
-def choose_port(wanted: int | None) -> int:
-    """The wanted port; without a wish the usual one, or any when that is taken.
-
-    Raises:
-        Misconfigured: the wanted port is taken.
-    """
-    if _is_free(wanted or PREFERRED_PORT):
-        return wanted or PREFERRED_PORT
-    if wanted:
-        raise Misconfigured(f"--port {wanted}: is in use. Choose another, or leave --port out for a free one.")
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError:
-            return False
-    return True

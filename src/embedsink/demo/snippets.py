@@ -1,17 +1,15 @@
-"""How to look further: commands that work as they are printed, in another terminal."""
+"""Commands to try in another terminal, ready to paste."""
 
 import shlex
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The tokens of the demo's keys: of each page that sends, by its origin; of the reader and of the pipeline."""
+class Keys(NamedTuple):
+    """The demo's keys: ingest keys by origin, a read key and a sync key."""
 
     ingest: dict[str, str]
     read: str
@@ -19,19 +17,19 @@ class Keys:
 
 
 class Snippet(NamedTuple):
-    """Something to paste, and what it does."""
+    """A command to paste, and its title."""
 
     title: str
     lines: tuple[str, ...]
 
 
 def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
-    """What to try, in the order of curiosity."""
-    folder = shlex.quote(str(data_folder))
+    """Return the commands to try, the simplest first."""
+    program, folder = _program(), shlex.quote(str(data_folder))
     return [
-        Snippet("Send one envelope, as it comes out of event.data", _send_one(url, keys)),
+        Snippet("Send one envelope, exactly as it is in event.data", _send_one(url, next(iter(keys.ingest.values())))),
         Snippet(
-            "A report as CSV",
+            "Get a report as CSV",
             (
                 f"key={keys.read}",
                 'curl -sS -H "Authorization: Bearer $key" \\',
@@ -39,12 +37,12 @@ def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
             ),
         ),
         Snippet(
-            "The same reports on the command line",
-            (f"{program()} report views --data {folder}", f"{program()} report ai_queries --data {folder}"),
+            "Show reports on the command line",
+            (f"{program} report views --data {folder}", f"{program} report ai_queries --data {folder}"),
         ),
-        Snippet("What was quarantined, and why", (f"{program()} quarantine list --data {folder}",)),
+        Snippet("List the quarantined envelopes with their reasons", (f"{program} quarantine list --data {folder}",)),
         Snippet(
-            f"In a notebook, or in {shlex.quote(sys.executable)}",
+            f"Read reports in a notebook, or in {shlex.quote(sys.executable)}",
             (
                 "import embedsink",
                 f'sink = embedsink.open("{data_folder}")',
@@ -55,21 +53,19 @@ def snippets(url: str, data_folder: Path, keys: Keys) -> list[Snippet]:
     ]
 
 
-def program() -> str:
-    """How to call this embedsink in another terminal: by its name when that finds the same one, else by its path."""
-    beside = Path(sys.executable).with_name("embedsink")
+def _program() -> str:
+    """Return the command for this installation: its name where PATH finds it, otherwise its path."""
+    installed = Path(sys.executable).with_name("embedsink")
     found = shutil.which("embedsink")
-    if found and Path(found).resolve() == beside.resolve():
+    if found and Path(found).resolve() == installed.resolve():
         return "embedsink"
-    if beside.exists():
-        return shlex.quote(str(beside))
-    return f"{shlex.quote(sys.executable)} -m embedsink"
+    return shlex.quote(str(installed)) if installed.exists() else f"{shlex.quote(sys.executable)} -m embedsink"
 
 
-def _send_one(url: str, keys: Keys) -> tuple[str, ...]:
+def _send_one(url: str, key: str) -> tuple[str, ...]:
     now_ms = time.time_ns() // 1_000_000
     return (
-        f"key={next(iter(keys.ingest.values()))}",
+        f"key={key}",
         f"curl -sS -w '\\n' {url}/api/v1/events \\",
         '  -H "Authorization: Bearer $key" -H "Content-Type: application/json" \\',
         '  -d \'{"source": "svc-embed", "direction": "event", "type": "svc:event:view",',

@@ -1,4 +1,4 @@
-"""What a pipeline tells the demo's server: the results of dbt syncs (spec 2.1). The newest ones mended something."""
+"""The dbt syncs of the demo's data pipeline (spec 2.1): one a week, of which the newest fixed errors."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,46 +7,41 @@ import orjson
 
 from embedsink.client.http_client import HttpClient
 from embedsink.demo.fixtures import DEPLOYMENTS
-from embedsink.demo.trends import Course
+from embedsink.demo.trends import Calendar
 
-# The two with the most traffic, once a week.
+# The two deployments with the most traffic.
 _SYNCED = DEPLOYMENTS[:2]
 _WEEKS_AGO = (1, 0)
-_FILES = ("orders", "subscriptions", "tickets", "shipments", "stock", "leads")
+_MODELS = ("orders", "subscriptions", "tickets", "shipments", "stock", "leads")
 
 
-def record_syncs(url: str, key: str, now_ms: int) -> int:
-    """Record the dbt syncs of the traffic's days, the earliest first; how many.
+def record_syncs(url: str, key: str, now_ms: int) -> None:
+    """Record the dbt syncs of the demo's days, the earliest first.
 
     Args:
-        url: of the server.
+        url: the server.
         key: a sync key.
         now_ms: epoch milliseconds.
 
     Raises:
-        EmbedsinkError: the server refused one.
-        OSError: no answer.
+        EmbedsinkError: the server refused a sync, or did not respond.
     """
-    mended_at = Course(now_ms).mended_at
-    results = [
-        (one, _result(mended_at - timedelta(weeks=ago), number))
-        for ago in _WEEKS_AGO
-        for number, one in enumerate(_SYNCED)
-    ]
-    for deployment, result in results:
-        path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
-        HttpClient(url, key).put(*path, members=("syncJobId",), body=orjson.dumps(result))
-    return len(results)
+    client, fixed_at = HttpClient(url, key), Calendar(now_ms).fixed_at
+    for weeks in _WEEKS_AGO:
+        for index, deployment in enumerate(_SYNCED):
+            result = _result(fixed_at - timedelta(weeks=weeks), index)
+            path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
+            client.put(*path, members=("syncJobId",), body=orjson.dumps(result))
 
 
-def _result(completed_at: datetime, number: int) -> dict[str, Any]:
-    """The syncs of one morning end after each other."""
-    completed_at += timedelta(minutes=7 * number)
+def _result(completed_at: datetime, index: int) -> dict[str, Any]:
+    """Return a sync result; the syncs of one morning end one after another."""
+    completed_at += timedelta(minutes=7 * index)
     return {
         "syncJobId": f"sync_{completed_at:%Y%m%d_%H%M}",
-        "generatedFiles": [{"path": f"model/cubes/{name}.yml"} for name in _FILES],
-        "manifestStats": {"models": 41 + 6 * number, "sources": 12, "macros": 19},
-        "svcCount": len(_FILES),
+        "generatedFiles": [{"path": f"model/cubes/{name}.yml"} for name in _MODELS],
+        "manifestStats": {"models": 41 + 6 * index, "sources": 12, "macros": 19},
+        "svcCount": len(_MODELS),
         "completedAt": completed_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "durationMs": 93_400 + 11_250 * number,
+        "durationMs": 93_400 + 11_250 * index,
     }

@@ -1,4 +1,4 @@
-"""What happens inside an embed: visits as people make them, as the envelopes that the embed then sends."""
+"""Simulated visits: the envelopes that an embed and its host page exchange while a viewer uses them."""
 
 import uuid
 from bisect import bisect
@@ -20,24 +20,25 @@ from embedsink.demo.fixtures import (
     Deployment,
     Failure,
 )
-from embedsink.demo.trends import Habits
+from embedsink.demo.trends import Behaviour
 
 Envelope = dict[str, Any]
-_Shared = TypeVar("_Shared", Deployment, Failure)
+_Weighted = TypeVar("_Weighted", Deployment, Failure)
 
 STEPS_MAX = 14
-# Of visits; what is mended no longer fails.
+# The share of visits with an error, before the most frequent errors were fixed.
 FAILING_SHARE = 0.17
-# The first ones of a list are looked at most.
-_DASHBOARD_SHARES = (6, 4, 3, 2, 2, 2)
-# Nobody else comes near it.
+# The first dashboards have the most views.
+_DASHBOARD_WEIGHTS = (6, 4, 3, 2, 2, 2)
+_STEP_WEIGHTS = {"drill": 12, "download": 5, "filter": 3, "move": 5, "ask": 3, "refresh": 1}
+# Five times as many rows as any other export.
 _UNUSUAL_ROWS = 52_480
 _UNUSUAL_TENANT, _UNUSUAL_VIEWER = "initech", "u_initech_4"
 
 
 @dataclass(slots=True)
 class Visit:
-    """One session of one viewer, growing by `tell` (embed to page) and `order` (page to embed)."""
+    """One session of one viewer. `event` (embed to page) and `action` (page to embed) append envelopes."""
 
     rng: Random
     deployment: Deployment
@@ -46,13 +47,13 @@ class Visit:
     session: str
     surface: str
     clock_ms: int
-    habits: Habits
-    length: float = 0.0  # share of the steps that the longest one takes
+    behaviour: Behaviour
+    length: float = 0.0  # from 0 to 1: the share of the steps of the longest visit
     envelopes: list[Envelope] = field(default_factory=list)
 
     @property
     def context(self) -> dict[str, Any]:
-        """What the page knows, as a delivery says it."""
+        """The context of a delivery: what the host page knows."""
         return {
             "deployment": self.deployment.number,
             "session": self.session,
@@ -62,22 +63,22 @@ class Visit:
         }
 
     def step_count(self, most: int) -> int:
-        """How often something is done in it."""
+        """Return the number of steps, of at most so many."""
         return 1 + int(self.length * most)
 
     def wait(self, least_s: float, most_s: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.clock_ms += int(self.rng.uniform(least_s, most_s) * 1000)
 
-    def tell(self, name: str, /, **payload: Any) -> None:
-        """An event of the embed, now."""
-        self._add("event", name, payload, surface=self.surface)
+    def event(self, name: str, /, **payload: Any) -> None:
+        """Append an event of the embed."""
+        self._append("event", name, payload, surface=self.surface)
 
-    def order(self, name: str, /, **payload: Any) -> None:
-        """An action of the page, now."""
-        self._add("action", name, payload)
+    def action(self, name: str, /, **payload: Any) -> None:
+        """Append an action of the page."""
+        self._append("action", name, payload)
 
-    def _add(self, direction: str, name: str, payload: dict[str, Any], **more: str) -> None:
+    def _append(self, direction: str, name: str, payload: dict[str, Any], **fields: str) -> None:
         self.envelopes.append(
             {
                 "id": new_id(self.rng, self.clock_ms),
@@ -87,13 +88,13 @@ class Visit:
                 "type": f"svc:{direction}:{name}",
                 "payload": payload,
                 "timestamp": self.clock_ms,
-                **more,
+                **fields,
             }
         )
 
 
-class Lots(NamedTuple):
-    """What chance decides of a visit before it begins, each from 0 to 1."""
+class Draws(NamedTuple):
+    """The random draws that decide a visit before it begins, each from 0 to 1."""
 
     deployment: float
     surface: float
@@ -101,50 +102,49 @@ class Lots(NamedTuple):
     failure: float
 
 
-def deal(rng: Random, count: int) -> list[Lots]:
-    """Lots for the visits of a day, which lie as evenly as they can: days differ by habits, and hardly by chance."""
-    evenly = [(number + 0.5) / count for number in range(count)]
-    return [Lots(*lots) for lots in zip(*(rng.sample(evenly, count) for _ in Lots._fields), strict=True)]
+def draw_evenly(rng: Random, count: int) -> list[Draws]:
+    """Return the draws for a day's visits, spread evenly, so that days differ by behaviour and hardly by chance."""
+    evenly = [(index + 0.5) / count for index in range(count)]
+    return [Draws(*draws) for draws in zip(*(rng.sample(evenly, count) for _ in Draws._fields), strict=True)]
 
 
 def new_id(rng: Random, at_ms: int) -> str:
-    """A UUIDv7 (RFC 9562, section 5.7) that the generator's seed decides."""
+    """Return a UUIDv7 (RFC 9562, section 5.7) that depends only on the generator and the time."""
     bits = (at_ms << 80) | (7 << 76) | (rng.getrandbits(12) << 64) | (2 << 62) | rng.getrandbits(62)
     return str(uuid.UUID(int=bits))
 
 
-def make_visit(rng: Random, started_at_ms: int, habits: Habits, lots: Lots) -> Visit:
-    """A whole visit, from `ready` to the last click."""
-    deployment = _dealt(DEPLOYMENTS, lots.deployment)
-    tenant = rng.choice(habits.tenants(deployment))
-    # The lower numbers come more often: most people look in now and then, some live in it.
-    viewer = f"u_{tenant}_{int(habits.viewer_count * rng.random() ** 1.7) + 1}"
-    surface = habits.surface(lots.surface)
-    visit = Visit(rng, deployment, tenant, viewer, _new_session(rng), surface, started_at_ms, habits, lots.length)
-    _OPENINGS[surface](visit)
-    if lots.failure < FAILING_SHARE:
-        _fail(visit, _dealt(FAILURES, lots.failure / FAILING_SHARE))
+def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Draws) -> Visit:
+    """Return a whole visit, from `ready` to the last click."""
+    deployment = _pick(DEPLOYMENTS, draws.deployment)
+    tenant = rng.choice(behaviour.tenants(deployment))
+    # Viewers with low numbers return often, those with high numbers seldom.
+    viewer = f"u_{tenant}_{int(behaviour.viewers_per_tenant * rng.random() ** 1.7) + 1}"
+    surface = behaviour.surface(draws.surface)
+    visit = Visit(rng, deployment, tenant, viewer, _new_session(rng), surface, started_at_ms, behaviour, draws.length)
+    _VISITS[surface](visit)
+    if draws.failure < FAILING_SHARE:
+        _fail(visit, _pick(FAILURES, draws.failure / FAILING_SHARE))
     return visit
 
 
-def make_unusual_visit(rng: Random, started_at_ms: int, habits: Habits) -> Visit:
-    """Somebody who looks at one dashboard, and takes all of it home."""
+def make_unusual_visit(rng: Random, started_at_ms: int, behaviour: Behaviour) -> Visit:
+    """Return a visit in which a viewer opens one dashboard and exports unusually many rows."""
     deployment = next(one for one in DEPLOYMENTS if _UNUSUAL_TENANT in one.tenants)
     session = _new_session(rng)
-    visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, habits)
+    visit = Visit(rng, deployment, _UNUSUAL_TENANT, _UNUSUAL_VIEWER, session, "dashboard", started_at_ms, behaviour)
     dashboard = DASHBOARDS[1]
-    _begin(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
-    _load(visit, dashboard)
+    _open_dashboard(visit, dashboard)
     visit.wait(40, 90)
-    title, number = dashboard.widgets[1], "w_1"
-    visit.tell("download", format="csv", target="widget", widgetId=number, title=title, rowCount=_UNUSUAL_ROWS)
+    title, widget = dashboard.widgets[1], "w_1"
+    visit.event("download", format="csv", target="widget", widgetId=widget, title=title, rowCount=_UNUSUAL_ROWS)
     return visit
 
 
-def _dealt(ones: Sequence[_Shared], lot: float) -> _Shared:
-    """Which one a lot from 0 to 1 falls on."""
-    ends = list(accumulate(one.share for one in ones))
-    return ones[bisect(ends, lot * ends[-1])]
+def _pick(items: Sequence[_Weighted], draw: float) -> _Weighted:
+    """Return the item that a draw from 0 to 1 selects by weight."""
+    ends = list(accumulate(item.weight for item in items))
+    return items[bisect(ends, draw * ends[-1])]
 
 
 def _new_session(rng: Random) -> str:
@@ -152,26 +152,25 @@ def _new_session(rng: Random) -> str:
 
 
 def _visit_dashboard(visit: Visit) -> None:
-    known = visit.habits.dashboards
-    dashboard = visit.rng.choices(known, _DASHBOARD_SHARES[: len(known)])[0]
-    _begin(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
-    _load(visit, dashboard)
+    rng, dashboards = visit.rng, visit.behaviour.dashboards
+    dashboard = rng.choices(dashboards, _DASHBOARD_WEIGHTS[: len(dashboards)])[0]
+    _open_dashboard(visit, dashboard)
     for _ in range(visit.step_count(STEPS_MAX)):
         visit.wait(3, 55)
-        match visit.rng.choices(("drill", "download", "filter", "move", "ask", "refresh"), (12, 5, 3, 5, 3, 1))[0]:
+        match rng.choices(list(_STEP_WEIGHTS), list(_STEP_WEIGHTS.values()))[0]:
             case "drill":
                 _drill(visit, dashboard)
             case "download":
                 _download(visit, dashboard)
             case "filter":
-                value = visit.rng.choice(dashboard.values)
-                visit.order("set-filter", filterUrlParameter=f'f_{dashboard.dimension}=["{value}"]')
+                value = rng.choice(dashboard.values)
+                visit.action("set-filter", filterUrlParameter=f'f_{dashboard.dimension}=["{value}"]')
             case "move":
                 dashboard = _move(visit, dashboard)
             case "ask":
                 _ask(visit)
             case _:
-                visit.order("refresh")
+                visit.action("refresh")
                 _load(visit, dashboard)
 
 
@@ -184,7 +183,7 @@ def _visit_app(visit: Visit) -> None:
             _ask(visit)
         else:
             previous = path
-            path, title = visit.rng.choice([place for place in APP_PATHS if place[0] != path])
+            path, title = visit.rng.choice([other for other in APP_PATHS if other[0] != path])
             _navigate(visit, previous, path=path, title=title)
 
 
@@ -195,16 +194,21 @@ def _visit_chat(visit: Visit) -> None:
         _ask(visit)
 
 
-_OPENINGS: dict[str, Callable[[Visit], None]] = {
+_VISITS: dict[str, Callable[[Visit], None]] = {
     "dashboard": _visit_dashboard,
     "app": _visit_app,
     "chat": _visit_chat,
 }
 
 
+def _open_dashboard(visit: Visit, dashboard: Dashboard) -> None:
+    _begin(visit, path=dashboard.path, title=dashboard.title, public_id=dashboard.public_id)
+    _load(visit, dashboard)
+
+
 def _begin(visit: Visit, *, path: str, title: str, public_id: str | None = None) -> None:
     published = {"publicId": public_id} if public_id else {}
-    visit.tell(
+    visit.event(
         "ready",
         embedTenant=visit.tenant,
         deploymentId=visit.deployment.number,
@@ -215,73 +219,75 @@ def _begin(visit: Visit, *, path: str, title: str, public_id: str | None = None)
     visit.wait(0.02, 0.3)
     match visit.rng.randrange(9):
         case 0:
-            visit.order("set-theme", embedTheme={"primaryColor": "#0b6e4f", "borderRadius": 6, "font": "Inter"})
+            visit.action("set-theme", embedTheme={"primaryColor": "#0b6e4f", "borderRadius": 6, "font": "Inter"})
         case 1:
-            visit.order("set-color-scheme", scheme=visit.rng.choice(("light", "dark", "auto")))
+            visit.action("set-color-scheme", scheme=visit.rng.choice(("light", "dark", "auto")))
         case 2:
-            visit.order("set-locale", locale=visit.rng.choice(LOCALES))
-    visit.tell("view", surface=visit.surface, path=path, title=title, **published)
+            visit.action("set-locale", locale=visit.rng.choice(LOCALES))
+    visit.event("view", surface=visit.surface, path=path, title=title, **published)
 
 
 def _load(visit: Visit, dashboard: Dashboard) -> None:
-    # Load times have a long tail; a few dashboards never get there.
-    duration_ms = round(min(visit.rng.lognormvariate(visit.habits.load_ms_log, 0.55), 45_000))
+    # Loading times have a long tail, and some dashboards never finish.
+    duration_ms = round(min(visit.rng.lognormvariate(visit.behaviour.load_ms_log, 0.55), 45_000))
     visit.clock_ms += duration_ms
-    if visit.rng.random() < (0.99 if visit.habits.is_mended else 0.97):
+    if visit.rng.random() < (0.99 if visit.behaviour.is_fixed else 0.97):
         count = len(dashboard.widgets) * 2
-        visit.tell("dashboard-loaded", publicId=dashboard.public_id, widgetCount=count, loadDurationMs=duration_ms)
+        visit.event("dashboard-loaded", publicId=dashboard.public_id, widgetCount=count, loadDurationMs=duration_ms)
 
 
 def _drill(visit: Visit, dashboard: Dashboard) -> None:
     member = dashboard.members[int(len(dashboard.members) * visit.rng.random() ** 1.5)]
     value = visit.rng.choice((visit.rng.choice(dashboard.values), visit.rng.randint(3, 90_000)))
-    visit.tell("drilldown", member=member, value=value, widgetId=f"w_{visit.rng.randrange(len(dashboard.widgets))}")
+    visit.event("drilldown", member=member, value=value, widgetId=f"w_{visit.rng.randrange(len(dashboard.widgets))}")
 
 
 def _download(visit: Visit, dashboard: Dashboard) -> None:
     kind = visit.rng.choices(("csv", "xlsx", "png", "pdf"), (5, 4, 2, 2))[0]
     if kind == "pdf":
-        visit.tell("download", format=kind, target="dashboard", title=dashboard.title)
+        visit.event("download", format=kind, target="dashboard", title=dashboard.title)
         return
     rows = {"rowCount": round(visit.rng.lognormvariate(6, 0.7))} if kind != "png" else {}
-    number = visit.rng.randrange(len(dashboard.widgets))
-    title = dashboard.widgets[number]
-    visit.tell("download", format=kind, target="widget", widgetId=f"w_{number}", title=title, **rows)
+    index = visit.rng.randrange(len(dashboard.widgets))
+    title = dashboard.widgets[index]
+    visit.event("download", format=kind, target="widget", widgetId=f"w_{index}", title=title, **rows)
 
 
 def _move(visit: Visit, dashboard: Dashboard) -> Dashboard:
-    other = visit.rng.choice([one for one in visit.habits.dashboards if one is not dashboard])
+    other = visit.rng.choice([one for one in visit.behaviour.dashboards if one is not dashboard])
     if visit.rng.random() < 0.3:
-        visit.order("navigate", path=other.path)
+        visit.action("navigate", path=other.path)
         visit.wait(0.05, 0.2)
     _navigate(visit, dashboard.path, path=other.path, title=other.title, publicId=other.public_id)
     _load(visit, other)
     return other
 
 
-def _navigate(visit: Visit, previous: str, *, path: str, **of_view: str) -> None:
-    visit.tell("navigate", path=path, previousPath=previous)
-    visit.tell("view", surface=visit.surface, path=path, **of_view)
+def _navigate(visit: Visit, previous: str, *, path: str, **view_fields: str) -> None:
+    visit.event("navigate", path=path, previousPath=previous)
+    visit.event("view", surface=visit.surface, path=path, **view_fields)
 
 
 def _ask(visit: Visit) -> None:
-    asked = {"query": visit.rng.choice(QUESTIONS), "chatId": f"c_{visit.session[2:10]}"}
+    question = {"query": visit.rng.choice(QUESTIONS), "chatId": f"c_{visit.session[2:10]}"}
     agent = AGENTS[0] if visit.rng.random() < 0.7 else AGENTS[1]
-    # The chat is of one agent from the start; elsewhere only the answer tells who gave it.
+    # A chat has one agent from its start; on other surfaces only the answer names it.
     if visit.surface == "chat":
-        asked["agentId"] = agent
-    visit.tell("ai-query", status="submitted", **asked)
-    outcome, unanswered = visit.rng.random(), visit.habits.unanswered_share
+        question["agentId"] = agent
+    visit.event("ai-query", status="submitted", **question)
+    outcome, unanswered = visit.rng.random(), visit.behaviour.unanswered_share
     if outcome < unanswered:
-        return  # never answered: the viewer closes the panel, or the answer gets lost
+        return  # Never answered: the viewer closed the panel, or the answer was lost.
     visit.clock_ms += round(min(visit.rng.lognormvariate(8.6, 0.6), 120_000))
-    visit.tell("ai-query", status="completed" if outcome > 2 * unanswered else "error", **{**asked, "agentId": agent})
+    status = "completed" if outcome > 2 * unanswered else "error"
+    visit.event("ai-query", status=status, **{**question, "agentId": agent})
 
 
 def _fail(visit: Visit, failure: Failure) -> None:
-    """An error, if it is one that still happens. Whoever sees one leaves."""
-    if failure.is_mended and visit.habits.is_mended:
+    """End the visit with an error, unless the error is fixed."""
+    if failure.is_fixed and visit.behaviour.is_fixed:
         return
     visit.wait(2, 20)
     known = {"name": failure.name, "context": failure.context, "fatal": failure.is_fatal}
-    visit.tell("error", message=failure.message, **{name: value for name, value in known.items() if value is not None})
+    fields = {name: value for name, value in known.items() if value is not None}
+    visit.event("error", message=failure.message, **fields)

@@ -1,8 +1,8 @@
-// The address of an embed page (spec 4.3): which surface, what is shown, and what the viewer may do.
+// The URL of an embed page (spec 4.3): the surface, the dashboard, the filters and the viewer's permissions.
 
 const FILTER = /^f_([^.]+\.[^.]+)$/;
 
-/** What an address says. `session` is null where there is none; filters are values by dimension. */
+/** Parses a URL. `session` is null if it is missing; filters are values by dimension. */
 export function readAddress(url) {
   const [, , surface, publicId] = url.pathname.split("/");
   const filters = {};
@@ -18,7 +18,7 @@ export function readAddress(url) {
   };
 }
 
-/** The values of `f_<semantic_view>.<dimension>=<JSON>` by dimension; nothing for any other text. */
+/** Parses `f_<semantic_view>.<dimension>=<JSON>` to values by dimension; any other text to no filters. */
 export function readFilter(text) {
   const [name, ...rest] = text.replace(/^[?&]/, "").split("=");
   const dimension = FILTER.exec(decoded(name))?.[1];
@@ -28,7 +28,7 @@ export function readFilter(text) {
       const values = JSON.parse(json);
       return { [dimension]: [values ?? []].flat().map(String) };
     } catch {
-      // Not JSON as it stands: it may be percent-encoded, and otherwise it is no filter.
+      // It may be percent-encoded JSON. Any other text is no filter.
     }
   }
   return {};

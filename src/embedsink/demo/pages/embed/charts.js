@@ -1,4 +1,4 @@
-// Charts, drawn by hand: an area over time, bars, a table. Every mark can be picked, by mouse and by keyboard.
+// Charts as SVG and HTML: area, bars, table. Viewers can click every mark, or use the keyboard.
 
 import { asButton, draw, make } from "./dom.js";
 
@@ -8,16 +8,13 @@ const BAR_PX = 30;
 const AXIS_PX = 40;
 const POINT_PX = 3.5;
 
-/** An area over time. `marks` are `{label, title, sum}`; `onpick(mark)` is called for the one that was picked. */
+/** Returns an area chart over time. `marks` are `{label, title, sum}`; a click calls `onpick(mark)`. */
 export function areaChart(marks, { width, height, short, onpick }) {
-  const most = niceMost(Math.max(1, ...marks.map((mark) => mark.sum)));
-  const left = AXIS_PX,
-    right = 12,
-    top = 10,
-    bottom = 24;
-  const x = (place) => left + ((width - left - right) * place) / Math.max(1, marks.length - 1);
+  const most = roundUp(Math.max(1, ...marks.map((mark) => mark.sum)));
+  const [left, right, top, bottom] = [AXIS_PX, 12, 10, 24];
+  const x = (index) => left + ((width - left - right) * index) / Math.max(1, marks.length - 1);
   const y = (sum) => height - bottom - ((height - top - bottom) * sum) / most;
-  const line = marks.map((mark, place) => `${x(place).toFixed(1)} ${y(mark.sum).toFixed(1)}`).join("L");
+  const line = marks.map((mark, index) => `${x(index).toFixed(1)} ${y(mark.sum).toFixed(1)}`).join("L");
   const every = width < 420 ? 3 : width < 620 ? 2 : 1;
   return draw(
     "svg",
@@ -28,11 +25,11 @@ export function areaChart(marks, { width, height, short, onpick }) {
     ]),
     draw("path", { class: "area", d: `M${line}L${x(marks.length - 1)} ${y(0)}L${x(0)} ${y(0)}z` }),
     draw("path", { class: "line", d: `M${line}` }),
-    marks.map((mark, place) => [
-      (marks.length - 1 - place) % every === 0 &&
-        draw("text", { class: "tick middle", x: x(place), y: height - 5 }, mark.label),
+    marks.map((mark, index) => [
+      (marks.length - 1 - index) % every === 0 &&
+        draw("text", { class: "tick middle", x: x(index), y: height - 5 }, mark.label),
       point(mark, {
-        x: x(place),
+        x: x(index),
         y: y(mark.sum),
         reach: (width - left - right) / marks.length / 2,
         height: height - bottom,
@@ -45,7 +42,7 @@ export function areaChart(marks, { width, height, short, onpick }) {
 function point(mark, { x, y, reach, height, onpick }) {
   return draw(
     "g",
-    { class: "mark", ...picked(mark, onpick) },
+    { class: "mark", ...clickable(mark, onpick) },
     draw("title", {}, mark.title),
     draw("rect", { class: "reach", x: x - reach, y: 0, width: reach * 2, height }),
     draw("line", { class: "plumb", x1: x, x2: x, y1: y, y2: height }),
@@ -53,24 +50,24 @@ function point(mark, { x, y, reach, height, onpick }) {
   );
 }
 
-/** Horizontal bars, longest where the sum is largest. `row` is the room of each, in px. */
+/** Returns horizontal bars. `row` is the height of a row in px. */
 export function barChart(marks, { width, row, format, onpick }) {
   const most = Math.max(1, ...marks.map((mark) => mark.sum));
-  const room = Math.max(20, width - LABEL_PX - VALUE_PX);
+  const barWidth = Math.max(20, width - LABEL_PX - VALUE_PX);
   const height = marks.length * row;
   return draw(
     "svg",
     { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height },
-    marks.map((mark, place) => {
-      const y = place * row + (row - BAR_PX) / 2;
-      const length = Math.max(2, (room * mark.sum) / most);
+    marks.map((mark, index) => {
+      const y = index * row + (row - BAR_PX) / 2;
+      const length = Math.max(2, (barWidth * mark.sum) / most);
       return draw(
         "g",
-        { class: "mark", ...picked(mark, onpick) },
+        { class: "mark", ...clickable(mark, onpick) },
         draw("title", {}, mark.title),
-        draw("rect", { class: "reach", x: 0, y: place * row, width, height: row }),
+        draw("rect", { class: "reach", x: 0, y: index * row, width, height: row }),
         draw("text", { class: "label", x: 0, y: y + BAR_PX / 2 + 4 }, mark.label),
-        draw("rect", { class: "track", x: LABEL_PX, y: y + 7, width: room, height: BAR_PX - 14, rx: 3 }),
+        draw("rect", { class: "track", x: LABEL_PX, y: y + 7, width: barWidth, height: BAR_PX - 14, rx: 3 }),
         draw("rect", { class: "bar", x: LABEL_PX, y: y + 7, width: length, height: BAR_PX - 14, rx: 3 }),
         draw("text", { class: "value end", x: width, y: y + BAR_PX / 2 + 4 }, format(mark.sum)),
       );
@@ -78,51 +75,25 @@ export function barChart(marks, { width, row, format, onpick }) {
   );
 }
 
-/** A table of labels and sums; the sums can be picked. */
+/** Returns a table of labels and sums. A click on a sum calls `onpick(mark)`. */
 export function table(marks, { heads, format, onpick }) {
-  return make(
-    "table",
-    {},
-    make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        heads.map((head) => make("th", { scope: "col" }, head)),
-      ),
-    ),
-    make(
-      "tbody",
-      {},
-      marks.map((mark) =>
-        make(
-          "tr",
-          {},
-          make("th", { scope: "row" }, mark.label),
-          make(
-            "td",
-            {},
-            onpick
-              ? make(
-                  "button",
-                  { type: "button", class: "cell", "aria-label": mark.title, onclick: () => onpick(mark) },
-                  format(mark.sum),
-                )
-              : format(mark.sum),
-          ),
-        ),
-      ),
-    ),
+  const cell = (mark) => {
+    const attributes = { type: "button", class: "cell", "aria-label": mark.title, onclick: () => onpick(mark) };
+    return onpick ? make("button", attributes, format(mark.sum)) : format(mark.sum);
+  };
+  const head = heads.map((text) => make("th", { scope: "col" }, text));
+  const rows = marks.map((mark) =>
+    make("tr", {}, make("th", { scope: "row" }, mark.label), make("td", {}, cell(mark))),
   );
+  return make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows));
 }
 
-function picked(mark, onpick) {
+function clickable(mark, onpick) {
   return onpick ? asButton(mark.title, () => onpick(mark)) : {};
 }
 
-/** A round number above, so that the ticks are round too. */
-function niceMost(most) {
+/** Returns the next larger round number, for round ticks. */
+function roundUp(most) {
   const power = 10 ** Math.floor(Math.log10(most));
   return [1, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((nice) => nice >= most);
 }

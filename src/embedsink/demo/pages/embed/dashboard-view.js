@@ -1,26 +1,26 @@
-// A dashboard on the screen: loading, drill and CSV.
+// A dashboard with loading state, drilldowns and CSV downloads.
 
 import { areaChart, barChart, table } from "./charts.js";
 import { figures } from "./dashboards.js";
 import { make } from "./dom.js";
-import { MEASURES, sumBy } from "./figures.js";
-import { saveFile } from "./saving.js";
+import { MEASURES, sumBy } from "./orders.js";
+import { saveFile } from "./download.js";
 
 const LOAD_MS = [350, 850];
 const CHART_PX = 124;
 const ROW_PX = 30;
 const FINGER_PX = 44;
 const WIDE_PX = 640;
-// What a mark opens: the same measure, by another dimension.
-const DEEPER = {
+// The dimension of a drilldown into a mark.
+const DRILLDOWNS = {
   "orders.month": "orders.region",
   "orders.region": "orders.product",
   "orders.product": "orders.region",
 };
 
 /**
- * A dashboard in an element. `embed` has words(), filters, allowExport and tell(); `isPublished` says whether this is
- * the dashboard surface, where viewers drill and download (spec 6.3), and not a look at it inside the app.
+ * A dashboard in an element. `embed` has words(), filters, allowExport and sendEvent(). `isPublished` is true on the
+ * dashboard surface, where viewers drill down and download (spec 6.3), and false inside the app.
  */
 export class DashboardView {
   constructor(dashboard, embed, { isPublished }) {
@@ -29,24 +29,24 @@ export class DashboardView {
     this.isPublished = isPublished;
     this.drilled = new Map();
     this.element = make("div", { class: "dashboard" });
-    // Only another width changes the charts. To draw anew takes the focus away.
-    this.watching = new ResizeObserver(() => this.element.clientWidth === this.drawnWidth || this.redraw());
-    this.watching.observe(this.element);
+    // Redraw only at another width, because drawing removes the focus.
+    this.observer = new ResizeObserver(() => this.element.clientWidth === this.drawnWidth || this.redraw());
+    this.observer.observe(this.element);
   }
 
-  /** Runs the queries, that is: waits as if, draws, and tells that all widgets are there. */
+  /** Simulates the queries, draws the widgets, and sends `dashboard-loaded`. */
   async load() {
     const startedAt = performance.now();
     const loading = (this.loading = Symbol("load"));
     this.isLoaded = false;
     this.redraw();
     await new Promise((resolve) => setTimeout(resolve, LOAD_MS[0] + Math.random() * (LOAD_MS[1] - LOAD_MS[0])));
-    if (this.loading !== loading || !this.element.isConnected) return; // left, or loaded anew, meanwhile
+    if (this.loading !== loading || !this.element.isConnected) return; // closed or reloaded meanwhile
     this.isLoaded = true;
     this.redraw();
     if (!this.isPublished) return;
     const loadDurationMs = Math.round(performance.now() - startedAt);
-    this.embed.tell("dashboard-loaded", {
+    this.embed.sendEvent("dashboard-loaded", {
       publicId: this.dashboard.publicId,
       widgetCount: this.dashboard.widgets.length,
       loadDurationMs,
@@ -54,7 +54,7 @@ export class DashboardView {
   }
 
   close() {
-    this.watching.disconnect();
+    this.observer.disconnect();
   }
 
   redraw() {
@@ -116,7 +116,7 @@ export class DashboardView {
     return sumBy(widget.member, drilled?.dimension ?? widget.dimension, filters);
   }
 
-  /** As wide as the grid of embed.css makes it, less its padding. */
+  /** Returns the width of a widget in the grid of embed.css, without padding. */
   widthOf(widget) {
     const whole = this.element.clientWidth || 600;
     const part = widget.kind === "area" || !this.isWide() ? whole : (whole - 12) / 2;
@@ -128,8 +128,8 @@ export class DashboardView {
   }
 
   pick(widget, mark) {
-    this.embed.tell("drilldown", { member: widget.member, value: mark.value, widgetId: widget.id });
-    this.drill(widget, { value: mark.value, label: mark.label, dimension: DEEPER[widget.dimension] });
+    this.embed.sendEvent("drilldown", { member: widget.member, value: mark.value, widgetId: widget.id });
+    this.drill(widget, { value: mark.value, label: mark.label, dimension: DRILLDOWNS[widget.dimension] });
   }
 
   drill(widget, into) {
@@ -164,6 +164,6 @@ export class DashboardView {
     ];
     const csv = lines.map((line) => `${line.join(",")}\r\n`).join("");
     saveFile(new Blob([csv], { type: "text/csv" }), `${widget.id.slice(2)}.csv`);
-    this.embed.tell("download", { format: "csv", target: "widget", widgetId: widget.id, title, rowCount: rows.length });
+    this.embed.sendEvent("download", { format: "csv", target: "widget", widgetId: widget.id, title, rowCount: rows.length });
   }
 }

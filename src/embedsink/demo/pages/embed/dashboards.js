@@ -1,7 +1,11 @@
-// The published dashboards: their figures and widgets.
+// The published dashboards: their key figures and widgets.
 
 import { make } from "./dom.js";
-import { DIMENSIONS, total } from "./figures.js";
+import { DIMENSIONS, total } from "./orders.js";
+
+const count = (words, filters) => words.number(total("orders.count", filters));
+const ratio = (member, other, filters) => total(member, filters) / Math.max(1, total(other, filters));
+const widget = (id, title, kind, member, dimension) => ({ id, title, kind, member, dimension });
 
 export const DASHBOARDS = [
   {
@@ -10,22 +14,13 @@ export const DASHBOARDS = [
     title: "orders",
     figures: [
       ["revenue", (words, filters) => words.money(total("orders.revenue", filters))],
-      ["ordersCount", (words, filters) => words.number(total("orders.count", filters))],
-      [
-        "basket",
-        (words, filters) => words.price(total("orders.revenue", filters) / Math.max(1, total("orders.count", filters))),
-      ],
+      ["ordersCount", count],
+      ["basket", (words, filters) => words.price(ratio("orders.revenue", "orders.count", filters))],
     ],
     widgets: [
-      { id: "w_months", title: "revenueByMonth", kind: "area", member: "orders.revenue", dimension: "orders.month" },
-      { id: "w_regions", title: "revenueByRegion", kind: "bars", member: "orders.revenue", dimension: "orders.region" },
-      {
-        id: "w_products",
-        title: "ordersByProduct",
-        kind: "table",
-        member: "orders.count",
-        dimension: "orders.product",
-      },
+      widget("w_months", "revenueByMonth", "area", "orders.revenue", "orders.month"),
+      widget("w_regions", "revenueByRegion", "bars", "orders.revenue", "orders.region"),
+      widget("w_products", "ordersByProduct", "table", "orders.count", "orders.product"),
     ],
   },
   {
@@ -33,41 +28,19 @@ export const DASHBOARDS = [
     path: "/dashboards/d_deliveries",
     title: "deliveries",
     figures: [
-      [
-        "onTime",
-        (words, filters) =>
-          words.share(1 - total("orders.late_count", filters) / Math.max(1, total("orders.count", filters))),
-      ],
+      ["onTime", (words, filters) => words.share(1 - ratio("orders.late_count", "orders.count", filters))],
       ["late", (words, filters) => words.number(total("orders.late_count", filters))],
-      ["ordersCount", (words, filters) => words.number(total("orders.count", filters))],
+      ["ordersCount", count],
     ],
     widgets: [
-      {
-        id: "w_late_months",
-        title: "lateByMonth",
-        kind: "area",
-        member: "orders.late_count",
-        dimension: "orders.month",
-      },
-      {
-        id: "w_late_regions",
-        title: "lateByRegion",
-        kind: "bars",
-        member: "orders.late_count",
-        dimension: "orders.region",
-      },
-      {
-        id: "w_late_products",
-        title: "lateByProduct",
-        kind: "table",
-        member: "orders.late_count",
-        dimension: "orders.product",
-      },
+      widget("w_late_months", "lateByMonth", "area", "orders.late_count", "orders.month"),
+      widget("w_late_regions", "lateByRegion", "bars", "orders.late_count", "orders.region"),
+      widget("w_late_products", "lateByProduct", "table", "orders.late_count", "orders.product"),
     ],
   },
 ];
 
-/** The figures at the top of a dashboard; without filters their places, while the numbers load. */
+/** Returns the key figures of a dashboard; without filters, placeholders while the numbers load. */
 export function figures(dashboard, words, filters) {
   const figure = ([name, value]) =>
     make(
@@ -79,8 +52,8 @@ export function figures(dashboard, words, filters) {
   return make("dl", { class: "figures" }, dashboard.figures.map(figure));
 }
 
-/** A filter that the dashboards know, as words: `Region: North`. */
-export function filterWords(filters, words) {
+/** Returns the filters that dashboards support as text: `Region: North`. */
+export function filterTexts(filters, words) {
   return Object.entries(filters)
     .filter(([dimension, values]) => dimension in DIMENSIONS && values.length)
     .map(([dimension, values]) => `${words[dimension.split(".")[1]] ?? dimension}: ${values.join(", ")}`);

@@ -1,12 +1,12 @@
-// The pretend embed: what a vendor's iframe would be. It tells its host what the viewer does, and obeys the host's actions.
+// The simulated embed of a vendor. It sends the viewer's events to the host page, and performs the host's actions.
 
 import { readAddress, readFilter } from "./address.js";
-import { filterWords } from "./dashboards.js";
+import { filterTexts } from "./dashboards.js";
 import { make } from "./dom.js";
-import { hostOrigin, listen, teller } from "./messages.js";
+import { eventSender, hostOrigin, onAction } from "./messages.js";
 import { Questions } from "./questions.js";
-import { placesOf } from "./surfaces.js";
-import { speak } from "./words.js";
+import { pagesOf } from "./surfaces.js";
+import { translate } from "./translations.js";
 
 const TENANT = "fernway";
 const DEPLOYMENT = 7;
@@ -17,56 +17,56 @@ class Embed {
     this.root = root;
     this.address = address;
     this.filters = { ...address.filters };
-    this.spoken = speak("en");
-    this.tell = teller(address.surface, host);
-    this.places = placesOf(address.surface, address.publicId);
+    this.translation = translate("en");
+    this.sendEvent = eventSender(address.surface, host);
+    this.pages = pagesOf(address.surface, address.publicId);
     this.questions = address.surface === "chat" ? null : new Questions(this, { isWhole: false });
-    listen(host, (name, payload) => this.obey(name, payload));
+    onAction(host, (name, payload) => this.perform(name, payload));
   }
 
   words() {
-    return this.spoken;
+    return this.translation;
   }
 
   begin() {
-    if (!this.address.session) return this.stop("SessionMissingError", "The address names no session.");
+    if (!this.address.session) return this.stop("SessionMissingError", "The URL has no session.");
     const { surface, publicId } = this.address;
-    this.tell("ready", {
+    this.sendEvent("ready", {
       embedTenant: TENANT,
       deploymentId: DEPLOYMENT,
       mode: "signed",
       surface,
       ...(publicId && { publicId }),
     });
-    this.open(this.places[0]);
+    this.open(this.pages[0]);
   }
 
-  /** Goes to a path inside the embed, or says that there is none. */
+  /** Opens the page at a path inside the embed. An unknown path is an error. */
   go(path) {
-    const place = this.places.find((one) => one.path === path);
-    if (place === this.place) return;
-    if (!place) return this.fail("NotFoundError", this.words().nowhere, "navigation");
-    this.tell("navigate", { path, previousPath: this.place.path });
-    this.open(place);
+    const page = this.pages.find((one) => one.path === path);
+    if (page === this.page) return;
+    if (!page) return this.fail("NotFoundError", this.words().notFound, "navigation");
+    this.sendEvent("navigate", { path, previousPath: this.page.path });
+    this.open(page);
   }
 
-  open(place) {
+  open(page) {
     this.view?.close?.();
-    this.place = place;
-    this.trouble = null;
+    this.page = page;
+    this.error = null;
     const { surface } = this.address;
-    this.tell("view", {
+    this.sendEvent("view", {
       surface,
-      path: place.path,
-      title: place.title(this.words()),
-      ...(place.publicId && { publicId: place.publicId }),
+      path: page.path,
+      title: page.title(this.words()),
+      ...(page.publicId && { publicId: page.publicId }),
     });
-    this.view = place.open(this);
+    this.view = page.open(this);
     this.redraw();
     this.view.load?.();
   }
 
-  obey(name, payload) {
+  perform(name, payload) {
     if (this.isStopped) return;
     const root = document.documentElement;
     switch (name) {
@@ -74,11 +74,11 @@ class Embed {
         if (["light", "dark", "auto"].includes(payload.scheme)) root.dataset.scheme = payload.scheme;
         break;
       case "set-theme":
-        wear(root.style, payload.embedTheme ?? payload);
+        applyTheme(root.style, payload.embedTheme ?? payload);
         break;
       case "set-locale":
-        this.spoken = speak(payload.locale);
-        root.lang = this.spoken.locale;
+        this.translation = translate(payload.locale);
+        root.lang = this.translation.locale;
         this.questions?.redraw();
         this.redraw();
         break;
@@ -90,23 +90,23 @@ class Embed {
         this.go(payload.path);
         break;
       case "refresh":
-        this.trouble = null;
+        this.error = null;
         this.redraw();
         this.view.load?.();
     }
   }
 
-  /** An error that the viewer can go on after. */
+  /** Shows an error after which the viewer can continue. */
   fail(name, message, context) {
-    this.tell("error", { message, name, context, fatal: false });
-    this.trouble = message;
+    this.sendEvent("error", { message, name, context, fatal: false });
+    this.error = message;
     this.redraw();
   }
 
-  /** An error that takes the whole surface down. */
+  /** Shows an error that stops the whole surface. */
   stop(name, message) {
     this.isStopped = true;
-    this.tell("error", { message, name, context: "auth", fatal: true });
+    this.sendEvent("error", { message, name, context: "auth", fatal: true });
     const again = make("button", { type: "button", onclick: () => location.reload() }, this.words().reload);
     this.root.replaceChildren(
       make("div", { class: "stopped", role: "alert" }, make("p", {}, message), this.address.session && again),
@@ -115,21 +115,21 @@ class Embed {
 
   redraw() {
     this.view.redraw();
-    const main = make("main", {}, this.trouble && this.notice(), this.view.element);
+    const main = make("main", {}, this.error && this.notice(), this.view.element);
     this.root.className = this.address.surface;
     this.root.replaceChildren(...[this.top(), this.questions?.element, main, this.bottom()].filter(Boolean));
   }
 
   top() {
     const words = this.words();
-    const link = (place) =>
+    const link = (page) =>
       make(
         "button",
-        { type: "button", "aria-current": place === this.place ? "page" : null, onclick: () => this.go(place.path) },
-        place.title(words),
+        { type: "button", "aria-current": page === this.page ? "page" : null, onclick: () => this.go(page.path) },
+        page.title(words),
       );
-    const chips = filterWords(this.filters, words).map((text) => make("span", { class: "chip" }, text));
-    const nav = this.places.length > 1 && make("nav", { "aria-label": "Marl" }, this.places.map(link));
+    const chips = filterTexts(this.filters, words).map((text) => make("span", { class: "chip" }, text));
+    const nav = this.pages.length > 1 && make("nav", { "aria-label": "Marl" }, this.pages.map(link));
     return make("header", { class: "top" }, nav, make("div", { class: "chips" }, chips));
   }
 
@@ -138,28 +138,28 @@ class Embed {
     return make(
       "div",
       { class: "notice", role: "alert" },
-      make("span", {}, this.trouble),
-      make("button", { type: "button", onclick: () => this.obey("refresh") }, words.retry),
+      make("span", {}, this.error),
+      make("button", { type: "button", onclick: () => this.perform("refresh") }, words.retry),
     );
   }
 
   bottom() {
     const words = this.words();
-    const order = (text, onclick) => make("button", { type: "button", onclick }, text);
+    const button = (text, onclick) => make("button", { type: "button", onclick }, text);
     return make(
       "footer",
       {},
-      make("b", {}, words.trouble),
-      order(words.timeout, () => this.fail("QueryTimeoutError", words.timedOut, "widget")),
-      order(words.expire, () => this.stop("SessionExpiredError", words.expired)),
-      order(words.unknown, () => this.tell("share", { to: "team" })),
+      make("b", {}, words.simulate),
+      button(words.timeout, () => this.fail("QueryTimeoutError", words.timedOut, "widget")),
+      button(words.expire, () => this.stop("SessionExpiredError", words.expired)),
+      button(words.unknown, () => this.sendEvent("share", { to: "team" })),
       make("small", {}, words.byVendor),
     );
   }
 }
 
-/** Puts on a brand theme (spec 6.5), as far as it makes sense: anything else would be drawn as nothing. */
-function wear(style, { primaryColor, borderRadius, font }) {
+/** Applies the valid parts of a theme (spec 6.5). */
+function applyTheme(style, { primaryColor, borderRadius, font }) {
   if (CSS.supports("color", primaryColor)) style.setProperty("--primary", primaryColor);
   const radius = Number.parseFloat(borderRadius);
   if (Number.isFinite(radius)) style.setProperty("--radius", `${Math.min(Math.max(radius, 0), RADIUS_PX_MAX)}px`);
@@ -169,4 +169,4 @@ function wear(style, { primaryColor, borderRadius, font }) {
 const host = hostOrigin();
 const root = document.getElementById("embed");
 if (host) new Embed(root, readAddress(new URL(location.href)), host).begin();
-else root.append(make("p", { class: "stopped" }, speak(navigator.language).alone));
+else root.append(make("p", { class: "stopped" }, translate(navigator.language).alone));

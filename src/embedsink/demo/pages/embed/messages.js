@@ -1,15 +1,15 @@
-// The messages of spec 6: events go to the page around us and to no other, actions are taken from it alone.
+// The messages of spec 6: events to the host page only, and actions from it only.
 
 const SOURCE = "svc-embed";
 
-/** The origin of the page around us; the browser, which asked our frame-ancestors, has seen to it that it may be there. */
+/** Returns the origin of the host page, or null without one. The browser has checked it against frame-ancestors. */
 export function hostOrigin() {
   if (window.parent === window) return null;
   return location.ancestorOrigins?.[0] ?? (document.referrer && new URL(document.referrer).origin) ?? null;
 }
 
-/** Sends an event of spec 6.3. */
-export function teller(surface, host) {
+/** Returns a function that sends an event of spec 6.3. */
+export function eventSender(surface, host) {
   return (type, payload) => {
     const envelope = {
       source: SOURCE,
@@ -23,11 +23,11 @@ export function teller(surface, host) {
   };
 }
 
-/** Calls `obey(name, payload)` for each action of spec 6.5 that the host sends. */
-export function listen(host, obey) {
+/** Calls `perform(name, payload)` for each action of spec 6.5 from the host. */
+export function onAction(host, perform) {
   window.addEventListener("message", ({ source, origin, data }) => {
     if (source !== window.parent || origin !== host) return;
     if (data?.source !== SOURCE || data.direction !== "action" || typeof data.type !== "string") return;
-    obey(data.type.replace(/^svc:action:/, ""), data.payload ?? {});
+    perform(data.type.replace(/^svc:action:/, ""), data.payload ?? {});
   });
 }

@@ -1,18 +1,18 @@
-// Questions in plain language: each is submitted, and then it completes, fails, or hangs for ever.
+// AI questions: each is submitted, then answered, failed or never answered.
 
 import { make } from "./dom.js";
-import { sumBy, total } from "./figures.js";
+import { DIMENSIONS, sumBy, total } from "./orders.js";
 
 const ANSWER_MS = [900, 1800];
 const AGENT = "analyst";
 
-/** Where one asks, and what came of it. `embed` has words(), filters and tell(). */
+/** The input, the suggestions and the conversation. `embed` has words(), filters and sendEvent(). */
 export class Questions {
   constructor(embed, { isWhole }) {
     this.embed = embed;
-    this.isWhole = isWhole; // the chat surface, and not a corner of another
+    this.isWhole = isWhole; // the chat surface, and not a part of another surface
     this.chatId = `c_${Math.random().toString(16).slice(2, 8)}`;
-    this.asked = [];
+    this.turns = [];
     this.log = make("ol", { class: "log", "aria-live": "polite" });
     this.element = make("section", { class: isWhole ? "questions whole" : "questions" });
     this.redraw();
@@ -39,47 +39,36 @@ export class Questions {
     this.showTurns();
   }
 
-  // Only the log: somebody may be typing.
+  // Redraws only the conversation, so that the input keeps its text.
   showTurns() {
     const words = this.embed.words();
-    this.log.replaceChildren(...this.asked.map((one) => turn(one, words)));
+    this.log.replaceChildren(...this.turns.map((one) => turn(one, words)));
     this.log.scrollTop = this.log.scrollHeight;
   }
 
   suggestions(words) {
-    const one = (question, end) =>
-      make(
-        "li",
-        {},
-        make(
-          "button",
-          { type: "button", class: `suggestion ${end}`, onclick: () => this.ask(question, end) },
-          make("span", {}, question),
-          make("small", {}, words[end]),
-        ),
-      );
-    return make(
-      "ul",
-      { class: "suggestions" },
-      one(words.best, "answers"),
-      one(words.forecast, "fails"),
-      one(words.every, "hangs"),
-    );
+    const suggestion = (question, end) => {
+      const attributes = { type: "button", class: `suggestion ${end}`, onclick: () => this.ask(question, end) };
+      const content = [make("span", {}, question), make("small", {}, words[end])];
+      return make("li", {}, make("button", attributes, content));
+    };
+    const questions = [[words.best, "answers"], [words.forecast, "fails"], [words.every, "hangs"]];
+    return make("ul", { class: "suggestions" }, questions.map((one) => suggestion(...one)));
   }
 
   async ask(query, end) {
     const { embed, chatId } = this;
     const one = { query, answer: null, end };
-    this.asked.push(one);
+    this.turns.push(one);
     this.showTurns();
-    // The chat is of one agent from the start; elsewhere only the answer tells who gave it.
-    embed.tell("ai-query", { query, status: "submitted", chatId, ...(this.isWhole && { agentId: AGENT }) });
+    // A chat has one agent from its start; on other surfaces only the answer names it.
+    embed.sendEvent("ai-query", { query, status: "submitted", chatId, ...(this.isWhole && { agentId: AGENT }) });
     if (end === "hangs") return;
     await new Promise((resolve) => setTimeout(resolve, ANSWER_MS[0] + Math.random() * (ANSWER_MS[1] - ANSWER_MS[0])));
     const isAnswered = end === "answers";
     one.answer = isAnswered ? this.answer(query) : embed.words().failed;
     one.isFailed = !isAnswered;
-    embed.tell("ai-query", { query, status: isAnswered ? "completed" : "error", chatId, agentId: AGENT });
+    embed.sendEvent("ai-query", { query, status: isAnswered ? "completed" : "error", chatId, agentId: AGENT });
     this.showTurns();
   }
 
@@ -98,7 +87,7 @@ function growth() {
     const sum = (part) => part.reduce((one, other) => one + other, 0);
     return sum(sums.slice(6)) / sum(sums.slice(0, 6)) - 1;
   };
-  return ["North", "East", "South", "West"].map((region) => ({ region, share: halves(region) }));
+  return DIMENSIONS["orders.region"].map((region) => ({ region, share: halves(region) }));
 }
 
 function turn(one, words) {

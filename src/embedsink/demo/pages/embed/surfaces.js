@@ -1,18 +1,18 @@
-// The three surfaces of spec 6.6: which paths each has, and what stands there.
+// The three surfaces of spec 6.6, and their pages.
 
 import { DashboardView } from "./dashboard-view.js";
 import { DASHBOARDS, figures } from "./dashboards.js";
 import { make } from "./dom.js";
-import { sumBy } from "./figures.js";
+import { sumBy } from "./orders.js";
 import { Questions } from "./questions.js";
 
-/** The places of a surface, the first one first: `{path, title(words), publicId, open(embed) → view}`. */
-export function placesOf(surface, publicId) {
+/** Returns the pages of a surface, the start page first: `{path, title(words), publicId, open(embed) → view}`. */
+export function pagesOf(surface, publicId) {
   if (surface === "chat")
     return [{ path: "/chat", title: (words) => words.chat, open: (embed) => new Questions(embed, { isWhole: true }) }];
-  if (surface === "app") return appPlaces();
-  const places = DASHBOARDS.map((dashboard) => published(dashboard, { isPublished: true }));
-  return places.sort((one, other) => (other.publicId === publicId) - (one.publicId === publicId));
+  if (surface === "app") return appPages();
+  const pages = DASHBOARDS.map((dashboard) => published(dashboard, { isPublished: true }));
+  return pages.sort((one, other) => (other.publicId === publicId) - (one.publicId === publicId));
 }
 
 function published(dashboard, options) {
@@ -24,7 +24,7 @@ function published(dashboard, options) {
   };
 }
 
-function appPlaces() {
+function appPages() {
   const inApp = { ...published(DASHBOARDS[0], { isPublished: false }), publicId: undefined };
   return [
     { path: "/home", title: (words) => words.home, open: (embed) => new Sheet(embed, home) },
@@ -34,7 +34,7 @@ function appPlaces() {
   ];
 }
 
-/** A page of the app that needs no query. */
+/** A page of the app without queries. */
 class Sheet {
   constructor(embed, write) {
     this.embed = embed;
@@ -50,7 +50,7 @@ class Sheet {
 
 function home(embed) {
   const words = embed.words();
-  const recent = embed.places.slice(1).map((place, turn) => card(embed, place, turn ? words.sharedBy : words.edited));
+  const recent = embed.pages.slice(1).map((page, index) => card(embed, page, index ? words.sharedBy : words.edited));
   return [
     make("h1", {}, words.greeting),
     figures(DASHBOARDS[0], words, embed.filters),
@@ -61,30 +61,14 @@ function home(embed) {
 
 function shared(embed) {
   const words = embed.words();
-  const [, workbookPlace, , dashboardPlace] = embed.places;
-  return [
-    make("h1", {}, words.shared),
-    make(
-      "ul",
-      { class: "cards" },
-      card(embed, dashboardPlace, words.sharedBy),
-      card(embed, workbookPlace, words.edited),
-    ),
-  ];
+  const [, workbookPage, , dashboardPage] = embed.pages;
+  const cards = [card(embed, dashboardPage, words.sharedBy), card(embed, workbookPage, words.edited)];
+  return [make("h1", {}, words.shared), make("ul", { class: "cards" }, cards)];
 }
 
-function card(embed, place, remark) {
-  const title = place.title(embed.words());
-  return make(
-    "li",
-    {},
-    make(
-      "button",
-      { type: "button", onclick: () => embed.go(place.path) },
-      make("b", {}, title),
-      make("small", {}, remark),
-    ),
-  );
+function card(embed, page, remark) {
+  const content = [make("b", {}, page.title(embed.words())), make("small", {}, remark)];
+  return make("li", {}, make("button", { type: "button", onclick: () => embed.go(page.path) }, content));
 }
 
 function workbook(embed) {

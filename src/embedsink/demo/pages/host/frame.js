@@ -1,4 +1,4 @@
-// The iframe, and what the customer's page can show in it.
+// The iframe with the embed, and the chooser of its surface.
 
 import { embedUrl } from "/actions.js";
 import { make } from "./dom.js";
@@ -11,16 +11,16 @@ export class Frame {
     this.iframe = iframe;
     this.base = base;
     this.surface = "dashboard";
-    // A real page gets it from its backend, which signs the viewer in with the vendor (spec 4.3).
+    // The backend of a real page gets the session from the vendor when it signs the viewer in (spec 4.3).
     this.session = crypto.randomUUID();
   }
 
-  /** Fills the chooser of surfaces, and shows the first one. */
+  /** Fills the chooser, and shows the first surface. */
   offer(group, allowExport, onsurface) {
     const show = () => {
       for (const button of group.children) button.setAttribute("aria-pressed", String(button.value === this.surface));
       allowExport.disabled = this.surface !== "dashboard";
-      this.iframe.src = this.address(allowExport.checked);
+      this.iframe.src = this.url(allowExport.checked);
       onsurface(this.surface);
     };
     for (const [surface, title] of Object.entries(SURFACES)) {
@@ -34,7 +34,7 @@ export class Frame {
     show();
   }
 
-  address(allowExport) {
+  url(allowExport) {
     const { base, session } = this;
     if (this.surface === "dashboard") return embedUrl({ base, publicId: PUBLIC_ID, session, allowExport });
     return `${base}/embed/${this.surface}?session=${encodeURIComponent(session)}`;

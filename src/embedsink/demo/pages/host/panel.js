@@ -1,8 +1,8 @@
-// The live panel: a line for each envelope, with its way. Actions have none to the reports, so their way is shorter.
+// The panel: a line for each envelope with its stages. Actions are not in reports, so they have one stage less.
 
-import { describe, nameOf, tell } from "./describing.js";
 import { make } from "./dom.js";
-import { STAGES } from "./journeys.js";
+import { describe, nameOf, summarize } from "./envelope-text.js";
+import { STAGES } from "./event-tracker.js";
 
 const LINES_MAX = 80;
 const ID_CHARACTERS = 6;
@@ -15,16 +15,16 @@ export class Panel {
     this.clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
   }
 
-  /** Brings the line of an envelope up to date; one that has left the list, with the oldest, does not come back. */
-  show(journey) {
-    if (!this.drawn.has(journey)) this.add(journey);
-    this.lines.get(journey.id)?.update(journey);
+  /** Adds or updates the line of an envelope. The oldest lines are removed for good. */
+  show(tracked) {
+    if (!this.drawn.has(tracked)) this.add(tracked);
+    this.lines.get(tracked.id)?.update(tracked);
   }
 
-  add(journey) {
-    const line = new Line(journey, this.clock);
-    this.drawn.add(journey);
-    this.lines.set(journey.id, line);
+  add(tracked) {
+    const line = new Line(tracked, this.clock);
+    this.drawn.add(tracked);
+    this.lines.set(tracked.id, line);
     this.list.prepend(line.element);
     while (this.list.children.length > LINES_MAX) {
       this.lines.delete(this.list.lastElementChild.dataset.id);
@@ -33,27 +33,26 @@ export class Panel {
     }
   }
 
-  /** What has become of all of them, also of those without a line. */
+  /** Shows the counts of all envelopes, also of those without a line. */
   count(counts) {
-    this.summary.textContent = tell(counts);
+    this.summary.textContent = summarize(counts);
   }
 }
 
 class Line {
-  constructor({ id, envelope, isLeftOver }, clock) {
+  constructor({ id, envelope, isFromBeforeReload }, clock) {
     const isAction = envelope.direction === "action";
     const name = nameOf(envelope);
+    this.envelope = envelope;
     this.stages = isAction ? STAGES.slice(0, -1) : STAGES;
     this.steps = this.stages.map((stage) =>
       make("li", { "data-stage": stage }, make("span", { class: "unseen" }, stage)),
     );
-    const happened = new Date(envelope.timestamp);
-    this.note = make("span", { class: "note" }, isLeftOver && "from before a reload");
-    this.envelope = envelope;
-    const onclick = () => this.toggle();
-    this.what = make(
+    const occurredAt = new Date(envelope.timestamp);
+    this.note = make("span", { class: "note" }, isFromBeforeReload && "from before the reload");
+    this.title = make(
       "button",
-      { type: "button", class: "what", "aria-expanded": "false", onclick },
+      { type: "button", class: "title", "aria-expanded": "false", onclick: () => this.toggle() },
       make("b", {}, name),
       " ",
       make("span", {}, describe(envelope)),
@@ -61,36 +60,34 @@ class Line {
     this.element = make(
       "li",
       { class: isAction ? "event action" : "event", "data-id": id, "data-type": name },
-      this.what,
+      this.title,
       this.note,
-      make("ol", { class: "way" }, this.steps),
+      make("ol", { class: "stages" }, this.steps),
       make(
         "p",
         { class: "meta" },
         make("span", {}, String(envelope.surface ?? "to embed")),
-        make("code", { title: id }, id.slice(0, ID_CHARACTERS)),
-        make("time", {}, isNaN(happened) ? "" : clock.format(happened)),
+        make("code", { title: id }, `…${id.slice(-ID_CHARACTERS)}`),
+        make("time", {}, isNaN(occurredAt) ? "" : clock.format(occurredAt)),
       ),
     );
   }
 
-  /** Shows the whole envelope below, as it was sent, or hides it. */
+  /** Shows or hides the whole envelope. */
   toggle() {
-    const isOpen = this.what.ariaExpanded === "true";
-    this.what.ariaExpanded = String(!isOpen);
+    const isOpen = this.title.ariaExpanded === "true";
+    this.title.ariaExpanded = String(!isOpen);
     if (isOpen) this.element.lastElementChild.remove();
     else this.element.append(make("pre", { class: "envelope" }, JSON.stringify(this.envelope, null, 2)));
   }
 
-  /** Draws the way so far, and how it ended. */
-  update({ at, reason, end }) {
+  /** Shows the stages so far, and the outcome. */
+  update({ at, reason, outcome }) {
     for (const step of this.steps) step.classList.toggle("reached", step.dataset.stage in at);
-    this.element.dataset.reached =
-      end === "lost" || end === "rejected" ? end : this.stages.findLast((stage) => stage in at);
-    if (end === "rejected") this.note.textContent = `in quarantine: ${reason}`;
-    if (end === "lost") this.note.textContent = "given up, and counted";
-    if (end === "visible" || end === "kept") {
-      this.note.textContent = `in ${((at[this.stages.at(-1)] - at.seen) / 1000).toFixed(1)} s`;
-    }
+    const isFailed = outcome === "lost" || outcome === "rejected";
+    this.element.dataset.reached = isFailed ? outcome : this.stages.findLast((stage) => stage in at);
+    if (outcome === "rejected") this.note.textContent = `quarantined: ${reason}`;
+    else if (outcome === "lost") this.note.textContent = "lost and counted";
+    else if (outcome) this.note.textContent = `in ${((at[this.stages.at(-1)] - at.seen) / 1000).toFixed(1)} s`;
   }
 }

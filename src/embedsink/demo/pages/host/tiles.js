@@ -1,34 +1,34 @@
-// Three numbers from the reports, for this page's sessions and for everyone, as a dashboard of your own would ask for them.
+// Three numbers from the reports, for this page's sessions and for all viewers, as in a dashboard of your own.
 
 import { draw, make } from "./dom.js";
 
-const LOOK_EVERY_MS = 3_000;
+const UPDATE_MS = 3_000;
 const DAYS = 7;
-// The embed's clock may be a little behind.
-const BEFORE_MS = 120_000;
-const SPARK = { width: 112, height: 32, gap: 3 };
+// The embed's clock may be slightly behind.
+const CLOCK_SKEW_MS = 120_000;
+const CHART = { width: 112, height: 32, gap: 3 };
 
-// `here` counts in the rows of `sessions` and of `ai_query` that are of this page's sessions.
+// `own` counts in this page's rows of the reports `sessions` and `ai_query`.
 const TILES = [
-  { report: "views", title: "Views", count: "view_count", here: ({ sessions }) => sum(sessions, "view_count") },
+  { report: "views", title: "Views", count: "view_count", own: ({ sessions }) => sum(sessions, "view_count") },
   {
     report: "downloads",
     title: "Downloads",
     count: "download_count",
-    here: ({ sessions }) => sum(sessions, "download_count"),
+    own: ({ sessions }) => sum(sessions, "download_count"),
   },
   {
     report: "ai_queries",
-    title: "AI answered",
+    title: "AI answers",
     count: "completed_count",
-    here: ({ questions }) => questions.filter(({ status }) => status === "completed").length,
+    own: ({ questions }) => questions.filter(({ status }) => status === "completed").length,
     of: ({ questions }) => questions.length,
   },
 ];
 
 export class Tiles {
-  constructor(list, { reading, deployment, sessions }) {
-    Object.assign(this, { list, reading, deployment, sessions });
+  constructor(list, { api, deployment, sessions }) {
+    Object.assign(this, { api, deployment, sessions });
     this.tiles = TILES.map((tile) => ({
       ...tile,
       element: make("div", { class: "tile", "data-report": tile.report }),
@@ -36,67 +36,68 @@ export class Tiles {
     list.append(...this.tiles.map((tile) => tile.element));
   }
 
-  begin() {
-    this.look();
-    setInterval(() => document.hidden || this.look(), LOOK_EVERY_MS);
+  start() {
+    this.update();
+    setInterval(() => document.hidden || this.update(), UPDATE_MS);
   }
 
-  /** Asks all reports anew, one look at a time: an older answer must not overwrite a newer one. */
-  async look() {
-    this.isWanted = true;
-    if (this.isLooking) return;
-    this.isLooking = true;
-    while (this.isWanted) {
-      this.isWanted = false;
+  /** Requests all reports. Updates never overlap, so that no older response overwrites a newer one. */
+  async update() {
+    this.isRequested = true;
+    if (this.isUpdating) return;
+    this.isUpdating = true;
+    while (this.isRequested) {
+      this.isRequested = false;
       try {
-        const ours = await this.ours();
-        await Promise.all(this.tiles.map((tile) => this.lookAt(tile, ours)));
+        const ownRows = await this.ownRows();
+        await Promise.all(this.tiles.map((tile) => this.updateTile(tile, ownRows)));
       } catch {
-        // The server is away or busy: the last numbers stand until the next look.
+        // The server is unavailable or overloaded. The tiles keep their numbers until the next update.
       }
     }
-    this.isLooking = false;
+    this.isUpdating = false;
   }
 
-  /** What was done in this page, and in no other of the same viewer: its sessions, and the questions asked in them. */
-  async ours() {
+  /** Returns the rows of this page's sessions. The same viewer may have other pages open. */
+  async ownRows() {
     if (!this.sessions.size) return { sessions: [], questions: [] };
-    const within = { deployment: this.deployment, since: new Date(performance.timeOrigin - BEFORE_MS).toISOString() };
+    const since = new Date(performance.timeOrigin - CLOCK_SKEW_MS).toISOString();
+    const scope = { deployment: this.deployment, since };
     const [sessions, questions] = await Promise.all([
-      this.reading.report("sessions", { ...within, columns: "session,view_count,download_count" }),
-      this.reading.report("ai_query", { ...within, columns: "session,status" }),
+      this.api.report("sessions", { ...scope, columns: "session,view_count,download_count" }),
+      this.api.report("ai_query", { ...scope, columns: "session,status" }),
     ]);
-    const isOurs = ({ session }) => this.sessions.has(session);
-    return { sessions: sessions.filter(isOurs), questions: questions.filter(isOurs) };
+    const isOwn = ({ session }) => this.sessions.has(session);
+    return { sessions: sessions.filter(isOwn), questions: questions.filter(isOwn) };
   }
 
-  async lookAt(tile, ours) {
+  async updateTile(tile, ownRows) {
     const columns = `period_start,${tile.count}`;
-    const rows = await this.reading.report(tile.report, { since: `${DAYS}d`, columns });
-    const here = tile.here(ours);
-    const of = tile.of?.(ours);
-    const shown = JSON.stringify([rows, here, of]);
+    const rows = await this.api.report(tile.report, { since: `${DAYS}d`, columns });
+    const own = tile.own(ownRows);
+    const of = tile.of?.(ownRows);
+    const shown = JSON.stringify([rows, own, of]);
     if (tile.shown === shown) return;
     tile.shown = shown;
-    this.draw(tile, rows, { here, of });
+    this.draw(tile, rows, { own, of });
   }
 
-  draw(tile, rows, { here, of }) {
+  draw(tile, rows, { own, of }) {
     const number = new Intl.NumberFormat("en-GB");
     tile.element.replaceChildren(
       make("dt", {}, tile.title),
       make(
         "dd",
-        { class: "here" },
-        make("b", {}, number.format(here)),
+        { class: "own" },
+        make("b", {}, number.format(own)),
         of ? make("small", {}, ` of ${number.format(of)}`) : null,
         make("span", {}, "by you"),
       ),
       make(
         "dd",
         { class: "all" },
-        sparkline(byDay(rows, tile.count)),
-        make("span", {}, make("b", {}, number.format(sum(rows, tile.count))), ` all, ${DAYS} days`),
+        barChart(byDay(rows, tile.count)),
+        make("span", {}, make("b", {}, number.format(sum(rows, tile.count))), ` in ${DAYS} days`),
       ),
     );
   }
@@ -115,27 +116,14 @@ function byDay(rows, column) {
     .map(([, count]) => count);
 }
 
-function sparkline(counts) {
+function barChart(counts) {
+  const { width, height, gap } = CHART;
   const most = Math.max(1, ...counts);
-  const step = SPARK.width / DAYS;
-  return draw(
-    "svg",
-    {
-      class: "spark",
-      viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
-      width: SPARK.width,
-      height: SPARK.height,
-      "aria-hidden": "true",
-    },
-    counts.map((count, turn) => {
-      const height = Math.max(2, (SPARK.height * count) / most);
-      return draw("rect", {
-        x: (turn + DAYS - counts.length) * step,
-        y: SPARK.height - height,
-        width: step - SPARK.gap,
-        height,
-        rx: 1.5,
-      });
-    }),
-  );
+  const step = width / DAYS;
+  const bars = counts.map((count, index) => {
+    const length = Math.max(2, (height * count) / most);
+    const x = (index + DAYS - counts.length) * step;
+    return draw("rect", { x, y: height - length, width: step - gap, height: length, rx: 1.5 });
+  });
+  return draw("svg", { class: "bars", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, bars);
 }

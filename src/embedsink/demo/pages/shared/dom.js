@@ -1,30 +1,29 @@
-// Elements without HTML text: nothing that a viewer types or a host sends is ever parsed.
+// Creates elements without parsing HTML, so that input of viewers and hosts is never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element with attributes, `on…` listeners and children; null and false children are left out. */
+/** Returns an element with attributes, `on…` listeners and children. Null and false values are omitted. */
 export function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Returns an SVG element, like `make`. */
 export function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
 function fill(element, attributes, children) {
+  const isGiven = (value) => value !== null && value !== undefined && value !== false;
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (!isGiven(value)) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(
-    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
-  );
+  element.append(...children.flat(Infinity).filter(isGiven));
   return element;
 }
 
-/** Lets a mark of a chart be used like a button, by mouse and by keyboard. */
+/** Returns attributes that make an SVG element a button, for mouse and keyboard. */
 export function asButton(label, onclick) {
   const onkeydown = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;

@@ -1,4 +1,4 @@
-"""Requests that make a server write all that it can write: journal, store, snapshot, spooled answers, bundle."""
+"""Requests that make a server write all its files: journal, store, snapshot, spooled responses, JS bundle."""
 
 import http.client
 from urllib.parse import urlencode, urlsplit
@@ -14,8 +14,8 @@ DOWNLOADS = (
 )
 
 
-def exercise(server: RunningServer) -> None:
-    """Send events, wait until they are loaded and published, download everything, and open a dashboard."""
+def cause_all_writes(server: RunningServer) -> None:
+    """Send events, wait for loading and publishing, download every format, and open a dashboard."""
     key, reader = server.key(), server.key("read")
     assert server.post([view(), {}], key=key).status == 202
     assert server.post(b"{", key=key).status == 400
@@ -25,11 +25,11 @@ def exercise(server: RunningServer) -> None:
         assert server.get(path, key=reader).status == 200, path
     page = fetch(f"{server.url}/dashboards/overview", headers={"Cookie": log_in(server, reader)})
     assert page.status == 200
-    wait_until(lambda: any((server.data / "pages").glob("vega-*")), what="the bundle is kept", timeout_s=60)
+    wait_until(lambda: any((server.data / "pages").glob("vega-*")), what="the JS bundle is stored", timeout_s=60)
 
 
 def log_in(server: RunningServer, key: str) -> str:
-    """The cookie of a login."""
+    """Log in, and return the cookie."""
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
     form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": server.url}
     connection.request("POST", "/login", urlencode({"key": key}), form)
