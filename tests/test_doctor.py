@@ -48,7 +48,7 @@ def test_a_healthy_folder_is_good(folder: DataFolder) -> None:
 def test_rows_of_an_older_schema_are_reported_as_unchecked(folder: DataFolder) -> None:
     with contextlib.closing(duckdb.connect(str(folder.snapshot))) as snapshot:
         snapshot.execute("alter table loaded_segment drop column counted_only_count")
-        snapshot.execute("delete from migration where name = '0008_rejection_count'")
+        snapshot.execute("delete from migration where name >= '0008'")
     wrong = [found for found in examine(folder, Settings()) if found.state != "good"]
     assert [found.check for found in wrong] == ["rows"]
     assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].found
