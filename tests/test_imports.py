@@ -33,7 +33,7 @@ ONLY_IN = {
     "jinja2": {"http"},
     "itsdangerous": {"http"},
     "typer": {"cli"},
-    "pydantic": {"protocol", "settings", "http", "dashboards"},
+    "pydantic": {"auth", "protocol", "settings", "http", "dashboards"},
     "vl_convert": {"http", "dashboards"},
 }
 IMPURE = {"time", "datetime", "os", "pathlib", "io", "socket", "asyncio", "random", "secrets", "uuid", "uuid_utils"}
