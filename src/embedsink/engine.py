@@ -87,7 +87,7 @@ class Engine:
         # Each holds the interpreter for a while.
         self.sync_parsing = ConcurrencyLimiter(1, waiting_max=settings.report_waiting_max, what="syncs")
         self.report_slots = ConcurrencyLimiter(settings.report_concurrency_max, waiting_max=settings.report_waiting_max)
-        self.pace = Throttle(waiting_max=settings.report_waiting_max)
+        self.throttle = Throttle(waiting_max=settings.report_waiting_max)
         self.snapshot_slots = ConcurrencyLimiter(
             SNAPSHOT_DOWNLOADS_MAX,
             waiting_max=0,
@@ -95,11 +95,11 @@ class Engine:
             setting=f"{SNAPSHOT_DOWNLOADS_MAX} downloads at once, and {SNAPSHOT_DOWNLOADS_MAX - 1} of one key",
         )
         # Beside the reports: what takes milliseconds must not wait for a year's.
-        self.brief_slots = ConcurrencyLimiter(
+        self.short_query_slots = ConcurrencyLimiter(
             1, waiting_max=settings.live_max, what="live", setting="EMBEDSINK_LIVE_MAX"
         )
         # A thread for each place of a report, and one for what takes milliseconds.
-        self.reading = ThreadPoolExecutor(
+        self.read_pool = ThreadPoolExecutor(
             settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=give_way_to_ingest
         )
         self._on_failed = on_failed
@@ -150,7 +150,7 @@ class Engine:
             is_tight=lambda: self.journal.space.is_tight,
             quarantine_days=settings.quarantine_retention_days,
         )
-        opened.callback(self.reading.shutdown, wait=False)  # The store ends what is still read.
+        opened.callback(self.read_pool.shutdown, wait=False)  # The store ends what is still read.
         opened.push_async_callback(asyncio.to_thread, self.loader.close)
         try:
             self.loader.open_store()
@@ -168,10 +168,10 @@ class Engine:
             bytes_max=settings.sync_bytes_max,
             lookups=ConcurrencyLimiter(SYNC_LOOKUPS_MAX, waiting_max=settings.report_waiting_max, what="syncs"),
         )
-        self.live = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
+        self.load_notifier = LoadNotifier(self.loader, self.journal, listeners_max=settings.live_max)
         self.journal.start()
         opened.push_async_callback(self.journal.close)
-        opened.callback(self.live.close)
+        opened.callback(self.load_notifier.close)
         for watch in (self._watch_keys(), self._watch_clock()):
             opened.callback(asyncio.create_task(watch).cancel)
         # Last: it opens the store again by itself, and may do so only under the lock.
@@ -214,7 +214,7 @@ class Engine:
 
     def _tell_of_load(self) -> None:
         self.syncs.forget_loaded()
-        self.live.tell()
+        self.load_notifier.tell()
 
     async def _watch_keys(self) -> None:
         while True:
@@ -283,7 +283,7 @@ class Engine:
             if failure is None:
                 self.counters["accepted"] += accepted
                 self.counters["quarantined"] += quarantined
-                self.live.note(deployment)
+                self.load_notifier.note(deployment)
             on_durable(failure)
 
         self.journal.submit(lines, count)

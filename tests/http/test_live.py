@@ -407,7 +407,7 @@ def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monk
         wait_until(lambda: server.engine.loader.status.accepted_count == 1, what="it is loaded")
         server.get("/healthz")
         assert asked == []
-        assert server.engine.live.listener_count == 0
+        assert server.engine.load_notifier.listener_count == 0
 
 
 @pytest.mark.parametrize(

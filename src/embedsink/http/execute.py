@@ -64,7 +64,7 @@ async def ask_store(
             reader.interrupt()
 
     async with place, within_its_time(engine):
-        reading = asyncio.get_running_loop().run_in_executor(engine.reading, read)
+        reading = asyncio.get_running_loop().run_in_executor(engine.read_pool, read)
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
@@ -78,7 +78,7 @@ async def ask_briefly(engine: Engine, key: Key, ask: Callable[[Reader], T]) -> T
     Raises:
         Unavailable: too many wait for it already, or the store is away.
     """
-    return await ask_store(engine, engine.brief_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
+    return await ask_store(engine, engine.short_query_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
 
 
 @contextlib.asynccontextmanager

@@ -69,7 +69,9 @@ class _Counters:
 
     def _live(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "embedsink_live_listeners", "Live streams and waiting inspections.", self._engine.live.listener_count
+            "embedsink_live_listeners",
+            "Live streams and waiting inspections.",
+            self._engine.load_notifier.listener_count,
         )
 
     def _loader(self) -> Iterator[Metric]:

@@ -226,7 +226,7 @@ class _Startup:
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Live streams have no end of their own, and would keep the server until its patience ends.
-        self.lifespan.state["engine"].live.close()
+        self.lifespan.state["engine"].load_notifier.close()
         await super().shutdown(sockets)
 
 

@@ -51,7 +51,7 @@ async def spooled(
     """
     async with engine.report_slots.place(key_id), within_its_time(engine):
         spool = _Spool(engine, variables)
-        writing = asyncio.get_running_loop().run_in_executor(engine.reading, spool.fill, write)
+        writing = asyncio.get_running_loop().run_in_executor(engine.read_pool, spool.fill, write)
         try:
             while not (await asyncio.wait({writing}, timeout=LOOK_EVERY_S))[0]:
                 if spool.takes_too_much() or spool.spills_without_room():

@@ -112,9 +112,9 @@ def _purge_some(engine: Engine, which: PurgeFilter) -> int:
 
 async def _catch_up(engine: Engine) -> None:
     acknowledged, position, moved_at = engine.journal.last_number, 0, time.monotonic()
-    while engine.live.position < acknowledged:
-        if engine.live.position != position:
-            position, moved_at = engine.live.position, time.monotonic()
+    while engine.load_notifier.position < acknowledged:
+        if engine.load_notifier.position != position:
+            position, moved_at = engine.load_notifier.position, time.monotonic()
         if time.monotonic() - moved_at > STANDSTILL_S_MAX:
             why = engine.loader.status.trouble or "Loading stands still"
             waits = f"quarantine: is not all loaded yet. {why}. Replay it when that has changed."

@@ -163,7 +163,7 @@ class Dashboards:
             return await ask_store(engine, engine.report_slots.place(key.key_id), begun.scope.variables(), ask)
 
         question = question_of(request, key)
-        answer = self._answers.answer(question, current_tag, make, pace=engine.pace, key_id=key.key_id)
+        answer = self._answers.answer(question, current_tag, make, throttle=engine.throttle, key_id=key.key_id)
         tag, body = await while_awaited(request, answer)
         return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
 
@@ -215,7 +215,7 @@ class _Answers:
         current_tag: Callable[[], str],
         make: Callable[[], Coroutine[Any, Any, bytes]],
         *,
-        pace: Throttle,
+        throttle: Throttle,
         key_id: str,
     ) -> tuple[str, bytes]:
         """The answer to a question and its tag.
@@ -227,7 +227,7 @@ class _Answers:
             question: what is asked, whatever is loaded.
             current_tag: that of an answer that is begun in this moment.
             make: makes it.
-            pace: gives the turns.
+            throttle: gives the turns.
             key_id: whose turns.
         """
         if (tag := current_tag()) in self._kept or (key_id, tag) in self._shared:
@@ -238,7 +238,7 @@ class _Answers:
             tag = current_tag()
             return tag, await self._of(tag, make, key_id)
 
-        return await self._shared.answer((key_id, question), lambda: pace.answer(make_at_its_turn, key_id=key_id))
+        return await self._shared.answer((key_id, question), lambda: throttle.answer(make_at_its_turn, key_id=key_id))
 
     async def _of(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]], key_id: str) -> bytes:
         """The answer of a tag, made where there is none."""

@@ -34,7 +34,7 @@ async def inspect(request: Request) -> Response:
     wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
     engine: Engine = request.state.engine
     is_complete = await while_awaited(
-        request, engine.live.catch_up(wait_s, key_id=key.key_id, deployments=key.deployments)
+        request, engine.load_notifier.catch_up(wait_s, key_id=key.key_id, deployments=key.deployments)
     )
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
     counts, rejected = await while_awaited(

@@ -87,7 +87,7 @@ async def show_live(request: Request) -> Response:
     if not engine.store.is_open:
         raise Unavailable(Reason.NOT_READY, "store: is being opened. Ask again.", retry_after_s=2)
     with ExitStack() as stack:
-        woken = stack.enter_context(engine.live.listener(key.key_id))
+        woken = stack.enter_context(engine.load_notifier.listener(key.key_id))
         if request.method == "HEAD":
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         stream = _Stream(engine, key, asked, had, woken)
@@ -101,9 +101,9 @@ class _Stream:
     def __init__(self, engine: Engine, key: Key, asked: Asked, had: int | None, woken: asyncio.Event) -> None:
         self._engine = engine
         self._key_id = key.key_id
-        self._live = engine.live
+        self._live = engine.load_notifier
         self._asked = asked
-        self._position = engine.live.position if had is None else had
+        self._position = engine.load_notifier.position if had is None else had
         self._told_position = self._position if had is not None else _position_of(engine, asked, self._position)
         self._recent_count = asked.recent if had is None else 0  # Whoever comes again has them.
         self._woken = woken
@@ -190,7 +190,7 @@ def _position_of(engine: Engine, asked: Asked, newest: int) -> int:
     """The newest segment up to `newest` that the reader may know of: behind it was nothing of its deployments."""
     if asked.deployments is None:
         return newest
-    return min(newest, max(engine.live.first_position, engine.store.revisions.last_number(asked.deployments)))
+    return min(newest, max(engine.load_notifier.first_position, engine.store.revisions.last_number(asked.deployments)))
 
 
 async def _ask(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> dict[str, Any] | None:
@@ -198,7 +198,7 @@ async def _ask(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> dict
     revision = revision_of(engine, asked.deployments)
     read = partial(_read, wants_rows=asked.wants_rows)
     # Whoever comes again after long asks for much.
-    slots = engine.brief_slots if span.last - span.after <= LOOK_BACK_SEGMENTS else engine.report_slots
+    slots = engine.short_query_slots if span.last - span.after <= LOOK_BACK_SEGMENTS else engine.report_slots
     counts, rows = await ask_store(engine, slots.place(key_id), asked.variables | span.variables(), read)
     if asked.is_narrowed and not counts.outcomes.total():
         return None
@@ -232,7 +232,10 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
 
 def _position_had(request: Request, engine: Engine, key: Key) -> int | None:
     """The last message that a reader had, if it had one: it is told what comes behind."""
-    had, newest = request.headers.get("last-event-id") or request.query_params.get("after"), engine.live.position
+    had, newest = (
+        request.headers.get("last-event-id") or request.query_params.get("after"),
+        engine.load_notifier.position,
+    )
     if had is None:
         return None
     if key.deployments is not None:
@@ -251,4 +254,8 @@ def _position_named(name: str, engine: Engine) -> int:
             Reason.BAD_PARAMETER, f"after: {quote(name)} is not the id of a message. Leave it out to begin with now."
         )
     position = engine.opaque.reveal(int(name, 16))
-    return position if engine.live.first_position <= position <= engine.live.position else engine.live.first_position
+    return (
+        position
+        if engine.load_notifier.first_position <= position <= engine.load_notifier.position
+        else engine.load_notifier.first_position
+    )
