@@ -2,13 +2,13 @@
 
 import pytest
 
-from embedsink.http.client_address import address_of
+from embedsink.http.client_address import client_address
 from embedsink.http.transport import Transport
 
 
 def address(client: str | None, *forwarded: str, transport: Transport = Transport.ANYTHING) -> str:
     headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
-    return address_of({"client": client and (client, 1), "headers": headers, "state": {"transport": transport}})
+    return client_address({"client": client and (client, 1), "headers": headers, "state": {"transport": transport}})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from starlette.types import Message
 
 from embedsink.errors import Unavailable
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, Inflight
+from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX, InflightBytes
 from embedsink.ingest.pipeline import GZIP_MEMBERS_MAX
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
@@ -209,21 +209,21 @@ def test_of_a_stranger_no_more_is_read_than_has_to_hold_the_key(server: Server) 
     answer = server.post(endless())
     assert (answer.status_code, problem(answer)) == (401, "no_credential")
     assert "65,536 bytes" in answer.json()["detail"]
-    assert read <= STRANGER_BYTES_MAX + 2 * 16_384
+    assert read <= ANONYMOUS_BYTES_MAX + 2 * 16_384
 
 
 def test_strangers_do_not_take_the_room_of_those_who_have_a_key(tmp_path: Path) -> None:
     with open_server(tmp_path, inflight_bytes_max=MIB) as server:
-        inflight = server.state["bodies"]._inflight_of_strangers
+        inflight = server.state["bodies"]._anonymous_inflight
         for address in ("192.0.2.1", "192.0.2.2"):
-            inflight.hold(Sender(address), STRANGER_BYTES_MAX)
-        stranger = server.post(in_parts(b" " * STRANGER_BYTES_MAX, 8_192))
+            inflight.acquire(Sender(address), ANONYMOUS_BYTES_MAX)
+        stranger = server.post(in_parts(b" " * ANONYMOUS_BYTES_MAX, 8_192))
         assert (stranger.status_code, problem(stranger)) == (503, "overloaded")
         assert server.post(in_parts(json.dumps([view()] * 900).encode(), 65_536), key=server.key()).status_code == 202
 
 
 def test_no_address_and_no_key_holds_all_of_the_memory_for_bodies() -> None:
-    inflight = Inflight(16, one_max=1)
+    inflight = InflightBytes(16, one_max=1)
     hold_all(inflight, Sender("192.0.2.1", "k_1"), 6)
     hold_all(inflight, Sender("192.0.2.2", "k_1"), 3)
     hold_all(inflight, Sender("192.0.2.3", "k_1"), 2)
@@ -234,18 +234,18 @@ def test_no_address_and_no_key_holds_all_of_the_memory_for_bodies() -> None:
 
 
 def test_slow_addresses_of_a_key_leave_room_for_a_body_of_another() -> None:
-    inflight = Inflight(64, one_max=1)
+    inflight = InflightBytes(64, one_max=1)
     for number in range(2):
         sender = Sender(f"192.0.2.{number}", "k_1")
         with contextlib.suppress(Unavailable):
             for _ in range(60):
-                inflight.hold(sender, 1)
-    inflight.hold(Sender("192.0.2.9", "k_1"), 1)
+                inflight.acquire(sender, 1)
+    inflight.acquire(Sender("192.0.2.9", "k_1"), 1)
 
 
-def hold_all(inflight: Inflight, sender: Sender, most: int) -> None:
+def hold_all(inflight: InflightBytes, sender: Sender, most: int) -> None:
     """Hold byte after byte, so many and no more."""
     for _ in range(most):
-        inflight.hold(sender, 1)
+        inflight.acquire(sender, 1)
     with pytest.raises(Unavailable):
-        inflight.hold(sender, 1)
+        inflight.acquire(sender, 1)

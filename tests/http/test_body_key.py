@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from embedsink.http.wire.body_key import tokens_in
+from embedsink.http.wire.body_key import find_tokens
 from tests.envelope.sending import KEY, view
 
 
@@ -18,7 +18,7 @@ from tests.envelope.sending import KEY, view
 )
 @pytest.mark.parametrize("indent", [None, 2])
 def test_the_key_of_a_delivery_is_found_wherever_it_stands(body: object, indent: int | None) -> None:
-    assert list(tokens_in(json.dumps(body, indent=indent).encode())) == [KEY]
+    assert list(find_tokens(json.dumps(body, indent=indent).encode())) == [KEY]
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_the_key_of_a_delivery_is_found_wherever_it_stands(body: object, indent:
     ],
 )
 def test_what_has_another_form_is_no_key(body: bytes, found: list[str]) -> None:
-    assert list(tokens_in(body)) == found
+    assert list(find_tokens(body)) == found
 
 
 def test_the_search_ends_after_some_candidates() -> None:
-    assert list(tokens_in(b'"key" ' * 10_000 + b'"key":"late"')) == []
-    assert len(list(tokens_in(b'"key":"x",' * 10_000))) == 8
+    assert list(find_tokens(b'"key" ' * 10_000 + b'"key":"late"')) == []
+    assert len(list(find_tokens(b'"key":"x",' * 10_000))) == 8

@@ -196,7 +196,7 @@ def test_a_section_shows_the_period_of_the_moment_at_which_it_is_begun(
     told: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     periods = [period_of({"period": period}, now=datetime.now(UTC)) for period in ("24h", "7d")]
-    monkeypatch.setattr(embedsink.http.api.dashboards, "asked_period", lambda *_: periods.pop(0))
+    monkeypatch.setattr(embedsink.http.api.dashboards, "parse_period", lambda *_: periods.pop(0))
     # Asked for before midnight, and begun after it.
     assert told.get(f"{USE}?period=7d&timezone=Asia/Tokyo", key=told.key("read")).json()["interval"] == "day"
 

@@ -14,7 +14,7 @@ import embedsink.http.report_response
 import embedsink.http.streaming
 from embedsink.errors import Unavailable
 from embedsink.http.api.exports import EVENT_FORMATS
-from embedsink.http.streaming import Download, _chunks, spooled
+from embedsink.http.streaming import Download, _chunks, spool_query
 from embedsink.reports.formats import write_rows
 from embedsink.store.reader import EVERYTHING, Reader
 from tests.envelope.sending import view
@@ -45,7 +45,7 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
-        task = asyncio.create_task(spooled(narrow.engine, EVERYTHING, write, key_id="k_reader"))
+        task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING, write, key_id="k_reader"))
         await asyncio.to_thread(begun.wait, 10)
         for _ in range(2):
             task.cancel()

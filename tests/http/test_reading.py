@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from embedsink.errors import Unavailable
-from embedsink.http.execute import while_awaited
+from embedsink.http.execute import cancel_on_disconnect
 from embedsink.store.reader import Reader
 from tests.http.asking import Server, open_server, problem
 
@@ -172,7 +172,7 @@ def test_a_bug_is_still_told_as_one_and_not_as_a_reader_that_has_left() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(ValueError, match="no"):
-        asyncio.run(while_awaited(Request({"type": "http"}, receive), fail()))
+        asyncio.run(cancel_on_disconnect(Request({"type": "http"}, receive), fail()))
 
 
 def test_what_a_reader_still_sends_is_no_leaving() -> None:
@@ -190,5 +190,5 @@ def test_what_a_reader_still_sends_is_no_leaving() -> None:
         return parts.pop(0)
 
     with pytest.raises(ClientDisconnect):
-        asyncio.run(while_awaited(Request({"type": "http"}, receive), wait()))
+        asyncio.run(cancel_on_disconnect(Request({"type": "http"}, receive), wait()))
     assert ended == [True]

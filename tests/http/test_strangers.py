@@ -15,8 +15,8 @@ import embedsink.http.api.dbt_syncs
 import embedsink.http.api.events
 from embedsink.http.anonymous_limits import AnonymousLimits
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.wire.raw_response import Answer
-from embedsink.http.wire.request_body import STRANGER_BYTES_MAX
+from embedsink.http.wire.raw_response import RawResponse
+from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.validation import Rules
 from tests.envelope.sending import KEY, view
@@ -62,7 +62,7 @@ def test_the_key_of_a_larger_body_stands_in_its_first_64_kib(server: Server, cod
     key, events = server.key(), [view({"title": f"{number:0100}"}) for number in range(400)]
     for body, status in (({"key": key, "events": events}, 202), ({"events": events, "key": key}, 401)):
         content = json.dumps(body).encode()
-        assert len(content) > STRANGER_BYTES_MAX
+        assert len(content) > ANONYMOUS_BYTES_MAX
         packed = gzip.compress(content) if coding else content
         assert server.post(packed, content_encoding=coding or "identity").status_code == status
 
@@ -188,7 +188,7 @@ def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_c
 def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
     form = {"content-type": "application/x-www-form-urlencoded"}
     with open_server(tmp_path) as server:
         key, read = server.key(), server.key("read")
@@ -222,7 +222,7 @@ def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
 def test_every_address_of_the_server_counts_requests_without_a_good_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
     with open_server(tmp_path) as server:
         ingest = server.key()
         assert server.ask(method, path).status_code != 429
@@ -236,13 +236,13 @@ def test_every_address_of_the_server_counts_requests_without_a_good_key(
 def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.2)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.2)
     with open_server(tmp_path, rate_strangers_per_s=1_000) as server:
         use_up(server)
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
         assert time.monotonic() - started_at < 0.2
-        server.state["events"].strangers._buckets.take_debt(("127.0.0.1", True), 10_000, time.monotonic())
+        server.state["events"].anonymous_limits._buckets.charge(("127.0.0.1", True), 10_000, time.monotonic())
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == 200
         assert time.monotonic() - started_at > 0.2, "a flood of probes has to wait, too"
@@ -251,7 +251,7 @@ def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
 def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
     with open_server(tmp_path, rate_strangers_per_s=5) as server:
         assert server.post(b" " * (MIB - 1)).status_code == 401
         assert server.post(b" " * (MIB - 1)).status_code == 401
@@ -260,16 +260,16 @@ def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
 
 def use_up(server: Server) -> None:
     """Take all that this address may send without a good key."""
-    server.state["events"].strangers._buckets.take_debt(("127.0.0.1", False), 10_000, time.monotonic())
+    server.state["events"].anonymous_limits._buckets.charge(("127.0.0.1", False), 10_000, time.monotonic())
 
 
 def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 3_600.0)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 3_600.0)
     with open_server(tmp_path, rate_strangers_per_s=1) as server:
         events = server.state["events"]
-        replies: list[Answer] = []
+        replies: list[RawResponse] = []
         scope = {
             "type": "http",
             "method": "POST",
@@ -284,7 +284,7 @@ def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
             for client in (("192.0.2.1", 1), ("192.0.2.2", 1)):
                 for _ in range(5):
                     asked = scope | {"state": dict(server.state), "client": client}
-                    events.ingest_whole(asked, b"{}", replies.append)
+                    events.ingest(asked, b"{}", replies.append)
             await asyncio.sleep(0)
 
         server._runner.run(send_all())
@@ -293,13 +293,13 @@ def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
 
 def test_held_answers_follow_each_other_and_come_no_faster_than_an_address_may_ask() -> None:
     strangers, held = AnonymousLimits(100), []
-    scope = {"state": {"hold_back": lambda delay_s, answer: held.append((delay_s, answer))}}
+    scope = {"state": {"delay_answer": lambda delay_s, answer: held.append((delay_s, answer))}}
     for _ in range(3):
-        strangers.hold_back(scope, lambda: None)
+        strangers.delay_answer(scope, lambda: None)
     assert [delay_s for delay_s, _ in held] == pytest.approx([1.01, 1.02, 1.03])
     for _, answer in held:
         answer()
-    strangers.hold_back(scope, lambda: None)
+    strangers.delay_answer(scope, lambda: None)
     assert held[-1][0] == pytest.approx(1.01)
 
 

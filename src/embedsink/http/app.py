@@ -29,7 +29,7 @@ from embedsink.http.api import (
     reports,
 )
 from embedsink.http.api.dashboards import Dashboards
-from embedsink.http.api.events import Events
+from embedsink.http.api.events import IngestEndpoint
 from embedsink.http.cors import INGEST_PATH
 from embedsink.http.openapi.builder import describe
 from embedsink.http.pages.assets import show_file
@@ -38,7 +38,7 @@ from embedsink.http.pages.docs import Docs
 from embedsink.http.pages.error_page import for_people
 from embedsink.http.pages.login import LoginPage
 from embedsink.http.pages.vega_bundle import VegaBundle
-from embedsink.http.problems import answer_bug, answer_http, answer_known, answer_nobody, explain_problem
+from embedsink.http.problems import answer_bug, answer_http_error, answer_refusal, explain_problem, ignore_disconnect
 from embedsink.http.query_params import QueryLimits
 from embedsink.http.rate_limiter import RateLimiter
 from embedsink.http.sessions import Sessions
@@ -51,7 +51,7 @@ class State(TypedDict):
     """What every request finds in `request.state`, and the connections in their `app_state`."""
 
     engine: Engine
-    events: Events
+    events: IngestEndpoint
     bodies: BodyReader
     rates: RateLimiter
     transport: Transport
@@ -76,9 +76,9 @@ CLOSING_S_MAX = 3.0
 
 # Starlette's own type for this wants handlers of any exception; these are only ever called with their own.
 HANDLERS: Mapping[Any, Any] = {
-    EmbedsinkError: for_people(answer_known),
-    HTTPException: for_people(answer_http),
-    ClientDisconnect: answer_nobody,
+    EmbedsinkError: for_people(answer_refusal),
+    HTTPException: for_people(answer_http_error),
+    ClientDisconnect: ignore_disconnect,
     Exception: for_people(answer_bug),
 }
 
@@ -103,7 +103,7 @@ def create_app(
     Raises:
         Misconfigured: a dashboard that embedsink brings along is none.
     """
-    events = Events(settings)
+    events = IngestEndpoint(settings)
     sessions = Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none")
     boards, vega = Dashboards(folder.dashboards), VegaBundle(folder)
     shown = DashboardPages(boards, vega, settings, opened_with=demo.opened_with if demo else None)
@@ -130,7 +130,7 @@ def create_app(
             Route("/", shown.lead_in),
         ],
         middleware=[
-            Middleware(AnonymousLimitMiddleware, strangers=events.strangers),
+            Middleware(AnonymousLimitMiddleware, limits=events.anonymous_limits),
             Middleware(QueryLimits, refuse=HANDLERS[EmbedsinkError]),
         ],
         exception_handlers=HANDLERS,
@@ -140,7 +140,7 @@ def create_app(
     return app
 
 
-def _state(engine: Engine, events: Events, transport: Transport, sessions: Sessions) -> State:
+def _state(engine: Engine, events: IngestEndpoint, transport: Transport, sessions: Sessions) -> State:
     return {
         "engine": engine,
         "events": events,
@@ -151,7 +151,7 @@ def _state(engine: Engine, events: Events, transport: Transport, sessions: Sessi
     }
 
 
-def _routes_of_events(events: Events) -> list[BaseRoute]:
+def _routes_of_events(events: IngestEndpoint) -> list[BaseRoute]:
     """What comes in, and how it is watched and tried again."""
     return [
         Route(INGEST_PATH, events, methods=["POST", "OPTIONS"]),

@@ -24,7 +24,7 @@ _IN_ADDRESS = (
 )
 
 
-def token_of(authorization: list[str], query: str) -> str | None:
+def bearer_token(authorization: list[str], query: str) -> str | None:
     """The token of a request's `Authorization` headers; None when there is no credential at all.
 
     Raises:
@@ -44,7 +44,7 @@ def token_of(authorization: list[str], query: str) -> str | None:
     return token
 
 
-def key_for(token: str | None, engine: Engine) -> Key:
+def find_key(token: str | None, engine: Engine) -> Key:
     """The live key of a token.
 
     Raises:
@@ -81,8 +81,8 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     """
     engine: Engine = request.state.engine
     check_transport(request.scope)
-    token = token_of(request.headers.getlist("authorization"), request.url.query)
-    key = (login_of(request) if token is None else None) or key_for(token, engine)
+    token = bearer_token(request.headers.getlist("authorization"), request.url.query)
+    key = (session_key(request) if token is None else None) or find_key(token, engine)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
@@ -90,7 +90,7 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     return key
 
 
-def login_of(request: Request, *, or_navigation: bool = False) -> Key | None:
+def session_key(request: Request, *, or_navigation: bool = False) -> Key | None:
     """The live key that somebody has logged in with; it reads, and never changes anything.
 
     Args:

@@ -14,7 +14,7 @@ from embedsink.http.etag import is_known
 # What has its version in its name never changes.
 IMMUTABLE = "public, max-age=31536000, immutable"
 # Asked about each time, so that a page and what it loads are always of the same version.
-SHARED_AND_ASKED_ABOUT = "no-cache"
+REVALIDATED = "no-cache"
 # Encodings of an `Accept-Encoding` that are looked at. Browsers name four.
 ENCODINGS_MAX = 32
 _NOT_AT_ALL = re.compile(r"0(?:\.0*)?")

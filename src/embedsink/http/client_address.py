@@ -13,7 +13,7 @@ _IPV6_PREFIX = 64
 _PORT = re.compile(r"^(\[.*\]|[\d.]+):\d+$")
 
 
-def address_of(scope: Scope) -> str:
+def client_address(scope: Scope) -> str:
     """The sender's IPv4 address, or its IPv6 network of 64 bits.
 
     Behind a proxy it is the last entry of `X-Forwarded-For`, which the proxy itself has added; the sender may have

@@ -17,7 +17,7 @@ def cors_headers(request: Request) -> dict[str, str]:
     engine = request.scope.get("state", {}).get("engine")
     if origin is None or engine is None or request.scope["path"] != INGEST_PATH:
         return {}
-    return allowing(origin) if is_allowed(origin, engine) else {"Vary": "Origin"}
+    return allow_origin_headers(origin) if is_allowed(origin, engine) else {"Vary": "Origin"}
 
 
 def is_allowed(origin: str, engine: Engine) -> bool:
@@ -26,7 +26,7 @@ def is_allowed(origin: str, engine: Engine) -> bool:
     return origins is None or origin in origins
 
 
-def allowing(origin: str) -> dict[str, str]:
+def allow_origin_headers(origin: str) -> dict[str, str]:
     """The headers for an origin that may read the answer."""
     return {
         "Access-Control-Allow-Origin": origin,
@@ -51,7 +51,7 @@ async def answer_preflight(request: Request) -> Response:
     return Response(
         status_code=204,
         headers={
-            **allowing(origin),
+            **allow_origin_headers(origin),
             "Access-Control-Allow-Methods": "POST",
             "Access-Control-Allow-Headers": "Authorization, Content-Type, Content-Encoding",
             "Access-Control-Max-Age": str(engine.settings.preflight_max_age_s),

@@ -30,7 +30,7 @@ class EtagCheck:
         engine: Engine = request.state.engine
         lasting = "%Y-%m-%dT%H:%M" if is_timed else "" if key.deployments is None else "%Y-%m-%d"
         moment = datetime.now(UTC).strftime(lasting)
-        parts = (engine.store.revisions.of(key.deployments), *question_of(request, key), moment)
+        parts = (engine.store.revisions.of(key.deployments), *representation_key(request, key), moment)
         tag = f'W/"{blake2s(repr(parts).encode(), digest_size=12).hexdigest()}"'
         return cls(tag, is_known(request, tag))
 
@@ -43,13 +43,13 @@ class EtagCheck:
         return Response(status_code=304, headers=headers | self.headers())
 
 
-def question_of(request: Request, key: Key) -> tuple[str, ...]:
+def representation_key(request: Request, key: Key) -> tuple[str, ...]:
     """What is asked: the address with its parameters, and the key's deployments."""
     deployments = None if key.deployments is None else sorted(key.deployments)
     return request.url.path, repr(sorted(request.query_params.multi_items())), repr(deployments)
 
 
-def tag_of(content: bytes) -> str:
+def content_etag(content: bytes) -> str:
     """The tag of what is the same for everybody."""
     return f'"{blake2s(content, digest_size=12).hexdigest()}"'
 

@@ -20,7 +20,7 @@ STOP_EVERY_S = 0.25
 T = TypeVar("T")
 
 
-async def while_awaited(request: Request, answer: Coroutine[Any, Any, T]) -> T:
+async def cancel_on_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> T:
     """What is answered, as long as somebody waits for it: browsers leave at each click.
 
     Raises:
@@ -39,7 +39,7 @@ async def while_awaited(request: Request, answer: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(answering, leaving, return_exceptions=True)  # Nobody is there to be told of a failure.
 
 
-async def ask_store(
+async def run_query(
     engine: Engine,
     place: AbstractAsyncContextManager[None],
     variables: Mapping[str, object],
@@ -63,26 +63,26 @@ async def ask_store(
         for reader in readers:
             reader.interrupt()
 
-    async with place, within_its_time(engine):
+    async with place, query_timeout(engine):
         reading = asyncio.get_running_loop().run_in_executor(engine.read_pool, read)
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:
-            await ended(reading, stop)
+            await stop_and_wait(reading, stop)
             raise
 
 
-async def ask_briefly(engine: Engine, key: Key, ask: Callable[[Reader], T]) -> T:
+async def run_short_query(engine: Engine, key: Key, ask: Callable[[Reader], T]) -> T:
     """What a reader of the whole store answers within milliseconds, beside the reports: what describes views, not rows.
 
     Raises:
         Unavailable: too many wait for it already, or the store is away.
     """
-    return await ask_store(engine, engine.short_query_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
+    return await run_query(engine, engine.short_query_slots.place(key.key_id), EVERYTHING, ask, is_brief=True)
 
 
 @contextlib.asynccontextmanager
-async def within_its_time(engine: Engine) -> AsyncIterator[None]:
+async def query_timeout(engine: Engine) -> AsyncIterator[None]:
     """Cancels what takes longer than a report may: with one that never ends, its place would be lost for good.
 
     Raises:
@@ -97,7 +97,7 @@ async def within_its_time(engine: Engine) -> AsyncIterator[None]:
         raise Unavailable(Reason.OVERLOADED, long, retry_after_s=5) from None
 
 
-async def ended(working: asyncio.Future[Any], stop: Callable[[], None]) -> None:
+async def stop_and_wait(working: asyncio.Future[Any], stop: Callable[[], None]) -> None:
     """Stop it, and wait until its thread has ended: until then it works, and the place is its."""
     while not working.done():
         stop()

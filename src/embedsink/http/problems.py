@@ -81,37 +81,37 @@ class ProblemResponse(Response):
             self.headers["Connection"] = "close"
 
 
-async def answer_known(request: Request, error: EmbedsinkError) -> Response:
+async def answer_refusal(request: Request, error: EmbedsinkError) -> Response:
     """What embedsink raised on purpose, as a problem; counted, and logged in one line without body or secret."""
-    return problem_of(request, error)
+    return problem_response(request, error)
 
 
-async def answer_http(request: Request, error: HTTPException) -> Response:
+async def answer_http_error(request: Request, error: HTTPException) -> Response:
     """Starlette's own 404 and 405 in the same shape."""
     reason = _BY_STATUS.get(error.status_code, Reason.BAD_PARAMETER)
     detail = f"{request.method} {quote(request.url.path)}: {reason.sentence}"
     return _problem(request, reason, detail, headers=dict(error.headers or {}))
 
 
-async def answer_nobody(request: Request, error: ClientDisconnect) -> None:
+async def ignore_disconnect(request: Request, error: ClientDisconnect) -> None:
     """Nothing: whoever asked has left."""
 
 
 async def answer_bug(request: Request, error: Exception) -> Response:
     """Anything else is a bug: its traceback goes to the log, and nothing of it to the client."""
-    return problem_of(request, error)
+    return problem_response(request, error)
 
 
-def problem_of(request: Request, error: Exception) -> Response:
+def problem_response(request: Request, error: Exception) -> Response:
     """The problem that an exception is to whoever sent the request."""
     if isinstance(error, Unavailable):
-        return unavailable(request, error)
+        return unavailable_response(request, error)
     if isinstance(error, Refused):
         return _problem(request, error.reason, str(error))
     return _problem(request, Reason.INTERNAL_ERROR, Reason.INTERNAL_ERROR.sentence, bug=error)
 
 
-def unavailable(request: Request, error: Unavailable, *, members: dict[str, Any] | None = None) -> Response:
+def unavailable_response(request: Request, error: Unavailable, *, members: dict[str, Any] | None = None) -> Response:
     """A 429 or 503 with the time to wait."""
     # Jittered, so that the senders of an outage don't all come back at once.
     wait_s = error.retry_after_s + random.randint(0, error.retry_after_s)  # noqa: S311
@@ -119,7 +119,7 @@ def unavailable(request: Request, error: Unavailable, *, members: dict[str, Any]
     return _problem(request, error.reason, str(error), headers=headers, members=members)
 
 
-def nothing_accepted(request: Request, rejected: list[dict[str, Any]], count: int) -> Response:
+def nothing_accepted_response(request: Request, rejected: list[dict[str, Any]], count: int) -> Response:
     """The 422 with the same list that a 202 would carry."""
     members: dict[str, Any] = {"accepted": 0, "rejected": rejected}
     if count > len(rejected):
@@ -129,7 +129,7 @@ def nothing_accepted(request: Request, rejected: list[dict[str, Any]], count: in
     return _problem(request, Reason.NOTHING_ACCEPTED, detail, members=members)
 
 
-def invalid_body(request: Request, errors: list[tuple[str, str]]) -> Response:
+def invalid_body_response(request: Request, errors: list[tuple[str, str]]) -> Response:
     """The 422 with each field that is wrong, and what is wrong with it."""
     listed = [{"field": field, "detail": f"{field}: {sentence}"} for field, sentence in errors[:ERRORS_LISTED_MAX]]
     further = f" {len(errors) - len(listed):,} further ones are not listed." if len(errors) > len(listed) else ""
@@ -137,7 +137,7 @@ def invalid_body(request: Request, errors: list[tuple[str, str]]) -> Response:
     return _problem(request, Reason.INVALID_BODY, detail, members={"errors": listed})
 
 
-def unsatisfiable_range(request: Request, size: int) -> Response:
+def unsatisfiable_range_response(request: Request, size: int) -> Response:
     """The 416 with the length that there is (RFC 9110, section 15.5.17)."""
     asked = quote(request.headers["range"])
     detail = f"range: {asked} holds none of the file's {size:,} bytes. Ask for a part of these, or for all of it."

@@ -21,10 +21,10 @@ from embedsink.reports.scope import Scope as ReportScope
 
 # The others stand once: of two periods nobody can say which was meant.
 REPEATABLE = ("deployment",)
-STYLE = ("guard", "bom")
-ROWS = ("columns", "limit", "cursor")
+CSV_PARAMETERS = ("guard", "bom")
+PAGE_PARAMETERS = ("columns", "limit", "cursor")
 # What narrows that which arrives.
-ARRIVALS = ("deployment", "tenant", "session", "type", "key", "outcome")
+EVENT_FILTERS = ("deployment", "tenant", "session", "type", "key", "outcome")
 OUTCOMES = ("accepted", "quarantined")
 _TYPES = (*EVENTS, *ACTIONS)
 # Of any address, whatever it leads to.
@@ -73,7 +73,7 @@ def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
             raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
 
 
-def limit_of(name: str, text: str | None, *, default: int, most: int, least: int = 1) -> int:
+def parse_limit(name: str, text: str | None, *, default: int, most: int, least: int = 1) -> int:
     """How many rows, or seconds, are asked for; `default` where nobody asks.
 
     Raises:
@@ -83,13 +83,13 @@ def limit_of(name: str, text: str | None, *, default: int, most: int, least: int
     return default if number is None else number
 
 
-def scope_of(query: QueryParams, key: Key) -> ReportScope:
+def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
     """The scope that is asked for, within the key's."""
     asked = {name: query.get(name) for name in PARAMETERS}
     return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
 
 
-def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
+def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
     """Which arrivals are asked for, within the key's scope, as session variables."""
     scope = parse_scope(
         {name: query.get(name) for name in ("since", "until", "tenant")},
@@ -103,19 +103,19 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
         "since": scope.since,
         "until": scope.until,
         "tenant": scope.tenant,
-        "session": text_of(query, "session"),
-        "type": _type_of(query),
-        "key_id": text_of(query, "key"),
-        "outcome": _choice_of(query, "outcome", OUTCOMES),
+        "session": parse_text(query, "session"),
+        "type": _parse_type(query),
+        "key_id": parse_text(query, "key"),
+        "outcome": _parse_choice(query, "outcome", OUTCOMES),
     }
 
 
-def _type_of(query: QueryParams) -> str | None:
+def _parse_type(query: QueryParams) -> str | None:
     """A type as it stands in a row: `svc:event:view` and `view` are the same here.
 
     What was rejected may have a type that does not exist, but what is like one that does is a slip.
     """
-    asked = text_of(query, "type")
+    asked = parse_text(query, "type")
     if asked is None:
         return None
     name = asked.rpartition(":")[2]
@@ -125,12 +125,12 @@ def _type_of(query: QueryParams) -> str | None:
     return name
 
 
-def style_of(query: QueryParams) -> Style:
+def parse_csv_style(query: QueryParams) -> Style:
     """What is special about a CSV."""
-    return Style(guard=is_on(query, "guard", "on"), bom=is_on(query, "bom", "off"))
+    return Style(guard=parse_switch(query, "guard", "on"), bom=parse_switch(query, "bom", "off"))
 
 
-def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> RowsAsked:
+def parse_page(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> RowsAsked:
     """Which columns and rows of a report are asked for. A cursor belongs to the report and its scope, in any format.
 
     Args:
@@ -139,18 +139,18 @@ def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> Rows
         opaque: what cursors are written with for a key with a scope.
     """
     scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
-    columns, limit, cursor = (query.get(part) for part in ROWS)
+    columns, limit, cursor = (query.get(part) for part in PAGE_PARAMETERS)
     return RowsAsked(columns, limit, cursor, question=repr((name, scope)), opaque=opaque)
 
 
-def _choice_of(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
+def _parse_choice(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
     value = query.get(name)
     if value is not None and value not in choices:
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {quote(value)} is not one of {', '.join(choices)}.")
     return value
 
 
-def text_of(query: QueryParams, name: str) -> str | None:
+def parse_text(query: QueryParams, name: str) -> str | None:
     """What a column has to be equal to.
 
     Raises:
@@ -162,7 +162,7 @@ def text_of(query: QueryParams, name: str) -> str | None:
     return text
 
 
-def is_on(query: QueryParams, name: str, default: str) -> bool:
+def parse_switch(query: QueryParams, name: str, default: str) -> bool:
     """Whether something is switched on.
 
     Raises:

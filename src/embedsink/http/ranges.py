@@ -12,7 +12,7 @@ class Unsatisfiable(Exception):
     """The range lies beyond the end."""
 
 
-def is_part_asked(request: Request, *, tag: str, size: int) -> bool:
+def is_range_requested(request: Request, *, tag: str, size: int) -> bool:
     """Whether a part of the file is asked for, and not all of it.
 
     What is no single range of bytes, or belongs to another version of the file, asks for all of it: a server may ignore

@@ -44,7 +44,7 @@ class TokenBuckets:
         self._full_at[name] = after
         return 0.0
 
-    def give_back(self, name: object, amount: float) -> None:
+    def refund(self, name: object, amount: float) -> None:
         """Return tokens that were taken before."""
         if name in self._full_at:  # It may have been dropped since.
             self._full_at[name] -= amount / self.rate_per_s
@@ -55,7 +55,7 @@ class TokenBuckets:
         missing_s = self._full_in_s(name, now) + min(amount / self.rate_per_s, BURST_S) - BURST_S
         return max(0.0, round(missing_s, 6))  # Tokens that were given back leave a rounding error.
 
-    def take_debt(self, name: object, amount: float, now: float) -> None:
+    def charge(self, name: object, amount: float, now: float) -> None:
         """Take tokens for work that is already done. The bucket goes below zero by at most what it holds when full."""
         if name not in self._full_at:
             self._make_room(now)
@@ -102,7 +102,7 @@ class RateLimiter:
         try:
             self.charge_bytes(sender, byte_count, now=now)
         except Unavailable:
-            self._events.give_back(sender.key_id, 1)
+            self._events.refund(sender.key_id, 1)
             raise
 
     def charge_bytes(self, sender: Sender, byte_count: int, *, now: float | None = None) -> None:
@@ -116,7 +116,7 @@ class RateLimiter:
             limit = f"{self._key_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
             raise _limited(f"key {sender.key_id}: more than {limit}. Wait.", wait_s)
         if wait_s := self._address_bytes.take(sender, byte_count, now):
-            self._key_bytes.give_back(sender.key_id, byte_count)
+            self._key_bytes.refund(sender.key_id, byte_count)
             raise self._address_limited(sender, wait_s)
 
     def charge_events(self, key_id: str, count: int) -> None:
@@ -126,7 +126,7 @@ class RateLimiter:
             Unavailable: `rate_limited`; the one event stays charged.
         """
         now = time.monotonic()
-        self._events.give_back(key_id, 1)
+        self._events.refund(key_id, 1)
         if wait_s := self._events.take(key_id, count, now):
             self._events.take(key_id, 1, now)
             raise self._events_limited(key_id, wait_s)
@@ -138,7 +138,7 @@ class RateLimiter:
 
     def charge_work(self, sender: Sender, byte_count: int) -> None:
         """Charge work away from the event loop, or a rejection."""
-        self._work.take_debt(sender, byte_count, time.monotonic())
+        self._work.charge(sender, byte_count, time.monotonic())
 
     def _events_limited(self, key_id: str | None, wait_s: float) -> Unavailable:
         limit = f"{self._events.rate_per_s:,} events/s (EMBEDSINK_RATE_EVENTS_PER_S)"

@@ -11,10 +11,17 @@ from starlette.responses import Response
 from embedsink.auth.key import Key
 from embedsink.engine import Engine
 from embedsink.http.etag import EtagCheck
-from embedsink.http.execute import ask_briefly, while_awaited
-from embedsink.http.query_params import ROWS, STYLE, check_parameters, rows_of, scope_of, style_of
-from embedsink.http.security_headers import ASKED_ABOUT
-from embedsink.http.streaming import Spooled, download, spooled
+from embedsink.http.execute import cancel_on_disconnect, run_short_query
+from embedsink.http.query_params import (
+    CSV_PARAMETERS,
+    PAGE_PARAMETERS,
+    check_parameters,
+    parse_csv_style,
+    parse_page,
+    parse_report_scope,
+)
+from embedsink.http.security_headers import NO_CACHE
+from embedsink.http.streaming import SpoolFile, download, spool_query
 from embedsink.reports.format import Format
 from embedsink.reports.formats import write_rows
 from embedsink.reports.pagination import Cursor, RowsAsked
@@ -31,7 +38,7 @@ MEDIA_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RowsRequest:
     """What is asked for: the name in the file's name, the view behind it, and whether it looks at the clock."""
 
     name: str
@@ -40,32 +47,34 @@ class Question:
     is_timed: bool = False
 
 
-async def answer_rows(request: Request, key: Key, question: Question) -> Response:
+async def answer_rows(request: Request, key: Key, question: RowsRequest) -> Response:
     """The rows, whole or a page of them; 304 where the reader has them."""
     query = request.query_params
-    check_parameters(query, (*PARAMETERS, *STYLE, *ROWS))
-    scope = await run_in_threadpool(scope_of, query, key)
+    check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
+    scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
-    asked = rows_of(query, question.name, None if key.deployments is None else engine.opaque)
-    style = style_of(query)
-    freshness = EtagCheck.of(request, key, is_timed=question.is_timed or scope.is_relative)
-    if freshness.is_known:
+    asked = parse_page(query, question.name, None if key.deployments is None else engine.opaque)
+    style = parse_csv_style(query)
+    etag = EtagCheck.of(request, key, is_timed=question.is_timed or scope.is_relative)
+    if etag.is_known:
         # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
         if asked.names_rows:
-            await ask_briefly(engine, key, partial(asked.check, view=question.view))
-        return freshness.not_modified(ASKED_ABOUT)
+            await run_short_query(engine, key, partial(asked.check, view=question.view))
+        return etag.not_modified(NO_CACHE)
 
-    def write(reader: Reader, file: Spooled) -> Cursor | None:
+    def write(reader: Reader, file: SpoolFile) -> Cursor | None:
         selection, following = asked.select(reader, question.view)
         write_rows(reader, selection, file, question.format, style=style, scratch=file.scratch)
         return following
 
-    file, following = await while_awaited(request, spooled(engine, scope.variables(), write, key_id=key.key_id))
+    file, following = await cancel_on_disconnect(
+        request, spool_query(engine, scope.variables(), write, key_id=key.key_id)
+    )
     return download(
         request,
         key,
         file,
-        freshness,
+        etag,
         media_type=MEDIA_TYPES[question.format],
         file_name=None if question.format is Format.JSON else f"{file_stem(question.name, scope)}.{question.format}",
         headers=_onward(request, following, asked),

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 # Of what is one reader's: kept by nobody, or asked about each time it is shown.
-NEVER_KEPT = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
-ASKED_ABOUT = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
+NO_STORE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
+NO_CACHE = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
 # A page that draws itself by scripts of this server.
-BY_SCRIPTS = dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'")
+SCRIPTED_PAGE = dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'")
 _NOTHING = ("base-uri", "form-action", "frame-ancestors")
 
 

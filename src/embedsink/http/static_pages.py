@@ -12,9 +12,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import Refused, quote
-from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
-from embedsink.http.etag import tag_of
-from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
+from embedsink.http.cached_file import REVALIDATED, TaggedFile
+from embedsink.http.etag import content_etag
+from embedsink.http.security_headers import SCRIPTED_PAGE, policy_headers
 from embedsink.http.transport import is_loopback_host
 from embedsink.reasons import Reason
 
@@ -51,14 +51,14 @@ def demo_headers(*, frames: str, framed_by: str) -> dict[str, str]:
         frames: the origin that may be shown in frames of the page, or `'none'`.
         framed_by: the origins whose pages may frame this one, or `'none'`.
     """
-    allowed = BY_SCRIPTS | {
+    allowed = SCRIPTED_PAGE | {
         "frame-src": frames,
         "frame-ancestors": framed_by,
         "require-trusted-types-for": "'script'",
         "trusted-types": "'none'",
     }
     # The embed learns from it which page to talk to: the origin, and nothing else of the address.
-    return policy_headers(allowed, referrer="strict-origin") | {"Cache-Control": SHARED_AND_ASKED_ABOUT}
+    return policy_headers(allowed, referrer="strict-origin") | {"Cache-Control": REVALIDATED}
 
 
 def page_routes(
@@ -80,7 +80,7 @@ def page_routes(
 
 
 def _route(path: str, page: Page, headers: Mapping[str, str], *, only_here: bool) -> BaseRoute:
-    file = TaggedFile(page.media_type, tag_of(page.content), page.content)
+    file = TaggedFile(page.media_type, content_etag(page.content), page.content)
 
     async def show(request: Request) -> Response:
         if only_here:

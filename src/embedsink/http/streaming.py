@@ -21,8 +21,8 @@ from embedsink.auth.key import Key
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.etag import EtagCheck
-from embedsink.http.execute import ended, within_its_time
-from embedsink.http.security_headers import ASKED_ABOUT
+from embedsink.http.execute import query_timeout, stop_and_wait
+from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
 from embedsink.store.reader import Reader
 
@@ -38,8 +38,8 @@ ROOM_BYTES = 128 * 1_048_576
 T = TypeVar("T")
 
 
-async def spooled(
-    engine: Engine, variables: Mapping[str, object], write: Callable[[Reader, "Spooled"], T], *, key_id: str
+async def spool_query(
+    engine: Engine, variables: Mapping[str, object], write: Callable[[Reader, "SpoolFile"], T], *, key_id: str
 ) -> tuple[IO[bytes], T]:
     """What is written of one moment, in memory or in a file without a name.
 
@@ -49,7 +49,7 @@ async def spooled(
     Raises:
         Unavailable: too many wait already, the store is away, the disk is as good as full, or it takes too long.
     """
-    async with engine.report_slots.place(key_id), within_its_time(engine):
+    async with engine.report_slots.place(key_id), query_timeout(engine):
         spool = _Spool(engine, variables)
         writing = asyncio.get_running_loop().run_in_executor(engine.read_pool, spool.fill, write)
         try:
@@ -57,7 +57,7 @@ async def spooled(
                 if spool.takes_too_much() or spool.spills_without_room():
                     spool.stop()
         except asyncio.CancelledError:
-            await ended(writing, spool.stop)
+            await stop_and_wait(writing, spool.stop)
             spool.file.close()
             raise
         written = await writing
@@ -75,9 +75,9 @@ class _Spool:
         self._variables = variables
         self._reader: Reader | None = None
         in_memory = _InMemory.open() if self._is_short_of_room() else None
-        self.file: Spooled = in_memory or _OnDisk(engine.folder.path)
+        self.file: SpoolFile = in_memory or _OnDisk(engine.folder.path)
 
-    def fill(self, write: Callable[[Reader, "Spooled"], T]) -> T:
+    def fill(self, write: Callable[[Reader, "SpoolFile"], T]) -> T:
         """Write it, in a thread. When that fails there is no file."""
         try:
             with self._engine.store.reader(self._variables) as reader, reader.consistent():
@@ -175,7 +175,7 @@ class _InMemory(FileIO):
         return super().write(chunk)
 
 
-Spooled = _InMemory | _OnDisk
+SpoolFile = _InMemory | _OnDisk
 
 
 def _no_room(why: str) -> Unavailable:
@@ -290,7 +290,7 @@ def download(
     request: Request,
     key: Key,
     file: IO[bytes],
-    freshness: EtagCheck,
+    etag: EtagCheck,
     *,
     media_type: str,
     file_name: str | None,
@@ -298,7 +298,7 @@ def download(
 ) -> Response:
     """An answer of what was spooled. With a name it is one to save, and not to look at."""
     engine: Engine = request.state.engine
-    told = {**ASKED_ABOUT, **freshness.headers(), "Content-Length": str(file.seek(0, os.SEEK_END)), **(headers or {})}
+    told = {**NO_CACHE, **etag.headers(), "Content-Length": str(file.seek(0, os.SEEK_END)), **(headers or {})}
     file.seek(0)
     if file_name is not None:
         told["Content-Disposition"] = f'attachment; filename="{file_name}"'

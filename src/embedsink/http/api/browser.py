@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from embedsink.browser.modules import BrowserFile, browser_files, plain_name, versioned_files
 from embedsink.errors import Refused, quote
-from embedsink.http.cached_file import IMMUTABLE, SHARED_AND_ASKED_ABOUT, TaggedFile
+from embedsink.http.cached_file import IMMUTABLE, REVALIDATED, TaggedFile
 from embedsink.reasons import Reason
 
 # Minutes, so that an upgrade arrives.
@@ -21,7 +21,7 @@ async def show_file(request: Request) -> Response:
         return await _answer(request, file, IMMUTABLE)
     if file := browser_files().get(plain_name(name)):
         # The version of a newer server, after a downgrade or during a rolling upgrade. A 404 would lose events.
-        return await _answer(request, file, SHARED_AND_ASKED_ABOUT)
+        return await _answer(request, file, REVALIDATED)
     known = ", ".join(f"/{name}" for name in browser_files())
     raise Refused(
         Reason.NOT_FOUND, f"{quote(name)} does not exist here. There are {known}, and these by their versions."

@@ -30,10 +30,10 @@ from embedsink.dashboards.time_axis import span_of
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, Unavailable, quote
 from embedsink.http.authentication import require_key
-from embedsink.http.etag import EtagCheck, question_of
-from embedsink.http.execute import ask_store, while_awaited
+from embedsink.http.etag import EtagCheck, representation_key
+from embedsink.http.execute import cancel_on_disconnect, run_query
 from embedsink.http.query_params import check_parameters
-from embedsink.http.security_headers import ASKED_ABOUT
+from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.store.reader import EVERYTHING, Reader
@@ -123,7 +123,7 @@ class Dashboards:
         require_key(request, KeyKind.READ)
         check_parameters(request.query_params, ())
         listed = [{"name": name} | one.model_dump(include=_LISTED) for name, one in self.by_name.items()]
-        return Response(orjson.dumps(listed), media_type="application/json", headers=ASKED_ABOUT)
+        return Response(orjson.dumps(listed), media_type="application/json", headers=NO_CACHE)
 
     async def show_dashboard(self, request: Request) -> Response:
         """What a dashboard says, as in its file: whoever draws it elsewhere needs to know."""
@@ -131,7 +131,7 @@ class Dashboards:
         check_parameters(request.query_params, ())
         dashboard = self.find(request.path_params["name"])
         said = dashboard.model_dump_json(exclude_unset=True)
-        return Response(said, media_type="application/json", headers=ASKED_ABOUT)
+        return Response(said, media_type="application/json", headers=NO_CACHE)
 
     async def show_section(self, request: Request) -> Response:
         """What the charts of a section show, in the reader's scope; 304 where the reader has it."""
@@ -142,30 +142,30 @@ class Dashboards:
         if section is None:
             there_are = ", ".join(section.id for section in dashboard.sections)
             raise Refused(Reason.NOT_FOUND, f"section {quote(id)} does not exist in {name}. There are {there_are}.")
-        period = await run_in_threadpool(asked_period, request, key)
+        period = await run_in_threadpool(parse_period, request, key)
         # The period goes on with the clock, and so do pending questions.
-        freshness = EtagCheck.of(request, key, is_timed=True)
-        if freshness.is_known:
-            return freshness.not_modified(ASKED_ABOUT)
+        etag = EtagCheck.of(request, key, is_timed=True)
+        if etag.is_known:
+            return etag.not_modified(NO_CACHE)
         engine: Engine = request.state.engine
         if all(isinstance(tile, Gauge) for tile in section.charts):
             # What the server knows of itself is of this moment.
             told = await run_in_threadpool(self._answer, None, engine, section, period, name)
-            return Response(told, media_type="application/json", headers=ASKED_ABOUT | {"Cache-Control": "no-store"})
+            return Response(told, media_type="application/json", headers=NO_CACHE | {"Cache-Control": "no-store"})
 
         def current_tag() -> str:
             return EtagCheck.of(request, key, is_timed=True).tag
 
         async def make() -> bytes:
             # Of the moment at which it is begun, as its tag is: the period goes on while one waits.
-            begun = await run_in_threadpool(asked_period, request, key)
+            begun = await run_in_threadpool(parse_period, request, key)
             ask = partial(self._answer, engine=engine, section=section, period=begun, name=name)
-            return await ask_store(engine, engine.report_slots.place(key.key_id), begun.scope.variables(), ask)
+            return await run_query(engine, engine.report_slots.place(key.key_id), begun.scope.variables(), ask)
 
-        question = question_of(request, key)
+        question = representation_key(request, key)
         answer = self._answers.answer(question, current_tag, make, throttle=engine.throttle, key_id=key.key_id)
-        tag, body = await while_awaited(request, answer)
-        return Response(body, media_type="application/json", headers=ASKED_ABOUT | {"ETag": tag})
+        tag, body = await cancel_on_disconnect(request, answer)
+        return Response(body, media_type="application/json", headers=NO_CACHE | {"ETag": tag})
 
     def _answer(self, reader: Reader | None, engine: Engine, section: Section, period: Period, name: str) -> bytes:
         """The answer, in a thread; a section of gauges alone needs no reader."""
@@ -189,7 +189,7 @@ class Dashboards:
         return orjson.dumps(told)
 
 
-def asked_period(request: Request, key: Key) -> Period:
+def parse_period(request: Request, key: Key) -> Period:
     """The period of an address, within the key's scope.
 
     Raises:

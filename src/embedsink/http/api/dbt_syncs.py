@@ -19,13 +19,13 @@ from embedsink.auth.key import Key, KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import Misconfigured, Refused, quote, without_keys
-from embedsink.http.api.events import media_type_of
+from embedsink.http.api.events import parse_media_type
 from embedsink.http.authentication import require_key
-from embedsink.http.client_address import address_of
-from embedsink.http.problems import invalid_body
+from embedsink.http.client_address import client_address
+from embedsink.http.problems import invalid_body_response
 from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import REJECTED_FACTOR, Sender
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.security_headers import NO_STORE
 from embedsink.protocol.dbt_sync import COUNT_FIELD, Sync, digest_of
 from embedsink.protocol.error_messages import place, sentence
 from embedsink.protocol.strict_json import check_depth, decode, encode, has_bad_text, may_hold_bad_text, shallow
@@ -134,7 +134,7 @@ async def _record(request: Request) -> Response:
     key = require_key(request, KeyKind.SYNC)
     deployment, job_id = _named(request, key)
     engine: Engine = request.state.engine
-    sender, bodies = Sender(address_of(request.scope), key.key_id), request.state.bodies
+    sender, bodies = Sender(client_address(request.scope), key.key_id), request.state.bodies
     body, encoding = await _body_of(request, sender)
     try:
         # In one thread: a body may name tens of thousands of files, and senders of events must not wait for it.
@@ -147,7 +147,7 @@ async def _record(request: Request) -> Response:
         request.state.rates.charge_work(sender, REJECTED_FACTOR * byte_count)
         raise
     if isinstance(sync, list):
-        return invalid_body(request, sync)
+        return invalid_body_response(request, sync)
     # Answered only after the fsync, as an event is.
     if await engine.syncs.keep(sync, key_id=key.key_id):
         engine.counters["syncs"] += 1
@@ -170,7 +170,7 @@ def _named(request: Request, key: Key) -> tuple[int, str]:
 async def _body_of(request: Request, sender: Sender) -> tuple[bytes, str]:
     """The body as it was sent, and its `Content-Encoding`."""
     headers, bodies, rates = request.headers, request.state.bodies, request.state.rates
-    media_type_of(headers.get("content-type", ""), ("application/json",))
+    parse_media_type(headers.get("content-type", ""), ("application/json",))
     encoding = ", ".join(coding.strip().lower() for coding in headers.getlist("content-encoding"))
     length = int(headers.get("content-length", 0))
     bodies.check_head(length=length, encoding=encoding)
@@ -291,4 +291,4 @@ def _answer(result: dict[str, Any], engine: Engine) -> Response:
     """The result in the vendor's words, in the order of the spec."""
     name = count_field(engine.settings.service_name)
     body = {name if field == COUNT_FIELD else field: part for field, part in result.items()}
-    return Response(orjson.dumps(body), media_type="application/json", headers=NEVER_KEPT)
+    return Response(orjson.dumps(body), media_type="application/json", headers=NO_STORE)

@@ -11,9 +11,9 @@ from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, quote
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_store, while_awaited
-from embedsink.http.query_params import check_parameters, limit_of
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.execute import cancel_on_disconnect, run_query
+from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.store.reader import Reader
 
@@ -30,7 +30,7 @@ async def list_deployments(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
+    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     engine: Engine = request.state.engine
     variables: dict[str, object] = {
         "deployments": None if key.deployments is None else sorted(key.deployments),
@@ -38,11 +38,13 @@ async def list_deployments(request: Request) -> Response:
         "after": _place_of(query.get("cursor")),
         "row_limit": limit + 1,  # The one beyond says whether there is another page.
     }
-    rows = await while_awaited(request, ask_store(engine, engine.report_slots.place(key.key_id), variables, _read))
+    rows = await cancel_on_disconnect(
+        request, run_query(engine, engine.report_slots.place(key.key_id), variables, _read)
+    )
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
     body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
-    return Response(body, media_type="application/json", headers=NEVER_KEPT)
+    return Response(body, media_type="application/json", headers=NO_STORE)
 
 
 def _read(reader: Reader) -> list[tuple[Any, ...]]:

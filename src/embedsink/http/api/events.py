@@ -13,16 +13,16 @@ from starlette.types import Receive, Scope, Send
 from embedsink.auth.key import Key, KeyKind
 from embedsink.engine import Engine, now_ms
 from embedsink.errors import EmbedsinkError, Refused, Unavailable, quote
-from embedsink.http.anonymous_limits import AnonymousLimits, cost_of
-from embedsink.http.authentication import check_kind, check_origin, key_for, token_of
-from embedsink.http.client_address import address_of
-from embedsink.http.cors import allowing, answer_preflight
-from embedsink.http.problems import nothing_accepted, problem_of
+from embedsink.http.anonymous_limits import AnonymousLimits, request_cost
+from embedsink.http.authentication import bearer_token, check_kind, check_origin, find_key
+from embedsink.http.client_address import client_address
+from embedsink.http.cors import allow_origin_headers, answer_preflight
+from embedsink.http.problems import nothing_accepted_response, problem_response
 from embedsink.http.rate_limiter import REJECTED_FACTOR, RateLimiter, Sender
 from embedsink.http.transport import check_transport
-from embedsink.http.wire.body_key import tokens_in
-from embedsink.http.wire.raw_response import Answer
-from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, BodyReader
+from embedsink.http.wire.body_key import find_tokens
+from embedsink.http.wire.raw_response import RawResponse
+from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX, BodyReader
 from embedsink.ingest.pipeline import Job, Outcome, inflate, inflate_beginning, outcome_of, take_in
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.validation import parse_plain
@@ -39,11 +39,11 @@ SLOW_BYTES_MAX = 4_096
 SLOW_VALUES_MAX = 64
 _UNKNOWN = Sender("")
 
-Reply = Callable[[Answer], None]
+Reply = Callable[[RawResponse], None]
 
 
-class Events:
-    """The ingest endpoint: a bare ASGI application. `ingest_whole` is the same without ASGI.
+class IngestEndpoint:
+    """The ingest endpoint: a bare ASGI application. `ingest` is the same without ASGI.
 
     A Request, a Response and exceptions that the framework catches would cost a third on this path. Other endpoints
     share the limits of its bodies and its rates.
@@ -58,7 +58,7 @@ class Events:
         )
         self.pool = IngestPool(settings.rules(), body_bytes_max=settings.body_bytes_max)
         self._body_bytes_max = settings.body_bytes_max
-        self.strangers = AnonymousLimits(settings.rate_strangers_per_s)
+        self.anonymous_limits = AnonymousLimits(settings.rate_strangers_per_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the key, read the body within its limits, take it in, answer. Or answer the preflight of it all."""
@@ -66,9 +66,9 @@ class Events:
             preflight = await answer_preflight(Request(scope))
             await preflight(scope, receive, send)
             return
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[RawResponse] = asyncio.get_running_loop().create_future()
 
-        def reply(answer: Answer) -> None:
+        def reply(answer: RawResponse) -> None:
             if not answered.done():  # It is when a shutdown has cancelled this request.
                 answered.set_result(answer)
 
@@ -82,7 +82,7 @@ class Events:
             self._reply_with(scope, error, reply)
         await (await answered).send(send)
 
-    def ingest_whole(self, scope: Scope, body: bytes, reply: Reply) -> None:
+    def ingest(self, scope: Scope, body: bytes, reply: Reply) -> None:
         """The same for a request that has arrived whole. `reply` is called once: at once, or when all is durable."""
         try:
             head = self._check_head(scope)
@@ -97,35 +97,37 @@ class Events:
         # With a key in the header, nothing is read before it is known to be good; without, it may be in the body.
         if head.token is not None:
             _admit(head, head.token)
-        head.is_ndjson = media_type_of(head.media_type) == _NDJSON
+        head.is_ndjson = parse_media_type(head.media_type) == _NDJSON
         self.bodies.check_head(length=head.length, encoding=head.encoding)
         if head.key is not None:
             if head.length > LOOP_BYTES_MAX:
                 self.rates.check_work(head.sender)
             self.rates.admit(head.sender, head.length)
             head.charged_bytes = head.length
-        elif head.length > STRANGER_BYTES_MAX and (limited := self.strangers.limit_of(scope)):
+        elif head.length > ANONYMOUS_BYTES_MAX and (limited := self.anonymous_limits.charge(scope)):
             raise limited
         return head
 
     async def _read(self, head: "_Head", receive: Receive) -> bytes:
         if head.key is not None:
             return await self.bodies.read(receive, head.sender)
-        return await self.bodies.read(receive, Sender(address_of(head.scope)), recognize=partial(self._recognize, head))
+        return await self.bodies.read(
+            receive, Sender(client_address(head.scope)), authenticate=partial(self._authenticate, head)
+        )
 
-    def _recognize(self, head: "_Head", beginning: bytes) -> Sender:
+    def _authenticate(self, head: "_Head", beginning: bytes) -> Sender:
         """Find the key in the first bytes of a body.
 
         Raises:
             Refused: `no_credential` or `bad_credential`, or the key may not do this.
         """
-        beginning = beginning[:STRANGER_BYTES_MAX]
+        beginning = beginning[:ANONYMOUS_BYTES_MAX]
         if head.encoding == "gzip":
-            beginning = inflate_beginning(beginning, bytes_max=STRANGER_BYTES_MAX)
-        tokens = list(tokens_in(beginning))
+            beginning = inflate_beginning(beginning, bytes_max=ANONYMOUS_BYTES_MAX)
+        tokens = list(find_tokens(beginning))
         live = next(filter(head.engine.keys.find, tokens), None)
         if live is None and not tokens:
-            limit = f"the first {STRANGER_BYTES_MAX:,} bytes of the body hold no key"
+            limit = f"the first {ANONYMOUS_BYTES_MAX:,} bytes of the body hold no key"
             raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {limit}. Send one of the two.")
         head.token_in_body = live or tokens[0]
         _admit(head, head.token_in_body)
@@ -135,7 +137,7 @@ class Events:
     def _take_in(self, head: "_Head", body: bytes, reply: Reply) -> None:
         try:
             if head.key is None:
-                self._recognize(head, body)
+                self._authenticate(head, body)
             if len(body) > head.charged_bytes:
                 self.bodies.check_size(len(body))
                 self.rates.charge_bytes(head.sender, len(body) - head.charged_bytes)
@@ -172,7 +174,7 @@ class Events:
         """Let the worker read a body."""
         sender, size = head.sender, len(body)
         self.rates.check_work(sender)
-        self.bodies.inflight.hold(sender, size)
+        self.bodies.inflight.acquire(sender, size)
 
         def done(outcome: Outcome | Exception) -> None:
             self.bodies.inflight.release(sender, size)
@@ -194,11 +196,11 @@ class Events:
     def _reply_with(self, scope: Scope, error: Exception, reply: Reply) -> None:
         """Answer what was refused; later where no good key was found, and the address has sent too much of that."""
         is_stranger = "key_id" not in scope["state"] and isinstance(error, EmbedsinkError)
-        limited = self.strangers.limit_of(scope, cost=cost_of(scope)) if is_stranger else None
+        limited = self.anonymous_limits.charge(scope, cost=request_cost(scope)) if is_stranger else None
         if limited is None:
             reply(_refuse(scope, error))
         else:
-            self.strangers.hold_back(scope, lambda: reply(_refuse(scope, limited)))
+            self.anonymous_limits.delay_answer(scope, lambda: reply(_refuse(scope, limited)))
 
     def _keep(self, head: "_Head", outcome: Outcome, reply: Reply) -> None:
         """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
@@ -262,7 +264,7 @@ class _Head:
                 head.encoding = f"{head.encoding}, {coding}" if head.encoding else coding
             elif name == b"content-length":
                 head.length = int(value)
-        head.token = token_of(authorization, scope["query_string"].decode("latin-1"))
+        head.token = bearer_token(authorization, scope["query_string"].decode("latin-1"))
         return head
 
     @property
@@ -295,15 +297,15 @@ def _key_of(head: _Head, outcome: Outcome) -> Key:
 
 
 def _admit(head: _Head, token: str | None) -> Key:
-    key = head.key = key_for(token, head.engine)
-    head.sender = Sender(address_of(head.scope), key.key_id)
+    key = head.key = find_key(token, head.engine)
+    head.sender = Sender(client_address(head.scope), key.key_id)
     head.scope["state"]["key_id"] = key.key_id
     check_kind(key, (KeyKind.INGEST,))
     check_origin(key, head.origin)
     return key
 
 
-def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> str:
+def parse_media_type(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> str:
     """The media type without its parameters.
 
     Raises:
@@ -321,9 +323,9 @@ def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> s
     return media_type
 
 
-def _answer(head: _Head, accepted_count: int, rejected_count: int, listed: list[dict[str, Any]]) -> Answer:
+def _answer(head: _Head, accepted_count: int, rejected_count: int, listed: list[dict[str, Any]]) -> RawResponse:
     if listed and not accepted_count:
-        return Answer.of(nothing_accepted(Request(head.scope), listed, rejected_count))
+        return RawResponse.of(nothing_accepted_response(Request(head.scope), listed, rejected_count))
     if not rejected_count:
         return _all_accepted(accepted_count, head.origin)
     content = {"accepted": accepted_count, "rejected": listed}
@@ -333,17 +335,19 @@ def _answer(head: _Head, accepted_count: int, rejected_count: int, listed: list[
 
 
 @lru_cache(maxsize=1_024)
-def _all_accepted(count: int, origin: str | None) -> Answer:
+def _all_accepted(count: int, origin: str | None) -> RawResponse:
     return _accepted({"accepted": count, "rejected": []}, origin)
 
 
-def _accepted(content: dict[str, Any], origin: str | None) -> Answer:
+def _accepted(content: dict[str, Any], origin: str | None) -> RawResponse:
     body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if origin is not None:
-        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in allowing(origin).items()]
-    return Answer(202, headers, body)
+        headers += [
+            (name.lower().encode(), value.encode("latin-1")) for name, value in allow_origin_headers(origin).items()
+        ]
+    return RawResponse(202, headers, body)
 
 
-def _refuse(scope: Scope, error: Exception) -> Answer:
-    return Answer.of(problem_of(Request(scope), error))
+def _refuse(scope: Scope, error: Exception) -> RawResponse:
+    return RawResponse.of(problem_response(Request(scope), error))

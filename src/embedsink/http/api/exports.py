@@ -14,13 +14,13 @@ from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, is_known
-from embedsink.http.execute import while_awaited
-from embedsink.http.problems import unsatisfiable_range
-from embedsink.http.query_params import STYLE, check_parameters, scope_of, style_of
-from embedsink.http.ranges import Unsatisfiable, is_part_asked
-from embedsink.http.report_response import Question, answer_rows, file_stem
-from embedsink.http.security_headers import ASKED_ABOUT
-from embedsink.http.streaming import FileDownload, download, spooled
+from embedsink.http.execute import cancel_on_disconnect
+from embedsink.http.problems import unsatisfiable_range_response
+from embedsink.http.query_params import CSV_PARAMETERS, check_parameters, parse_csv_style, parse_report_scope
+from embedsink.http.ranges import Unsatisfiable, is_range_requested
+from embedsink.http.report_response import RowsRequest, answer_rows, file_stem
+from embedsink.http.security_headers import NO_CACHE
+from embedsink.http.streaming import FileDownload, download, spool_query
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENTS
 from embedsink.reports.format import Format
@@ -40,25 +40,27 @@ async def show_events(request: Request) -> Response:
     if suffix not in EVENT_FORMATS:
         there_are = "There are .csv, .ndjson and .parquet."
         raise Refused(Reason.NOT_FOUND, f"{quote(f'events.{suffix}')} does not exist. {there_are}")
-    return await answer_rows(request, key, Question("events", EVENTS, Format(suffix)))
+    return await answer_rows(request, key, RowsRequest("events", EVENTS, Format(suffix)))
 
 
 async def show_summary(request: Request) -> Response:
     """Every report for a period as CSV, all of one moment, in one ZIP."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
-    check_parameters(query, (*PARAMETERS, *STYLE))
-    scope, style = await run_in_threadpool(scope_of, query, key), style_of(query)
-    freshness = EtagCheck.of(request, key, is_timed=True)
-    if freshness.is_known:
-        return freshness.not_modified(ASKED_ABOUT)
+    check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS))
+    scope, style = await run_in_threadpool(parse_report_scope, query, key), parse_csv_style(query)
+    etag = EtagCheck.of(request, key, is_timed=True)
+    if etag.is_known:
+        return etag.not_modified(NO_CACHE)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
         write_summary(reader, scope, file, style=style)
 
-    file, _ = await while_awaited(request, spooled(request.state.engine, scope.variables(), write, key_id=key.key_id))
+    file, _ = await cancel_on_disconnect(
+        request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
+    )
     name = f"{file_stem('summary', scope)}.zip"
-    return download(request, key, file, freshness, media_type="application/zip", file_name=name)
+    return download(request, key, file, etag, media_type="application/zip", file_name=name)
 
 
 async def show_snapshot(request: Request) -> Response:
@@ -81,15 +83,15 @@ def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
     engine: Engine = request.state.engine
     status = os.fstat(descriptor)
     # Strong: a snapshot is a file of its own, written whole and then renamed.
-    headers = ASKED_ABOUT | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
+    headers = NO_CACHE | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
     with ExitStack() as held:
         held.callback(os.close, descriptor)
         if is_known(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         try:
-            is_part = is_part_asked(request, tag=headers["ETag"], size=status.st_size)
+            is_part = is_range_requested(request, tag=headers["ETag"], size=status.st_size)
         except Unsatisfiable:
-            return unsatisfiable_range(request, status.st_size)
+            return unsatisfiable_range_response(request, status.st_size)
         held.pop_all()  # The download closes it.
     return FileDownload(
         descriptor,

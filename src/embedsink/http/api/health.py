@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.metrics import exposition
-from embedsink.http.problems import unavailable
+from embedsink.http.problems import unavailable_response
 from embedsink.reasons import Reason
 
 
@@ -31,7 +31,7 @@ async def readyz(request: Request) -> Response:
         troubles.append(engine.loader.status.trouble)
     if troubles:
         refusal = Unavailable(Reason.NOT_READY, " ".join(troubles), retry_after_s=5)
-        return unavailable(request, refusal, members={"ready": False, "troubles": troubles})
+        return unavailable_response(request, refusal, members={"ready": False, "troubles": troubles})
     return JSONResponse({"ready": True, "troubles": []}, headers={"Cache-Control": "no-store"})
 
 

@@ -9,14 +9,14 @@ from embedsink.auth.key import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_store, while_awaited
-from embedsink.http.query_params import ARRIVALS, arrivals_of, check_parameters, limit_of
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.execute import cancel_on_disconnect, run_query
+from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_event_filter, parse_limit
+from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import Counts, count_arrivals, rejected_arrivals
 from embedsink.store.reader import Reader
 
-PARAMETERS = ("since", "until", *ARRIVALS, "wait")
+PARAMETERS = ("since", "until", *EVENT_FILTERS, "wait")
 WAIT_S_DEFAULT = 5
 WAIT_S_MAX = 30
 
@@ -30,17 +30,17 @@ async def inspect(request: Request) -> Response:
         raise Refused(Reason.BAD_PARAMETER, "session: is missing. Say of which session, or since when.")
     if query.get("session") == "":
         raise Refused(Reason.BAD_PARAMETER, "session: is empty. Say of which session.")
-    variables = arrivals_of(query, key)
-    wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
+    variables = parse_event_filter(query, key)
+    wait_s = parse_limit("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
     engine: Engine = request.state.engine
-    is_complete = await while_awaited(
+    is_complete = await cancel_on_disconnect(
         request, engine.load_notifier.catch_up(wait_s, key_id=key.key_id, deployments=key.deployments)
     )
     require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
-    counts, rejected = await while_awaited(
-        request, ask_store(engine, engine.report_slots.place(key.key_id), variables, _read)
+    counts, rejected = await cancel_on_disconnect(
+        request, run_query(engine, engine.report_slots.place(key.key_id), variables, _read)
     )
-    return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=NEVER_KEPT)
+    return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 
 
 def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:

@@ -20,15 +20,15 @@ from embedsink.auth.key import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, quote
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_store
-from embedsink.http.query_params import ARRIVALS, arrivals_of, check_parameters, is_on, limit_of
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.execute import run_query
+from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_event_filter, parse_limit, parse_switch
+from embedsink.http.security_headers import NO_STORE
 from embedsink.http.streaming import Download
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import ROWS_MAX, Counts, Span, count_arrivals, newest_arrivals
 from embedsink.store.reader import Reader
 
-PARAMETERS = (*ARRIVALS, "rows", "recent", "after")
+PARAMETERS = (*EVENT_FILTERS, "rows", "recent", "after")
 MEDIA_TYPE = "text/event-stream"
 # Proxies close what is silent for a minute, nginx among them.
 HEARTBEAT_S = 15.0
@@ -41,7 +41,7 @@ RECENT_DAYS = 7
 _NAME = re.compile(r"[0-9a-f]{1,16}")
 RETRY_MS = 1_000
 _POSITION_MAX = 2**31 - 1
-HEADERS = NEVER_KEPT | {"X-Accel-Buffering": "no"}  # nginx would hold messages back
+HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}  # nginx would hold messages back
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ class Asked:
         Raises:
             Refused: `bad_parameter`, or `out_of_scope` for a deployment that is not the key's.
         """
-        variables = arrivals_of(query, key) | {"service_name": service_name}
+        variables = parse_event_filter(query, key) | {"service_name": service_name}
         return cls(
             tuple(sorted(variables.items())),
-            is_narrowed=key.deployments is not None or any(name in query for name in ARRIVALS),
+            is_narrowed=key.deployments is not None or any(name in query for name in EVENT_FILTERS),
             deployments=key.deployments,
-            wants_rows=is_on(query, "rows", "off"),
-            recent=limit_of("recent", query.get("recent"), default=0, most=ROWS_MAX),
+            wants_rows=parse_switch(query, "rows", "off"),
+            recent=parse_limit("recent", query.get("recent"), default=0, most=ROWS_MAX),
         )
 
 
@@ -199,7 +199,7 @@ async def _ask(engine: Engine, asked: Asked, span: Span, *, key_id: str) -> dict
     read = partial(_read, wants_rows=asked.wants_rows)
     # Whoever comes again after long asks for much.
     slots = engine.short_query_slots if span.last - span.after <= LOOK_BACK_SEGMENTS else engine.report_slots
-    counts, rows = await ask_store(engine, slots.place(key_id), asked.variables | span.variables(), read)
+    counts, rows = await run_query(engine, slots.place(key_id), asked.variables | span.variables(), read)
     if asked.is_narrowed and not counts.outcomes.total():
         return None
     told = {
@@ -217,7 +217,7 @@ async def _ask_rows(engine: Engine, asked: Asked, span: Span, *, key_id: str) ->
     variables = asked.variables | span.variables()
     if asked.deployments is not None:
         variables["since"] = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=RECENT_DAYS)
-    return await ask_store(engine, engine.report_slots.place(key_id), variables, read)
+    return await run_query(engine, engine.report_slots.place(key_id), variables, read)
 
 
 def _read(reader: Reader, *, wants_rows: bool) -> tuple[Counts, list[dict[str, Any]]]:

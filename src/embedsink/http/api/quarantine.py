@@ -12,9 +12,9 @@ from embedsink.auth.key import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, quote
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_store, while_awaited
-from embedsink.http.query_params import check_parameters, limit_of
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.execute import cancel_on_disconnect, run_query
+from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_scope
 from embedsink.store.reader import Reader
@@ -53,14 +53,14 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
+    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
     quarantine_id = _id_of(query.get("id"))
     engine: Engine = request.state.engine
     read = partial(_read, limit=limit, quarantine_id=quarantine_id)
-    body = await while_awaited(
-        request, ask_store(engine, engine.report_slots.place(key.key_id), scope.variables(), read)
+    body = await cancel_on_disconnect(
+        request, run_query(engine, engine.report_slots.place(key.key_id), scope.variables(), read)
     )
-    return Response(body, media_type="application/json", headers=NEVER_KEPT)
+    return Response(body, media_type="application/json", headers=NO_STORE)
 
 
 async def replay(request: Request) -> Response:

@@ -10,10 +10,10 @@ from starlette.responses import JSONResponse, Response
 from embedsink.auth.key import KeyKind
 from embedsink.errors import Refused, quote
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_briefly
+from embedsink.http.execute import run_short_query
 from embedsink.http.query_params import check_parameters
-from embedsink.http.report_response import Question, answer_rows
-from embedsink.http.security_headers import ASKED_ABOUT
+from embedsink.http.report_response import RowsRequest, answer_rows
+from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import all_reports, describe, is_timed, known_name
 from embedsink.reports.format import REPORT_FORMATS, Format
@@ -24,7 +24,7 @@ async def list_reports(request: Request) -> Response:
     """Every report with its question, its grain and its columns."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, ())
-    return JSONResponse(await ask_briefly(request.state.engine, key, _list), headers=ASKED_ABOUT)
+    return JSONResponse(await run_short_query(request.state.engine, key, _list), headers=NO_CACHE)
 
 
 async def show_schema(request: Request) -> Response:
@@ -32,8 +32,8 @@ async def show_schema(request: Request) -> Response:
     key = require_key(request, KeyKind.READ)
     name = known_name(request.path_params["name"])
     check_parameters(request.query_params, ())
-    described = await ask_briefly(request.state.engine, key, partial(describe, name=name))
-    return JSONResponse(described, headers=ASKED_ABOUT)
+    described = await run_short_query(request.state.engine, key, partial(describe, name=name))
+    return JSONResponse(described, headers=NO_CACHE)
 
 
 async def show_report(request: Request) -> Response:
@@ -44,7 +44,7 @@ async def show_report(request: Request) -> Response:
     if suffix not in REPORT_FORMATS:
         there_are = f"{', '.join(f'.{format}' for format in REPORT_FORMATS[:-1])} and .{REPORT_FORMATS[-1]}"
         raise Refused(Reason.NOT_FOUND, f"report {quote(f'{name}.{suffix}')} does not exist. There are {there_are}.")
-    return await answer_rows(request, key, Question(name, name, Format(suffix), is_timed(name)))
+    return await answer_rows(request, key, RowsRequest(name, name, Format(suffix), is_timed(name)))
 
 
 def _list(reader: Reader) -> list[dict[str, Any]]:

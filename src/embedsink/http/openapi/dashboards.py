@@ -10,7 +10,7 @@ from embedsink.http.openapi.operation import Operation
 from embedsink.http.openapi.parameters import SWITCH, arrival_parameters, known_tag, parameter, scope_parameters
 from embedsink.http.openapi.parts import Schema, array, object_of
 from embedsink.http.pages.login import FORM
-from embedsink.http.query_params import ARRIVALS
+from embedsink.http.query_params import EVENT_FILTERS
 from embedsink.reasons import Reason
 from embedsink.reports.scope import SURFACES
 
@@ -23,7 +23,7 @@ _NAME = parameter("name", {"type": "string", "examples": ["overview"]}, "Which d
 
 _ARRIVALS = [
     *arrival_parameters(),
-    *(one for one in scope_parameters() if one["name"] in ARRIVALS),
+    *(one for one in scope_parameters() if one["name"] in EVENT_FILTERS),
 ]
 
 

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from embedsink.errors import Refused, quote
-from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
-from embedsink.http.etag import tag_of
+from embedsink.http.cached_file import REVALIDATED, TaggedFile
+from embedsink.http.etag import content_etag
 from embedsink.reasons import Reason
 
 FOLDER = Path(__file__).parent / "static"
@@ -27,9 +27,9 @@ async def show_file(request: Request) -> Response:
     found = page_files().get(name)
     if found is None:
         raise Refused(Reason.NOT_FOUND, f"{quote(name)} does not exist. There are {', '.join(page_files())}.")
-    return await found.answer(request, {"Cache-Control": SHARED_AND_ASKED_ABOUT})
+    return await found.answer(request, {"Cache-Control": REVALIDATED})
 
 
 def _read(folder: Path) -> dict[str, TaggedFile]:
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in MEDIA_TYPES}
-    return {path.name: TaggedFile(MEDIA_TYPES[path.suffix], tag_of(one), one) for path, one in contents.items()}
+    return {path.name: TaggedFile(MEDIA_TYPES[path.suffix], content_etag(one), one) for path, one in contents.items()}

@@ -20,11 +20,11 @@ from embedsink.dashboards.vega_spec import completed
 from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, without_keys
 from embedsink.http.api.dashboards import Dashboards
-from embedsink.http.authentication import check_kind, key_for, login_of
+from embedsink.http.authentication import check_kind, find_key, session_key
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega_bundle import VegaBundle
-from embedsink.http.query_params import ARRIVALS, check_parameters
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.query_params import EVENT_FILTERS, check_parameters
+from embedsink.http.security_headers import NO_STORE
 from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_transport, is_loopback_host
 from embedsink.protocol.messages import catalog_for
@@ -72,7 +72,7 @@ class DashboardPages:
 
     async def lead_in(self, request: Request) -> Response:
         """From the server's bare address to the dashboards, where people want to go; programs have addresses."""
-        return RedirectResponse("/dashboards/", 307, headers=self._headers | NEVER_KEPT)
+        return RedirectResponse("/dashboards/", 307, headers=self._headers | NO_STORE)
 
     async def show_list(self, request: Request) -> Response:
         """Which there are."""
@@ -101,7 +101,7 @@ class DashboardPages:
 
     async def show_inspector(self, request: Request) -> Response:
         """The live list of what arrives (docs/inspector.md)."""
-        if other := self._first(request, ARRIVALS):
+        if other := self._first(request, EVENT_FILTERS):
             return other
         return await self._page(request, "inspector.html", name=INSPECTOR.name, types=self._types)
 
@@ -114,7 +114,7 @@ class DashboardPages:
             Refused: `bad_parameter` for a misspelt name: without it the page would show everything, as if asked to.
         """
         check_transport(request.scope)
-        key = login_of(request, or_navigation=True) or self._opening_key(request)
+        key = session_key(request, or_navigation=True) or self._opening_key(request)
         if key is None:
             return RedirectResponse(_login_before(request), 303, headers=self._headers)
         check_kind(key, [KeyKind.READ])
@@ -131,7 +131,7 @@ class DashboardPages:
         page = await run_in_threadpool(render, template, links=self._links(), **words)
         headers = self._headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
-        if login_of(request, or_navigation=True) is None and (key := self._opening_key(request)):
+        if session_key(request, or_navigation=True) is None and (key := self._opening_key(request)):
             headers["Set-Cookie"] = sessions.cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
@@ -140,7 +140,7 @@ class DashboardPages:
         if self._opened_with is None or not is_loopback_host(request):
             return None
         engine: Engine = request.state.engine
-        return key_for(self._opened_with, engine)
+        return find_key(self._opened_with, engine)
 
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]

@@ -14,7 +14,7 @@ from embedsink.auth.key import KeyKind
 from embedsink.engine import Engine
 from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.etag import tag_of
+from embedsink.http.etag import content_etag
 from embedsink.http.openapi.builder import description, groups_of
 from embedsink.http.pages.assets import page_files
 from embedsink.http.pages.base_url import address_of
@@ -22,7 +22,7 @@ from embedsink.http.pages.docs_content import messages_of, shown_reasons
 from embedsink.http.pages.docs_examples import examples
 from embedsink.http.pages.schema_text import type_in_words
 from embedsink.http.pages.templating import HEADERS, render
-from embedsink.http.security_headers import ASKED_ABOUT
+from embedsink.http.security_headers import NO_CACHE
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.reports.format import REPORT_FORMATS
 from embedsink.settings import Settings
@@ -53,11 +53,11 @@ class Docs:
         file = self._files.get(address)
         if file is None:
             body = page.replace(_ADDRESS, escape(address)).encode()
-            file = TaggedFile("text/html; charset=utf-8", f"W/{tag_of(body)}", body)
+            file = TaggedFile("text/html; charset=utf-8", f"W/{content_etag(body)}", body)
             if len(self._files) < ADDRESSES_MAX:
                 file = replace(file, compressed=await run_in_threadpool(gzip.compress, body))
                 self._files[address] = file
-        return await file.answer(request, HEADERS | ASKED_ABOUT)
+        return await file.answer(request, HEADERS | NO_CACHE)
 
     async def _made(self, engine: Engine) -> str:
         async with self._making:

@@ -10,7 +10,7 @@ from embedsink.auth.key import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import check_kind
-from embedsink.http.client_address import address_of
+from embedsink.http.client_address import client_address
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import Sender
@@ -67,7 +67,7 @@ class LoginPage:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: this form is sent as {FORM}.")
         length = request.headers.get("content-length", "")
         self._bodies.check_head(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
-        body = await self._bodies.read(request.receive, Sender(address_of(request.scope)))
+        body = await self._bodies.read(request.receive, Sender(client_address(request.scope)))
         try:
             found = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
         except ValueError:

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
+from embedsink.http.security_headers import SCRIPTED_PAGE, policy_headers
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -19,7 +19,7 @@ _CODE = re.compile(r"`([^`]+)`")
 def page_headers(*, frame_origins: str) -> dict[str, str]:
     """The headers of a page with scripts and forms of its own; pages of these origins may frame it."""
     framed_by = "'none'" if frame_origins == "none" else frame_origins
-    allowed = BY_SCRIPTS | {"form-action": "'self'", "frame-ancestors": framed_by}
+    allowed = SCRIPTED_PAGE | {"form-action": "'self'", "frame-ancestors": framed_by}
     # With none at all, browsers send forms with `Origin: null`, and nobody knows where they come from.
     return policy_headers(allowed, referrer="same-origin")
 

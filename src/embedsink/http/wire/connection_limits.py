@@ -67,7 +67,7 @@ class LimitedConnection(IngestProtocol):
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        self._crowd = registry
+        self._registry = registry
         self._request_bytes_max = request_bytes_max
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -75,13 +75,13 @@ class LimitedConnection(IngestProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         self._await_head()
-        self._crowd.wait(self)
-        self._crowd.limit(len(self.connections))
+        self._registry.add_waiting(self)
+        self._registry.evict_beyond_limit(len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more, and hold no answer back."""
         self._stop_waiting()
-        self._crowd.leave(self)
+        self._registry.remove(self)
         super().connection_lost(exc)
         self._answer_held()
 
@@ -91,7 +91,7 @@ class LimitedConnection(IngestProtocol):
         super().shutdown()
         self._answer_held()
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Close at once. What a client does not read is not sent any more."""
         if self.flow.write_paused:
             self._abort()
@@ -101,16 +101,16 @@ class LimitedConnection(IngestProtocol):
     def pause_writing(self) -> None:
         """The client does not read: others may have its place."""
         super().pause_writing()
-        self._crowd.stall(self, self.transport.get_write_buffer_size())
+        self._registry.add_stalled(self, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """The client reads again."""
         super().resume_writing()
-        self._crowd.flow(self)
-        self._crowd.wait(self)
+        self._registry.remove_stalled(self)
+        self._registry.add_waiting(self)
         self._work_if_busy()
 
-    def hold_back(self, delay_s: float, answer: Callable[[], None]) -> None:
+    def delay_answer(self, delay_s: float, answer: Callable[[], None]) -> None:
         """Call `answer` after so long, or when the connection ends. Until then others may have its place."""
         if self._is_ending:
             answer()
@@ -118,7 +118,7 @@ class LimitedConnection(IngestProtocol):
         self._running.body = b""
         self._held_answer = answer
         self._held_timer = self.loop.call_later(delay_s, self._answer_held)
-        self._crowd.wait(self)
+        self._registry.add_waiting(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a field of a head, or a trailer, until there are too many."""
@@ -179,13 +179,13 @@ class LimitedConnection(IngestProtocol):
         if not is_last:
             self._work_if_busy()
         elif not self.transport.is_closing():
-            self._crowd.wait(self)
+            self._registry.add_waiting(self)
 
     def _work_if_busy(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         is_asking = cycle is not None and not cycle.response_complete and not cycle.more_body
         if is_asking and self._held_answer is None and not self.flow.write_paused:
-            self._crowd.work(self)
+            self._registry.remove_waiting(self)
 
     def _answer_held(self) -> None:
         if self._held_answer is not None and self._held_timer is not None:

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.wire.raw_response import Answer
+from embedsink.http.wire.raw_response import RawResponse
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class IngestProtocol(HttpToolsProtocol):
         self.parser = _new_parser(self)
         self.flow = _Flow(transport, self.pipeline)
         # Each request gets a copy of it as its state.
-        self.app_state = {**self.app_state, "abort": self._abort, "hold_back": self.hold_back}
+        self.app_state = {**self.app_state, "abort": self._abort, "delay_answer": self.delay_answer}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for no further request, and tell all that are still being answered, not only the last."""
@@ -126,7 +126,7 @@ class IngestProtocol(HttpToolsProtocol):
         body, self._held = b"".join(self._held), None
         self._has_taken = True
         exchange = self._running = self.cycle = _Exchange(self)  # type: ignore[assignment]
-        self.app_state["events"].ingest_whole(self.scope, body, exchange.reply)
+        self.app_state["events"].ingest(self.scope, body, exchange.reply)
 
     def on_response_complete(self) -> None:
         """What uvicorn does after an answer, but with one timer for many of them: each would cost 2 µs."""
@@ -144,7 +144,7 @@ class IngestProtocol(HttpToolsProtocol):
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_when_idle)
 
-    def hold_back(self, delay_s: float, answer: Callable[[], None]) -> None:
+    def delay_answer(self, delay_s: float, answer: Callable[[], None]) -> None:
         """Call `answer` after so long."""
         self.loop.call_later(delay_s, answer)
 
@@ -277,7 +277,7 @@ class _Exchange:
         """What uvicorn sets when the client has left; here nobody waits for it."""
         return asyncio.Event()
 
-    def reply(self, answer: Answer) -> None:
+    def reply(self, answer: RawResponse) -> None:
         """Write the answer. A client that has left gets none."""
         connection = self._connection
         self.response_complete = True

@@ -12,7 +12,7 @@ Header = tuple[bytes, bytes]
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
 
 
-class Answer(NamedTuple):
+class RawResponse(NamedTuple):
     """A whole response. Header names are in lower case, as ASGI wants them; `content-length` is among them."""
 
     status: int
@@ -20,7 +20,7 @@ class Answer(NamedTuple):
     body: bytes
 
     @classmethod
-    def of(cls, response: Response) -> "Answer":
+    def of(cls, response: Response) -> "RawResponse":
         """The same as one of Starlette's responses."""
         return cls(response.status_code, response.raw_headers, bytes(response.body))
 

@@ -16,10 +16,10 @@ from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
 # Of a body whose key is not found yet, so much is read; the key has to stand in it.
-STRANGER_BYTES_MAX = 65_536
+ANONYMOUS_BYTES_MAX = 65_536
 _Task = asyncio.Task[Any]
 
-Recognize = Callable[[bytes], Sender]
+Authenticate = Callable[[bytes], Sender]
 """Finds the sender's key in the first bytes of a body; raises Refused when there is no good one."""
 
 
@@ -29,9 +29,9 @@ class BodyReader:
     def __init__(self, settings: Settings) -> None:
         self._bytes_max = settings.body_bytes_max
         self._timeout_s = settings.body_timeout_s
-        self.inflight = Inflight(settings.inflight_bytes_max, one_max=self._bytes_max)
+        self.inflight = InflightBytes(settings.inflight_bytes_max, one_max=self._bytes_max)
         # Whoever has shown no key yet must not take the room of those who have.
-        self._inflight_of_strangers = Inflight(settings.inflight_bytes_max // 8, one_max=STRANGER_BYTES_MAX)
+        self._anonymous_inflight = InflightBytes(settings.inflight_bytes_max // 8, one_max=ANONYMOUS_BYTES_MAX)
         self._deadlines = _Deadlines(settings.body_timeout_s)
 
     def check_head(self, *, length: int, encoding: str) -> None:
@@ -53,22 +53,22 @@ class BodyReader:
         if size > self._bytes_max:
             raise too_large(size, bytes_max=self._bytes_max)
 
-    async def read(self, receive: Receive, sender: Sender, *, recognize: Recognize | None = None) -> bytes:
+    async def read(self, receive: Receive, sender: Sender, *, authenticate: Authenticate | None = None) -> bytes:
         """The body as it was sent.
 
         Args:
             receive: ASGI's.
             sender: who sends it, as far as that is known.
-            recognize: finds out who that is, when more has come than may come from a stranger.
+            authenticate: finds out who that is, when more has come than may come from a stranger.
 
         Raises:
-            Refused: `body_too_large` or `body_too_slow`, or whatever `recognize` raises.
+            Refused: `body_too_large` or `body_too_slow`, or whatever `authenticate` raises.
             Unavailable: `overloaded`, when all bodies together are too large.
             ClientDisconnect: the client left; there is nobody to answer.
         """
         task = self._deadlines.begin()
         try:
-            return await self._read_all(receive, sender, recognize)
+            return await self._read_all(receive, sender, authenticate)
         except asyncio.CancelledError:
             task.uncancel()
             if not self._deadlines.has_passed(task):
@@ -87,28 +87,30 @@ class BodyReader:
         self.check_size(len(body))
         return inflate(body, bytes_max=self._bytes_max) if encoding == "gzip" else body
 
-    async def _read_all(self, receive: Receive, sender: Sender, recognize: Recognize | None) -> bytes:
+    async def _read_all(self, receive: Receive, sender: Sender, authenticate: Authenticate | None) -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body: bytes = message.get("body", b"")
         if not message.get("more_body", False):
             return body
-        return await self._read_rest(body, receive, sender, recognize)
+        return await self._read_rest(body, receive, sender, authenticate)
 
-    async def _read_rest(self, first: bytes, receive: Receive, sender: Sender, recognize: Recognize | None) -> bytes:
+    async def _read_rest(
+        self, first: bytes, receive: Receive, sender: Sender, authenticate: Authenticate | None
+    ) -> bytes:
         parts, size, more = [first], 0, True
-        inflight = self.inflight if sender.key_id else self._inflight_of_strangers
+        inflight = self.inflight if sender.key_id else self._anonymous_inflight
         held = 0
         try:
             while more:
                 size += len(parts[-1])
                 self.check_size(size)
-                if recognize is not None and size > STRANGER_BYTES_MAX:
-                    known, recognize = recognize(b"".join(parts)), None
+                if authenticate is not None and size > ANONYMOUS_BYTES_MAX:
+                    known, authenticate = authenticate(b"".join(parts)), None
                     inflight.release(sender, held)
                     inflight, sender, held = self.inflight, known, 0
-                inflight.hold(sender, size - held)
+                inflight.acquire(sender, size - held)
                 held = size
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -120,7 +122,7 @@ class BodyReader:
         return b"".join(parts)
 
 
-class Inflight:
+class InflightBytes:
     """What all bodies of one sort hold together, in bytes, and what each sender may hold of it.
 
     A key may hold three quarters. Each of its addresses may hold as much as they leave free together, or one body: one
@@ -139,7 +141,7 @@ class Inflight:
         self._held_by_key: Counter[str | None] = Counter()
         self._held_count = 0
 
-    def hold(self, sender: Sender, byte_count: int) -> None:
+    def acquire(self, sender: Sender, byte_count: int) -> None:
         """Count so many more bytes of a sender.
 
         Raises:
