@@ -874,7 +874,7 @@ def test_through_a_server_it_imports_reports_and_replays(server: RunningServer, 
 def test_a_key_that_may_not_is_one_sentence(server: RunningServer) -> None:
     ingest = server.key("ingest")
     wrong = embedsink("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
-    assert_failed(wrong, "ingest keys may not do this")
+    assert_failed(wrong, "ingest keys may not send this request")
     assert ingest not in wrong.stderr
     assert_failed(embedsink("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
 
@@ -966,7 +966,7 @@ def test_a_sync_result_that_is_refused_says_why(
     result_file.write_text(json.dumps(SYNC))
     assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job of the address.')
     reader = server.key("read")
-    assert_failed(called(*words[:-1], reader), "read keys may not do this, sync keys may.")
+    assert_failed(called(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from embedsink.auth.key import KeyKind
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.token import new_token
 from embedsink.errors import Refused
-from embedsink.http.authentication import bearer_token
+from embedsink.http.authentication import parse_bearer_token
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
 
@@ -229,7 +229,7 @@ def test_a_key_in_the_address_is_told_apart_from_a_bad_one_in_the_header(query: 
     key = new_token(kind)
     for authorization in ([], [f"Bearer {key}"], ["Bearer"]):
         with pytest.raises(Refused, match=r"^address: a key, or access_token, stands in it, ") as refused:
-            bearer_token(authorization, query.format(key=key))
+            parse_bearer_token(authorization, query.format(key=key))
         assert refused.value.reason == "bad_credential"
         assert key not in str(refused.value)
 
@@ -246,7 +246,7 @@ def test_a_key_in_the_address_is_told_where_a_key_is_asked_for_and_nowhere_else(
 
 def test_an_ordinary_parameter_may_begin_like_a_key(house: Server) -> None:
     assert house.get("/api/v1/reports/views?tenant=es_madrid", key=house.key("read")).status_code == 200
-    assert bearer_token([], "tenant=es_read") is None
+    assert parse_bearer_token([], "tenant=es_read") is None
 
 
 def test_two_credentials_are_refused(house: Server) -> None:

@@ -214,7 +214,7 @@ def test_of_a_stranger_no_more_is_read_than_has_to_hold_the_key(server: Server) 
 
 def test_strangers_do_not_take_the_room_of_those_who_have_a_key(tmp_path: Path) -> None:
     with open_server(tmp_path, inflight_bytes_max=MIB) as server:
-        inflight = server.state["bodies"]._anonymous_inflight
+        inflight = server.state["admission"].bodies._anonymous_inflight
         for address in ("192.0.2.1", "192.0.2.2"):
             inflight.acquire(Sender(address), ANONYMOUS_BYTES_MAX)
         stranger = server.post(in_parts(b" " * ANONYMOUS_BYTES_MAX, 8_192))

@@ -15,12 +15,14 @@ import pytest
 import embedsink.dashboards.files
 import embedsink.http.api.dashboards
 import embedsink.http.etag
+import embedsink.http.section_cache
 from embedsink.concurrency.cpu_meter import CpuMeter
 from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.model import Measure
 from embedsink.dashboards.period import period_of
 from embedsink.errors import Misconfigured
-from embedsink.http.api.dashboards import _MEASURES, Dashboards
+from embedsink.http.dashboards import Dashboards
+from embedsink.http.gauges import MEASURES
 from embedsink.store.reader import Reader
 from embedsink.store.revisions import Revisions
 from tests.envelope.sending import event_or_action, view
@@ -211,8 +213,8 @@ def test_only_the_latest_answers_are_kept(
             return cls(2026, 11, 22, tzinfo=tz)
 
     monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no minute turns meanwhile
-    monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_MAX", kept_max)
-    monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(embedsink.http.section_cache, "RESPONSES_MAX", kept_max)
+    monkeypatch.setattr(embedsink.http.section_cache, "RESPONSE_BYTES_MAX", bytes_max)
     key, reader, made = told.key("read"), told.engine.store.reader, []
 
     def noted(variables: Any, **_: Any) -> Any:
@@ -386,7 +388,7 @@ def test_a_wrong_file_that_is_found_late_is_told_and_is_no_bug(
 
 
 def test_what_files_may_measure_is_what_a_server_knows() -> None:
-    assert set(get_args(Measure)) == set(_MEASURES)
+    assert set(get_args(Measure)) == set(MEASURES)
 
 
 def test_it_needs_a_read_key(told: Server) -> None:

@@ -11,10 +11,11 @@ import pytest
 from starlette.types import Message
 
 import embedsink.http.report_response
-import embedsink.http.streaming
+import embedsink.http.spool
 from embedsink.errors import Unavailable
 from embedsink.http.api.exports import EVENT_FORMATS
-from embedsink.http.streaming import Download, _chunks, spool_query
+from embedsink.http.spool import spool_query
+from embedsink.http.streaming import Download, _chunks
 from embedsink.reports.formats import write_rows
 from embedsink.store.reader import EVERYTHING, Reader
 from tests.envelope.sending import view
@@ -68,14 +69,14 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 def test_the_disk_is_looked_at_after_the_last_byte_whoever_wrote_it(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    monkeypatch.setattr(embedsink.http.streaming, "ROOM_BYTES", 1 << 60)
-    monkeypatch.setattr(embedsink.http.streaming, "LOOK_EVERY_S", 60)
+    monkeypatch.setattr(embedsink.http.spool, "RESERVED_BYTES", 1 << 60)
+    monkeypatch.setattr(embedsink.http.spool, "SPACE_CHECK_INTERVAL_S", 60)
     key = narrow.key("read")
     assert narrow.get(f"/api/v1/events.{format}", key=key).status_code == 200, "what is small needs no room"
-    monkeypatch.setattr(embedsink.http.streaming, "IN_MEMORY_BYTES_MAX", 10)
+    monkeypatch.setattr(embedsink.http.spool, "IN_MEMORY_BYTES_MAX", 10)
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
     # Where the system has no files in memory, it is written to the disk.
-    monkeypatch.setattr(embedsink.http.streaming, "SPOOLED_BYTES_MAX", 10)
+    monkeypatch.setattr(embedsink.http.spool, "SPOOLED_BYTES_MAX", 10)
     monkeypatch.delattr(os, "memfd_create")
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
 
@@ -85,7 +86,7 @@ def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int)
     asked: list[None] = []
     sent: list[Message] = []
 
-    def may_go_on() -> bool:
+    def is_key_live() -> bool:
         asked.append(None)
         return len(asked) <= live_count
 
@@ -99,7 +100,7 @@ def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int)
     with TemporaryFile() as file:
         file.write(b"x" * 200_000)
         file.seek(0)
-        asyncio.run(Download(_chunks(file), may_go_on, held=file)(SCOPE, receive, send))
+        asyncio.run(Download(_chunks(file), is_key_live, resource=file)(SCOPE, receive, send))
         assert file.closed
     is_whole = sum(len(message.get("body", b"")) for message in sent) == 200_000
     assert is_whole == (live_count == 1_000)
@@ -119,9 +120,9 @@ def test_without_room_a_report_that_takes_long_is_answered(
 
     looks: list[str] = []
     monkeypatch.setattr(embedsink.http.report_response, "write_rows", write_slowly)
-    monkeypatch.setattr(embedsink.http.streaming, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(embedsink.http.streaming._Spool, "_is_short_of_room", look)
-    monkeypatch.setattr(embedsink.http.streaming._Spool, "spills_without_room", lambda spool: look() and False)
+    monkeypatch.setattr(embedsink.http.spool, "SPACE_CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(embedsink.http.spool._SpooledQuery, "_is_disk_almost_full", look)
+    monkeypatch.setattr(embedsink.http.spool._SpooledQuery, "is_spilling_without_space", lambda spool: look() and False)
     answer = narrow.get(f"/api/v1/reports/views.{format}", key=narrow.key("read"))
     assert answer.status_code == 200
     assert len(answer.content) > 100

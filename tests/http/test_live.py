@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import embedsink.http.api.live
+import embedsink.http.live_stream
 from embedsink.auth.key_store import KeyStore
 from embedsink.reports.recent_events import ENVELOPES_BYTES_MAX, ROWS_MAX
 from embedsink.store.reader import Reader
@@ -220,7 +220,7 @@ def test_of_long_envelopes_only_as_many_come_as_have_room(running: RunningServer
 def test_for_a_slow_reader_nothing_is_kept_and_the_sums_are_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.api.live, "PAUSE_S", 0.001)
+    monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.001)
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         reads_on = asyncio.Event()
         written: list[bytes] = []
@@ -325,8 +325,8 @@ def test_streams_do_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> Non
 
 
 def test_a_stream_ends_after_its_time_and_beats_until_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.http.api.live, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr(embedsink.http.api.live, "PAUSE_S", 0.01)
+    monkeypatch.setattr(embedsink.http.live_stream, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.01)
     with open_server(tmp_path, live_timeout_s=0.4) as server:
         answer = server.get(LIVE, key=server.key("read"))
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -339,15 +339,15 @@ def test_a_stream_ends_after_its_time_and_beats_until_then(tmp_path: Path, monke
 def test_streams_that_began_at_different_moments_share_what_they_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.api.live, "PAUSE_S", 0.3)
+    monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.3)
     spans: list[object] = []
-    read = embedsink.http.api.live._read
+    read = embedsink.http.live_stream._read
 
     def counted(reader: Reader, *, wants_rows: bool) -> Any:
         spans.append(reader.variable("after"))
         return read(reader, wants_rows=wants_rows)
 
-    monkeypatch.setattr(embedsink.http.api.live, "_read", counted)
+    monkeypatch.setattr(embedsink.http.live_stream, "_read", counted)
     told: list[int] = []
     with open_server(tmp_path, segment_seal_s=0.02) as server, ExitStack() as streams:
         key, reader = server.key(), server.key("read")
@@ -376,7 +376,7 @@ def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkey
         assert may_end.wait(30)
         return []
 
-    monkeypatch.setattr(embedsink.http.api.live, "newest_arrivals", search)
+    monkeypatch.setattr(embedsink.http.live_stream, "newest_arrivals", search)
     written: list[bytes] = []
 
     async def write(piece: bytes) -> None:

@@ -19,11 +19,11 @@ from schemathesis.specs.openapi.checks import (
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-import embedsink.http.openapi.builder
 from embedsink import __version__
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.openapi.builder import description
+from embedsink.http.openapi.builder import OpenApi
+from embedsink.http.resources import describe_api
 from embedsink.settings import Settings
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server
@@ -35,7 +35,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-DESCRIBED = description(Settings())
+DESCRIBED = describe_api(Settings()).document
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -85,8 +85,8 @@ def test_it_is_served_to_everybody(server: Server) -> None:
 
 def test_it_is_written_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     first = server.get("/openapi.json")
-    # Who needs no key must not make the server work.
-    monkeypatch.delattr(embedsink.http.openapi.builder, "JSONResponse")
+    # Requests without a key must not cost the server much.
+    monkeypatch.delattr(OpenApi, "document")
     again = server.get("/openapi.json")
     assert (again.status_code, again.content) == (200, first.content)
 
@@ -140,7 +140,7 @@ def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: py
 
 
 def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
-    schemas = description(Settings(service_name="acme", events_max=7))["components"]["schemas"]
+    schemas = describe_api(Settings(service_name="acme", events_max=7)).document["components"]["schemas"]
     assert schemas["ViewEnvelope"]["properties"]["source"]["const"] == "acme-embed"
     assert "acme:event:view" in schemas["Envelope"]["discriminator"]["mapping"]
     assert schemas["Delivery"]["properties"]["events"]["maxItems"] == 7

@@ -27,10 +27,10 @@ def detail(answer: httpx.Response) -> str:
     [
         ("sinse=7d", 'parameter "sinse" does not exist. Did you mean "since"?'),
         ("zzz=1", 'parameter "zzz" does not exist. There are since, '),
-        ("since=7d&since=1d", "since: stands more than once in the address. Give it once."),
-        ("tenant=a&tenant=a", "tenant: stands more than once"),
+        ("since=7d&since=1d", "since: is given more than once. Give it once."),
+        ("tenant=a&tenant=a", "tenant: is given more than once"),
         ("since=2026-11-02&until=2026-11-01", 'since: "2026-11-02" is later than until, "2026-11-01". Swap them.'),
-        ("tenant=a%00b", 'tenant: "a\\u0000b" holds a NUL or a lone surrogate. Remove it.'),
+        ("tenant=a%00b", 'tenant: "a\\u0000b" contains a NUL or a lone surrogate. Remove it.'),
     ],
 )
 def test_a_mistake_in_the_address_is_a_400_that_names_it(server: Server, path: str, query: str, told: str) -> None:

@@ -98,7 +98,7 @@ def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
             patched.setattr(f"embedsink.http.{read}", read_long)
             answer = server.get(path, key=key)
         assert (answer.status_code, problem(answer)) == (503, "overloaded")
-        told = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Ask for a shorter period."
+        told = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Request a shorter period."
         assert answer.json()["detail"] == told
         assert "retry-after" in answer.headers
         assert server.get("/api/v1/reports/views", key=key).status_code == 200

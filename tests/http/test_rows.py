@@ -12,7 +12,7 @@ import pytest
 
 import embedsink.http.etag
 import embedsink.http.report_response
-import embedsink.http.streaming
+import embedsink.http.spool
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.report_response import MEDIA_TYPES
 from embedsink.reports.catalog import is_timed, report_names
@@ -317,7 +317,7 @@ def test_a_report_that_would_fill_the_disk_is_stopped(
 
     ended: list[str] = []
     monkeypatch.setattr(embedsink.http.report_response, "write_rows", write_for_ever)
-    monkeypatch.setattr(embedsink.http.streaming, "ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(embedsink.http.spool, "RESERVED_BYTES", 1 << 60)
     answer = get(loaded, f"events.{format}")
     assert (answer.status_code, problem(answer)) == (503, "storage_low")
     assert "disk: is almost full" in answer.json()["detail"]

@@ -22,10 +22,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def ask(
-    folder: Path, path: str, *, only_here: bool = False, host: str = "engine.example", known: str = ""
+    folder: Path, path: str, *, loopback_only: bool = False, host: str = "engine.example", known: str = ""
 ) -> httpx.Response:
     headers = demo_headers(frames="https://embed.example", framed_by="'none'")
-    routes = page_routes("/demo/", read_pages(folder), headers, only_here=only_here)
+    routes = page_routes("/demo/", read_pages(folder), headers, loopback_only=loopback_only)
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
 
     async def get() -> httpx.Response:
@@ -93,7 +93,7 @@ def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8322", "127.0.0.2:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
 def test_pages_for_this_machine_are_there_by_its_own_names(folder: Path, host: str) -> None:
-    assert ask(folder, "/demo/main.js", only_here=True, host=host).status_code == 200
+    assert ask(folder, "/demo/main.js", loopback_only=True, host=host).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_pages_for_this_machine_are_there_by_its_own_names(folder: Path, host: s
     ["engine.example:8322", "localhost.engine.example", "127.0.0.1.engine.example", "engine.localhost", "0.0.0.0", ""],
 )
 def test_pages_for_this_machine_are_not_there_by_any_other_name(folder: Path, host: str) -> None:
-    answer = ask(folder, "/demo/main.js", only_here=True, host=host)
+    answer = ask(folder, "/demo/main.js", loopback_only=True, host=host)
     assert answer.status_code == 404
     assert answer.json()["detail"].startswith(f'host: "{host}" is not 127.0.0.1 or localhost.')

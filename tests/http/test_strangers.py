@@ -13,6 +13,7 @@ import pytest
 import embedsink.http.anonymous_limits
 import embedsink.http.api.dbt_syncs
 import embedsink.http.api.events
+import embedsink.http.sync_body
 from embedsink.http.anonymous_limits import AnonymousLimits
 from embedsink.http.rate_limiter import Sender
 from embedsink.http.wire.raw_response import RawResponse
@@ -90,7 +91,7 @@ def test_a_429_spares_the_parse(tmp_path: Path) -> None:
         key = server.key()
         known = server.engine.keys.find(key)
         assert known is not None
-        server.state["rates"].admit(Sender("", known.key_id), 19_999)
+        server.state["admission"].rates.admit(Sender("", known.key_id), 19_999)
         for answer in (server.post(b" " * 19_000, key=key), server.post(b'{"key":"%b"' % key.encode() + b" " * 19_000)):
             assert (answer.status_code, problem(answer)) == (429, "rate_limited")
 
@@ -156,7 +157,7 @@ def test_work_is_charged_by_the_size_after_decompression(tmp_path: Path, events:
 def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse, running, most = embedsink.http.api.dbt_syncs._parse, 0, 0
+    parse, running, most = embedsink.http.sync_body.parse_sync, 0, 0
 
     def note_and_parse(*arguments: Any) -> Any:
         nonlocal running, most
@@ -168,7 +169,7 @@ def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_c
         finally:
             running -= 1
 
-    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "_parse", note_and_parse)
+    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "parse_sync", note_and_parse)
     with open_server(tmp_path, rate_address_bytes_per_s=MIB) as server:
         key = server.key("sync")
 
@@ -242,7 +243,7 @@ def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
         assert time.monotonic() - started_at < 0.2
-        server.state["events"].anonymous_limits._buckets.charge(("127.0.0.1", True), 10_000, time.monotonic())
+        server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", True), 10_000, time.monotonic())
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == 200
         assert time.monotonic() - started_at > 0.2, "a flood of probes has to wait, too"
@@ -260,7 +261,7 @@ def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
 
 def use_up(server: Server) -> None:
     """Take all that this address may send without a good key."""
-    server.state["events"].anonymous_limits._buckets.charge(("127.0.0.1", False), 10_000, time.monotonic())
+    server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", False), 10_000, time.monotonic())
 
 
 def test_an_address_that_waits_for_its_429_does_not_hold_up_others(

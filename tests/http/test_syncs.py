@@ -13,8 +13,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from embedsink.http.api import dbt_syncs
-from embedsink.http.api.dbt_syncs import instant_us
+from embedsink.http import sync_body
+from embedsink.http.sync_body import instant_us
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.envelope.sending import KEY, KEY_CUT, view
@@ -158,7 +158,7 @@ def test_a_sync_key_reads_what_it_recorded_and_nothing_else(server: Server) -> N
 def test_a_deployment_outside_the_scope_is_named_as_in_the_address(server: Server) -> None:
     answer = server.get(address(deployment=2), key=server.key("read", deployments=[1]))
     assert (answer.status_code, problem(answer)) == (403, "out_of_scope")
-    assert answer.json()["detail"] == "deploymentId: 2 is outside the key's scope. Use its own key."
+    assert answer.json()["detail"] == "deploymentId: 2 is outside the key's scope. Use a key for it."
 
 
 def test_who_has_no_key_learns_nothing_of_what_is_wrong(server: Server) -> None:
@@ -441,7 +441,7 @@ def test_a_parameter_is_refused(server: Server) -> None:
 
 
 def test_the_limits_are_those_of_the_types() -> None:
-    assert (dbt_syncs.JOB_ID_CHARACTERS_MAX, dbt_syncs.PATH_CHARACTERS_MAX, dbt_syncs.EXTRA_BYTES_MAX) == (
+    assert (sync_body.JOB_ID_CHARACTERS_MAX, sync_body.PATH_CHARACTERS_MAX, sync_body.EXTRA_BYTES_MAX) == (
         256,
         4_096,
         16_384,

@@ -1,4 +1,4 @@
-"""What `/metrics` shows: counters that others keep, read when somebody asks."""
+"""The metrics of `/metrics`, collected from the counters of the engine for each scrape."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from embedsink.reasons import Reason
 
 
 def exposition(engine: Engine) -> bytes:
-    """All metrics in Prometheus' text format."""
+    """Return all metrics in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counters(engine))
     ProcessCollector(registry=registry)

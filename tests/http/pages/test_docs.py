@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from embedsink.engine import now_ms
-from embedsink.http.openapi.builder import description
 from embedsink.http.pages.docs import docs_page
+from embedsink.http.resources import describe_api
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, ReportColumn
@@ -23,7 +23,7 @@ from tests.http.pages.reading import Page
 from tests.programs import require
 from tests.servers import running_server
 
-DESCRIBED = description(Settings())
+DESCRIBED = describe_api(Settings()).document
 OPERATIONS: list[tuple[str, str, dict[str, Any]]] = [
     (method, path, operation) for path, item in DESCRIBED["paths"].items() for method, operation in item.items()
 ]
@@ -161,7 +161,7 @@ def test_nothing_in_it_runs_or_comes_from_elsewhere(server: Server, page: Page) 
 def test_hostile_words_stay_words() -> None:
     column = ReportColumn(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     report = Report("views", HOSTILE, HOSTILE, HOSTILE, [column])
-    html = docs_page(Settings(), [report], address=f"https://{HOSTILE}")
+    html = docs_page(describe_api(Settings()), [report], address=f"https://{HOSTILE}")
     page = Page(html)
     as_it_was = " ".join(HOSTILE.split())
     assert page.tables["Columns of views"].rows == [[as_it_was, as_it_was, as_it_was, shown(as_it_was)]]
@@ -181,7 +181,7 @@ def test_each_body_is_accepted_as_it_is_shown(server: Server, page: Page, title:
 
 def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
     settings = Settings(service_name="acme", events_max=7)
-    page = Page(docs_page(settings, [], address="https://events.example.com"))
+    page = Page(docs_page(describe_api(settings), [], address="https://events.example.com"))
     assert "at most 7 envelopes" in " ".join(page.text.split())
     assert "acme-embed" in page.code["A forwarder in JavaScript"]
     assert "https://events.example.com/api/v1/events" in page.code["A forwarder in JavaScript"]

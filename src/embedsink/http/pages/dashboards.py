@@ -7,6 +7,7 @@ from urllib.parse import quote_plus, urlencode
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from embedsink.auth.key import Key, KeyKind
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
@@ -19,8 +20,13 @@ from embedsink.dashboards.theme import DARK, LIGHT, vega_config
 from embedsink.dashboards.vega_spec import completed
 from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, without_keys
-from embedsink.http.api.dashboards import Dashboards
+from embedsink.http.api.dashboards import NAME_PARAMETER, period_parameters
 from embedsink.http.authentication import check_kind, find_key, session_key
+from embedsink.http.dashboards import Dashboards
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import event_filter_parameters, scope_parameters
+from embedsink.http.openapi.parts import Schema, html_page
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega_bundle import VegaBundle
 from embedsink.http.query_params import EVENT_FILTERS, check_parameters
@@ -225,3 +231,68 @@ def _tips_of(spec: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(spec, list):
         for part in spec:
             yield from _tips_of(part)
+
+
+async def lead_in(request: Request) -> Response:
+    """Redirect `/` to the dashboards."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.lead_in(request)
+
+
+async def show_list(request: Request) -> Response:
+    """Show the list of dashboards."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.show_list(request)
+
+
+async def show_inspector(request: Request) -> Response:
+    """Show the inspector."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.show_inspector(request)
+
+
+async def show_dashboard(request: Request) -> Response:
+    """Show a dashboard."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.show_dashboard(request)
+
+
+ROUTES = [
+    Route("/", lead_in),
+    Route("/dashboards", show_list),
+    Route("/dashboards/", show_list),
+    Route("/dashboards/inspector", show_inspector),
+    Route("/dashboards/{name}", show_dashboard),
+]
+_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.NOT_READY, *ANY_REQUEST)
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    filters = [
+        *event_filter_parameters(),
+        *(parameter for parameter in scope_parameters() if parameter["name"] in EVENT_FILTERS),
+    ]
+    named = [NAME_PARAMETER, *period_parameters()]
+    return [
+        Operation("get", "/", "leadIn", "Redirect to the dashboards", (307, "Redirects to `/dashboards/`.", {})),
+        _page_operation("/dashboards", "listDashboards", "Show the list of dashboards"),
+        _page_operation("/dashboards/", "showDashboards", "Show the list of dashboards"),
+        _page_operation("/dashboards/inspector", "showInspector", "Show events as they arrive", parameters=filters),
+        _page_operation("/dashboards/{name}", "showDashboard", "Show a dashboard", Reason.NOT_FOUND, parameters=named),
+    ]
+
+
+def _page_operation(
+    path: str, operation_id: str, summary: str, *reasons: Reason, parameters: Sequence[Schema] = ()
+) -> Operation:
+    return Operation(
+        "get",
+        path,
+        operation_id,
+        summary,
+        (200, "The page.", html_page()),
+        (*_REASONS, *reasons),
+        parameters=parameters,
+        others={303: "Redirects to the login form, or to the same page without unknown parameters."},
+    )

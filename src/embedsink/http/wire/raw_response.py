@@ -1,6 +1,6 @@
-"""What goes back to a sender, before it is ASGI messages or bytes on a connection."""
+"""A complete response, which can be sent as ASGI messages or as bytes on a connection."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode
 
 
 class RawResponse(NamedTuple):
-    """A whole response. Header names are in lower case, as ASGI wants them; `content-length` is among them."""
+    """A complete response. Header names are in lower case, as ASGI requires, and include `content-length`."""
 
     status: int
     headers: list[Header]
@@ -21,17 +21,20 @@ class RawResponse(NamedTuple):
 
     @classmethod
     def of(cls, response: Response) -> "RawResponse":
-        """The same as one of Starlette's responses."""
+        """Convert a Starlette response."""
         return cls(response.status_code, response.raw_headers, bytes(response.body))
 
     async def send(self, send: Send) -> None:
-        """Send it as ASGI messages."""
+        """Send the response as ASGI messages."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body})
 
-    def encode(self, further: Iterable[Header], *, keep_alive: bool) -> bytes:
-        """The bytes of an HTTP/1.1 response (RFC 9112), with further headers before its own."""
-        lines = [_STATUS_LINES[self.status], *map(b": ".join, further), *map(b": ".join, self.headers)]
+    def encode(self, default_headers: Iterable[Header], *, keep_alive: bool) -> bytes:
+        """Return the bytes of an HTTP/1.1 response (RFC 9112), with the default headers first."""
+        lines = [_STATUS_LINES[self.status], *map(b": ".join, default_headers), *map(b": ".join, self.headers)]
         if not keep_alive:
             lines.append(b"connection: close")
         return b"\r\n".join((*lines, b"", self.body))
+
+
+Reply = Callable[[RawResponse], None]
