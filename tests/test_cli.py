@@ -821,7 +821,7 @@ def test_a_misspelt_setting_is_one_sentence(tmp_path: Path) -> None:
 
 def test_beyond_this_machine_keys_need_encryption(tmp_path: Path) -> None:
     done = embedsink("serve", "--host", "0.0.0.0", "--data", tmp_path / "data")
-    assert_failed(done, "keys would travel unencrypted", code=2)
+    assert_failed(done, "keys would be sent unencrypted", code=2)
     assert not (tmp_path / "data").exists()
 
 

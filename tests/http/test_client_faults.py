@@ -148,7 +148,7 @@ ODD_FIELDS = (
 )
 
 
-def test_strange_requests_log_no_error(server: RunningServer) -> None:
+def test_unusual_requests_log_no_error(server: RunningServer) -> None:
     key = server.key("admin")
     for first, fields in itertools.product(STRANGE, ODD_FIELDS):
         connection = connected(server)
@@ -166,7 +166,7 @@ def test_strange_requests_log_no_error(server: RunningServer) -> None:
 CHUNKED = (b"zz\r\n", b"1\r\naa\r\n", b"-1\r\n", b"1\r\na\r\nzz\r\n", b"1;x=\0\r\n", b"0\r\nA: b\r\n\r\nGET", b"f" * 40)
 
 
-def test_bodies_that_break_off_or_break_the_framing_log_no_error(server: RunningServer) -> None:
+def test_truncated_bodies_and_broken_framing_log_no_error(server: RunningServer) -> None:
     keys = {"": server.key("read"), "POST": server.key(), "PUT": server.key("admin")}
     for first in (
         "POST /api/v1/events",
@@ -184,7 +184,7 @@ def test_bodies_that_break_off_or_break_the_framing_log_no_error(server: Running
     assert_no_error(server)
 
 
-def test_random_changes_of_good_requests_log_no_error(server: RunningServer) -> None:
+def test_random_changes_of_valid_requests_log_no_error(server: RunningServer) -> None:
     requests = good_requests(server.key(), server.key("read"))
     chance = random.Random(7)
     for _ in range(400):
@@ -199,7 +199,7 @@ def test_random_changes_of_good_requests_log_no_error(server: RunningServer) -> 
     assert_no_error(server)
 
 
-def test_a_download_that_is_cut_off_logs_no_error(server: RunningServer) -> None:
+def test_an_aborted_download_logs_no_error(server: RunningServer) -> None:
     key, read_key = server.key(), server.key("read")
     long = view({"title": "x" * 50_000})
     assert server.post([long] * 15, key=key).status == 202
@@ -214,7 +214,7 @@ def test_a_download_that_is_cut_off_logs_no_error(server: RunningServer) -> None
     assert_no_error(server)
 
 
-def test_broken_handshakes_log_no_error(tmp_path: Path) -> None:
+def test_failed_handshakes_log_no_error(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     words = [sys.executable, "-m", "embedsink", "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
     with log.open("wb") as file, subprocess.Popen([*words, *pem(tmp_path, PRIVATE_KEY)], stderr=file) as server:

@@ -35,7 +35,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_ended(narrow: Server) -> None:
+def test_an_abandoned_report_occupies_its_slot_until_its_thread_ends(narrow: Server) -> None:
     begun, may_end = threading.Event(), threading.Event()
     files: list[IO[bytes]] = []
 
@@ -66,7 +66,7 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 
 
 @pytest.mark.parametrize("format", EVENT_FORMATS)
-def test_the_disk_is_looked_at_after_the_last_byte_whoever_wrote_it(
+def test_the_free_space_is_checked_after_the_last_byte_of_any_format(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
     monkeypatch.setattr(embedsink.http.spool, "RESERVED_BYTES", 1 << 60)
@@ -82,7 +82,7 @@ def test_the_disk_is_looked_at_after_the_last_byte_whoever_wrote_it(
 
 
 @pytest.mark.parametrize("live_count", [0, 1, 2, 3, 1_000])
-def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int) -> None:
+def test_a_download_closes_its_file_at_any_time_of_revocation(live_count: int) -> None:
     asked: list[None] = []
     sent: list[Message] = []
 
@@ -107,9 +107,7 @@ def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int)
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet", "arrow"])
-def test_without_room_a_report_that_takes_long_is_answered(
-    narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
-) -> None:
+def test_a_slow_report_succeeds_on_a_full_disk(narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     def write_slowly(*arguments: object, **options: object) -> None:
         write_rows(*arguments, **options)  # type: ignore[arg-type]
         wait_until(lambda: len(looks) > 2, what="the disk was looked at")

@@ -136,7 +136,7 @@ def slowness() -> float:
     return MARGIN * max(1.0, min(taken) / REFERENCE_S)
 
 
-def test_a_strangers_request_costs_the_event_loop_at_most_5_ms(server: RunningServer, tmp_path: Path) -> None:
+def test_an_anonymous_request_costs_the_event_loop_at_most_5_ms(server: RunningServer, tmp_path: Path) -> None:
     limit_s = COST_S_MAX * slowness()
     too_long = {}
     for method, path in routes(tmp_path):
@@ -149,7 +149,7 @@ def test_a_strangers_request_costs_the_event_loop_at_most_5_ms(server: RunningSe
     assert too_long == {}
 
 
-def test_requests_that_arrive_in_one_read_do_not_hold_the_loop_up(server: RunningServer) -> None:
+def test_many_requests_in_one_read_do_not_block_the_event_loop(server: RunningServer) -> None:
     refused = b"POST /api/v1/events HTTP/1.1\r\nContent-Length: 0\r\nContent-Type: text/plain\r\n\r\n"
     # As many as may wait on a connection, each of them for much less than the limit.
     assert cost_s(server, refused * 3_000) < 10 * COST_S_MAX * slowness()

@@ -75,7 +75,7 @@ def test_each_route_is_described_and_nothing_else(server: Server) -> None:
     assert described == methods_of(server.app)
 
 
-def test_it_is_served_to_everybody(server: Server) -> None:
+def test_the_description_is_public(server: Server) -> None:
     answer = server.get("/openapi.json")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -83,7 +83,7 @@ def test_it_is_served_to_everybody(server: Server) -> None:
     assert answer.json()["info"]["version"] == __version__
 
 
-def test_it_is_written_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_is_serialized_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     first = server.get("/openapi.json")
     # Requests without a key must not cost the server much.
     monkeypatch.delattr(OpenApi, "document")
@@ -91,7 +91,7 @@ def test_it_is_written_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> 
     assert (again.status_code, again.content) == (200, first.content)
 
 
-def test_it_is_valid() -> None:
+def test_the_description_is_valid_openapi() -> None:
     api.validate()
     ids = [operation["operationId"] for item in DESCRIBED["paths"].values() for operation in item.values()]
     assert len(set(ids)) == len(ids) == len(list(api.get_all_operations()))
@@ -121,14 +121,14 @@ def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Respons
 
 
 @pytest.mark.parametrize(("path", "method"), WITH_KEY)
-def test_a_page_of_another_origin_is_described(server: Server, path: str, method: str) -> None:
+def test_an_error_for_another_origin_is_described(server: Server, path: str, method: str) -> None:
     key = server.key("admin", origins=["https://here.example"])
     answer = ask(server, path, method, key=key, headers={"origin": "https://there.example"})
     assert answer.status_code == 403
     assert answer.json()["reason"] in reasons_of(path, method, 403)
 
 
-def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overloaded_server_answers_as_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server.engine, "report_slots", ConcurrencyLimiter(0, waiting_max=0))
     key = server.key("admin")
     # The live stream waits for no report, and does not end.
@@ -139,7 +139,7 @@ def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: py
     assert {path for path, reason in busy.items() if reason not in reasons_of(path, "get", 503)} == set()
 
 
-def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
+def test_the_description_contains_the_service_name_and_limits() -> None:
     schemas = describe_api(Settings(service_name="acme", events_max=7)).document["components"]["schemas"]
     assert schemas["ViewEnvelope"]["properties"]["source"]["const"] == "acme-embed"
     assert "acme:event:view" in schemas["Envelope"]["discriminator"]["mapping"]
@@ -150,7 +150,7 @@ def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
 @pytest.mark.parametrize(
     ("path", "method"), [(path, method) for path, item in DESCRIBED["paths"].items() for method in item]
 )
-def test_what_is_sent_and_answered_is_as_described(path: str, method: str, loaded: Server) -> None:
+def test_requests_and_responses_conform_to_the_description(path: str, method: str, loaded: Server) -> None:
     @settings(
         max_examples=12,
         deadline=None,

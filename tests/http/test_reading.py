@@ -47,7 +47,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @every_reading
-def test_the_place_of_a_reader_that_has_left_is_free(
+def test_a_disconnected_reader_frees_its_slot(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
     begun = threading.Event()
@@ -86,7 +86,7 @@ def test_the_place_of_a_reader_that_has_left_is_free(
 
 
 @every_reading
-def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
+def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
     def read_long(reader: Reader, *_: Any, **__: Any) -> None:
@@ -106,7 +106,9 @@ def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priorities belong to processes")
 @every_reading
-def test_reading_gives_way_to_ingest(narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str) -> None:
+def test_queries_have_a_lower_priority_than_ingest(
+    narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
+) -> None:
     module, name = read.split(".")
     original = getattr(importlib.import_module(f"embedsink.http.{module}"), name)
     had = threads()
@@ -130,7 +132,7 @@ def threads() -> set[int]:
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
-def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end = threading.Event(), threading.Event()
     bodies: list[list[bytes]] = [[], []]
     is_told = asyncio.Event()
@@ -163,7 +165,7 @@ def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pyt
     assert bodies[1] == []
 
 
-def test_a_bug_is_still_told_as_one_and_not_as_a_reader_that_has_left() -> None:
+def test_a_bug_is_raised_and_not_taken_for_a_disconnect() -> None:
     async def fail() -> None:
         raise ValueError("no")
 
@@ -175,7 +177,7 @@ def test_a_bug_is_still_told_as_one_and_not_as_a_reader_that_has_left() -> None:
         asyncio.run(cancel_on_disconnect(Request({"type": "http"}, receive), fail()))
 
 
-def test_what_a_reader_still_sends_is_no_leaving() -> None:
+def test_further_bytes_of_a_client_are_not_a_disconnect() -> None:
     parts: list[Message] = [{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}]
     ended: list[bool] = []
 

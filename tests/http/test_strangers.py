@@ -52,14 +52,14 @@ def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["hostile", "large", "empty", "good", "unknown key", "no key", "gzip"],
 )
-def test_nothing_of_a_stranger_is_parsed(server: Server, body: bytes, reason: str) -> None:
+def test_an_anonymous_body_is_never_parsed(server: Server, body: bytes, reason: str) -> None:
     coding = {"content_encoding": "gzip"} if body.startswith(b"\x1f") else {}
     answer = server.post(body, **coding)
     assert (answer.status_code, problem(answer)) == (401, reason)
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
-def test_the_key_of_a_larger_body_stands_in_its_first_64_kib(server: Server, coding: str) -> None:
+def test_the_key_of_a_larger_body_must_be_in_its_first_64_kib(server: Server, coding: str) -> None:
     key, events = server.key(), [view({"title": f"{number:0100}"}) for number in range(400)]
     for body, status in (({"key": key, "events": events}, 202), ({"events": events, "key": key}, 401)):
         content = json.dumps(body).encode()
@@ -68,7 +68,7 @@ def test_the_key_of_a_larger_body_stands_in_its_first_64_kib(server: Server, cod
         assert server.post(packed, content_encoding=coding or "identity").status_code == status
 
 
-def test_a_key_that_stands_elsewhere_than_in_the_delivery_is_none(server: Server) -> None:
+def test_a_key_outside_the_delivery_object_is_ignored(server: Server) -> None:
     key, other, before = server.key(), server.key(), len(server.journaled())
     stray = view({"key": key})
     assert problem(server.post([stray])) == "no_credential"
@@ -77,7 +77,7 @@ def test_a_key_that_stands_elsewhere_than_in_the_delivery_is_none(server: Server
     assert server.post({"events": [view({"key": KEY})], "key": key}).status_code == 202
 
 
-def test_an_unreadable_body_with_a_key_in_it_is_not_kept(server: Server) -> None:
+def test_an_unreadable_body_with_a_key_is_not_stored(server: Server) -> None:
     before = len(server.journaled())
     for body in (b'{"key": "%b", "events": [' % server.key().encode(), b'{"key": "%b", "a":1,' % server.key().encode()):
         answer = server.post(body + b'"a":1,' * 10_000)
@@ -86,7 +86,7 @@ def test_an_unreadable_body_with_a_key_in_it_is_not_kept(server: Server) -> None
 
 
 @pytest.mark.usefixtures("nothing_is_parsed")
-def test_a_429_spares_the_parse(tmp_path: Path) -> None:
+def test_a_429_is_sent_before_the_body_is_parsed(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_bytes_per_s=10_000) as server:
         key = server.key()
         known = server.engine.keys.find(key)
@@ -107,7 +107,7 @@ def test_a_429_spares_the_parse(tmp_path: Path) -> None:
     ],
     ids=["a key again and again", "rejected", "large", "deep", "lines"],
 )
-def test_what_takes_long_never_runs_on_the_event_loop(
+def test_slow_bodies_are_never_parsed_on_the_event_loop(
     server: Server, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_ = "application/x-ndjson" if body.startswith(b"1\n") else "application/json"
@@ -129,7 +129,7 @@ def test_small_bodies_need_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert server.post(gzip.compress(json.dumps(view()).encode()), key=key, content_encoding="gzip").is_success
 
 
-def test_who_sends_unreadable_bodies_waits_and_small_events_of_the_same_sender_do_not(tmp_path: Path) -> None:
+def test_unreadable_bodies_are_limited_without_delaying_small_events(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_address_bytes_per_s=2 * MIB) as server:
         key = server.key()
         statuses = [server.post(b"x" * 500_000, key=key).status_code for _ in range(4)]
@@ -145,7 +145,7 @@ def test_who_sends_unreadable_bodies_waits_and_small_events_of_the_same_sender_d
     [[view()] * 1_001, [view()] * 1_000, [view()] * 3_000],
     ids=["too many", "accepted", "too large"],
 )
-def test_work_is_charged_by_the_size_after_decompression(tmp_path: Path, events: list[Any]) -> None:
+def test_work_is_charged_by_the_decompressed_size(tmp_path: Path, events: list[Any]) -> None:
     with open_server(tmp_path, rate_address_bytes_per_s=MIB // 16) as server:
         key = server.key()
         body = gzip.compress(json.dumps(events).encode())
@@ -154,7 +154,7 @@ def test_work_is_charged_by_the_size_after_decompression(tmp_path: Path, events:
         assert statuses[-1] == 429
 
 
-def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
+def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parse, running, most = embedsink.http.sync_body.parse_sync, 0, 0
@@ -186,7 +186,7 @@ def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_c
         assert server.post(view(), key=server.key()).status_code == 202
 
 
-def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
+def test_an_address_without_a_valid_key_is_limited_and_valid_keys_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
@@ -220,7 +220,7 @@ def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
         ("POST", "/healthz/"),
     ],
 )
-def test_every_address_of_the_server_counts_requests_without_a_good_key(
+def test_every_path_counts_requests_without_a_valid_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str
 ) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
@@ -234,7 +234,7 @@ def test_every_address_of_the_server_counts_requests_without_a_good_key(
         assert server.ask(method, path, key=server.key("read")).status_code != 429
 
 
-def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
+def test_probes_are_always_answered_and_never_delayed_by_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.2)
@@ -249,9 +249,7 @@ def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
         assert time.monotonic() - started_at > 0.2, "a flood of probes has to wait, too"
 
 
-def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_anonymous_body_costs_as_much_as_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
     with open_server(tmp_path, rate_strangers_per_s=5) as server:
         assert server.post(b" " * (MIB - 1)).status_code == 401
@@ -264,9 +262,7 @@ def use_up(server: Server) -> None:
     server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", False), 10_000, time.monotonic())
 
 
-def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 3_600.0)
     with open_server(tmp_path, rate_strangers_per_s=1) as server:
         events = server.state["events"]
@@ -292,7 +288,7 @@ def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
         assert [reply.status for reply in replies] == [401] * 4, "the others are held back"
 
 
-def test_held_answers_follow_each_other_and_come_no_faster_than_an_address_may_ask() -> None:
+def test_delayed_answers_are_spaced_by_the_rate_of_one_address() -> None:
     strangers, held = AnonymousLimits(100), []
     scope = {"state": {"delay_answer": lambda delay_s, answer: held.append((delay_s, answer))}}
     for _ in range(3):
@@ -304,7 +300,7 @@ def test_held_answers_follow_each_other_and_come_no_faster_than_an_address_may_a
     assert held[-1][0] == pytest.approx(1.01)
 
 
-def test_the_worker_and_the_loop_go_by_the_same_rules(tmp_path: Path) -> None:
+def test_the_worker_and_the_event_loop_use_the_same_rules(tmp_path: Path) -> None:
     with open_server(tmp_path, service_name="acme", events_max=400) as server:
         assert server.state["events"].pool._worker._arguments[0] == json.dumps(
             {"service_name": "acme", "events_max": 400}
