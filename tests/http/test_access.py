@@ -228,7 +228,7 @@ def test_a_key_in_the_url_is_not_accepted(house: Server, name: str) -> None:
 def test_a_key_in_the_url_gets_another_error_than_a_bad_key_in_the_header(query: str, kind: KeyKind) -> None:
     key = new_token(kind)
     for authorization in ([], [f"Bearer {key}"], ["Bearer"]):
-        with pytest.raises(Refused, match=r"^address: a key, or access_token, stands in it, ") as refused:
+        with pytest.raises(Refused, match=r"^address: contains a key or access_token, ") as refused:
             parse_bearer_token(authorization, query.format(key=key))
         assert refused.value.reason == "bad_credential"
         assert key not in str(refused.value)

@@ -152,7 +152,7 @@ def test_a_body_of_too_many_chunks_is_refused() -> None:
         while piece := second.recv(65_536):
             answered += piece
         assert answered.startswith(b"HTTP/1.1 400")
-        assert answered.endswith(b"Send it in fewer, larger ones.")
+        assert answered.endswith(b"Send fewer, larger parts.")
 
 
 def test_the_size_of_a_head_excludes_bodies_and_earlier_requests(port: int) -> None:

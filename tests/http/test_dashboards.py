@@ -244,7 +244,7 @@ def test_gauges_are_never_cached(told: Server) -> None:
             404,
             'dashboard "overvew" does not exist. Did you mean "overview"?',
         ),
-        ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. There are use'),
+        ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. Sections: use'),
         (f"{USE}?period=1y", 400, 'period: "1y" is not one of 24h, 7d, 30d, 90d.'),
         (f"{USE}?interval=day", 400, 'parameter "interval" does not exist.'),
     ],
@@ -331,7 +331,7 @@ def test_an_invalid_file_of_an_operator_is_reported_and_does_not_stop_ingest(
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
         sentence = answer.json()["detail"]
         assert sentence.startswith("dashboards/mine.json: ")
-        assert sentence.endswith("Then start the server anew.")
+        assert sentence.endswith("Then restart the server.")
         assert server.get("/api/v1/dashboards/overview/sections/use", key=key).status_code == 200
         form = {"content-type": "application/x-www-form-urlencoded"}
         cookie = server.ask("POST", "/login", content=f"key={key}", headers=form).headers["set-cookie"]

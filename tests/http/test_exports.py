@@ -70,7 +70,7 @@ def test_an_unsatisfiable_range_answers_416_with_the_size(published: Server, ask
     answer = published.get(PATH, key=key, headers={"range": asked})
     assert (answer.status_code, problem(answer)) == (416, "bad_range")
     assert answer.headers["content-range"] == f"bytes */{size}"
-    assert f"holds none of the file's {size:,} bytes." in answer.json()["detail"]
+    assert f"contains none of the file's {size:,} bytes." in answer.json()["detail"]
     # Only GET has parts (RFC 9110, section 14.2).
     assert published.ask("HEAD", PATH, key=key, headers={"range": asked}).status_code == 200
 

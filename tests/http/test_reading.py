@@ -28,12 +28,12 @@ ENDED_S_MAX = 5.0
 every_reading = pytest.mark.parametrize(
     ("path", "read"),
     [
-        ("/api/v1/reports/views", "rows.write_rows"),
-        ("/api/v1/summary.zip", "exports.write_summary"),
-        ("/api/v1/dashboards/overview/sections/use", "dashboards.answer_section"),
-        ("/api/v1/quarantine", "quarantine.rows"),
-        ("/api/v1/deployments", "deployments._read"),
-        ("/api/v1/inspect?session=s", "inspection.count_arrivals"),
+        ("/api/v1/reports/views", "report_response.write_rows"),
+        ("/api/v1/summary.zip", "api.exports.write_summary"),
+        ("/api/v1/dashboards/overview/sections/use", "api.dashboards.answer_section"),
+        ("/api/v1/quarantine", "api.quarantine.rows"),
+        ("/api/v1/deployments", "api.deployments._read"),
+        ("/api/v1/inspect?session=s", "api.inspection.count_arrivals"),
     ],
 )
 
@@ -109,7 +109,7 @@ def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
 def test_queries_have_a_lower_priority_than_ingest(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
-    module, name = read.split(".")
+    module, _, name = read.rpartition(".")
     original = getattr(importlib.import_module(f"embedsink.http.{module}"), name)
     had = threads()
     priorities: dict[int, int] = {}

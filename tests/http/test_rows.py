@@ -236,7 +236,7 @@ def test_an_invalid_parameter_is_reported(loaded: Server, path: str, told: str) 
 def test_an_unknown_report_answers_404_with_suggestions(loaded: Server, path: str) -> None:
     answer = get(loaded, path)
     assert problem(answer) == "not_found"
-    assert re.search(r"Did you mean|There are", answer.json()["detail"])
+    assert re.search(r"Did you mean|There are|Formats: ", answer.json()["detail"])
 
 
 @pytest.mark.parametrize("path", ["reports/views", "events"])

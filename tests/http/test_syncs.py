@@ -245,7 +245,7 @@ def test_up_to_20_invalid_fields_are_listed_at_once(server: Server) -> None:
     many = {f"novel{number}": "\0" for number in range(50)}
     answer = put(server, result() | many, key=server.key("sync"))
     assert len(answer.json()["errors"]) == 20
-    assert "30 further ones" in answer.json()["detail"]
+    assert "30 more errors" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("file_count", [1, 1_000])

@@ -20,24 +20,24 @@ MEDIA_TYPE = "application/problem+json"
 ERRORS_LISTED_MAX = 20
 # What the client does next, by status. None is the status of reasons for rejecting one envelope.
 ADVICE: dict[int | None, str] = {
-    None: "Fix it; don't resend this envelope: it is quarantined.",
-    400: "Fix it; don't resend it as it is.",
+    None: "Fix the sender. Don't resend this envelope: it is quarantined.",
+    400: "Fix the request. Don't resend it unchanged.",
     401: "Get a valid key.",
     403: "Use the right key. Nothing is stored.",
     404: "Correct the address.",
-    405: "Use a method that `Allow` names.",
+    405: "Use a method listed in `Allow`.",
     408: "Resend.",
-    409: "Use another name, or leave it: what is there stays. Nothing is stored.",
+    409: "Use another name. The stored content stays unchanged, and nothing new is stored.",
     413: "Split and resend.",
     415: "Send another content type or encoding. Nothing is stored.",
-    416: "Ask for a range within the length that `Content-Range` tells, or for the whole file.",
-    422: "Fix them; don't resend these envelopes: they are quarantined.",
-    429: "Wait as long as `Retry-After` says, then resend. Nothing is stored.",
-    500: "Tell the operator the `X-Request-Id`. With ids in the envelopes, resending is safe.",
-    503: "Wait as long as `Retry-After` says, then resend.",
+    416: "Request a range within the length in `Content-Range`, or the whole file.",
+    422: "Fix the sender. Don't resend these envelopes: they are quarantined.",
+    429: "Wait for the time in `Retry-After`, then resend. Nothing is stored.",
+    500: "Report the `X-Request-Id` to the operator. Resending is safe if the envelopes have ids.",
+    503: "Wait for the time in `Retry-After`, then resend.",
 }
 # Reasons whose advice differs from that of their status.
-_ADVICE_BY_REASON = {Reason.INVALID_BODY: "Fix the fields that `errors` names, then send it again. Nothing is stored."}
+_ADVICE_BY_REASON = {Reason.INVALID_BODY: "Fix the fields in `errors`, then resend. Nothing is stored."}
 _CHALLENGES = {
     Reason.NO_CREDENTIAL: 'Bearer realm="embedsink"',
     Reason.BAD_CREDENTIAL: 'Bearer realm="embedsink", error="invalid_token"',

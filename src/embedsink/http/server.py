@@ -267,7 +267,7 @@ def _bound(family: int, address: Any, read_timeout_s: float) -> socket.socket:
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a separate socket.
         if sys.platform == "linux":
-            # Inherited by every connection. While the kernel buffers, a server can't detect a client that stopped reading.
+            # Inherited by every connection. A server can't detect that a client stops reading while the kernel buffers.
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout_s * 1_000))
         bound.bind(address)
     except BaseException:
