@@ -1,4 +1,4 @@
-"""The key in a body, found without parsing it."""
+"""The search for the key in a body."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`/forwarder.js` and its kin: readable by pages of any origin, small, and never stale."""
+"""The browser modules: public, compressed, and never stale."""
 
 import gzip
 from hashlib import sha256

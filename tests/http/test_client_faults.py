@@ -1,4 +1,4 @@
-"""Nothing that a client does is an error in the log: requests cut off in each state, and bytes that no client sends."""
+"""Client faults log no errors: requests cut off in each state, and invalid bytes."""
 
 import contextlib
 import itertools
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 def reset(connection: socket.socket) -> None:
-    """Leave with a RST, and what was not read yet is gone."""
+    """Disconnect with a RST, which drops unread bytes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
@@ -62,7 +62,7 @@ def connected(server: RunningServer) -> socket.socket:
 
 
 def assert_no_error(server: RunningServer) -> None:
-    """The server still works, and its log has no error and no traceback."""
+    """Assert that the server works, and that its log has no error and no traceback."""
     assert server.get("/healthz").status == 200
     assert_log_has_no_error(server.log)
 
@@ -84,7 +84,7 @@ def request(first: str, *fields: str, key: str | None = None, body: bytes = b"")
 
 
 def good_requests(ingest_key: str, read_key: str) -> list[bytes]:
-    """One of each sort: answered at once, after an fsync, after a report, as a stream, and as a file."""
+    """Return one request of each kind: immediate, after an fsync, after a report, as a stream, and as a file."""
     paths = ("reports/views.csv", "reports", "events/live", "analytics.duckdb", "inspect?session=a")
     event = json.dumps(view()).encode()
     form = "Content-Type: application/x-www-form-urlencoded"
@@ -269,7 +269,7 @@ def secured(port: int) -> ssl.SSLSocket:
 
 
 def hello_of() -> bytes:
-    """The first message of a TLS client."""
+    """Return the first message of a TLS client."""
     outgoing = ssl.MemoryBIO()
     client = ssl._create_unverified_context().wrap_bio(ssl.MemoryBIO(), outgoing)
     with contextlib.suppress(ssl.SSLWantReadError):

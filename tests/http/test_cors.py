@@ -1,4 +1,4 @@
-"""Pages of other origins: who may send, and that they can read what went wrong (Fetch standard, section 3.2)."""
+"""CORS: which origins may send, and that pages can read errors (Fetch standard, section 3.2)."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ STRANGERS = [
 
 @pytest.fixture(scope="module")
 def tied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose only ingest keys belong to one page."""
+    """Open a server whose only ingest keys belong to one origin."""
     with open_server(tmp_path_factory.mktemp("data")) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Sections: what their charts show, to whom, and how often the store is asked."""
+"""Dashboards: the data of sections, their scope, their caching, and invalid files."""
 
 import html
 import itertools
@@ -44,7 +44,7 @@ def delivery(deployment: int, viewer: str, *events: dict[str, Any]) -> dict[str,
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with views of two deployments: three and one of now, two and none of the week before."""
+    """Open a server with views of two deployments: three and one now, two and none in the week before."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         key = server.key()
         now, before = now_ms() - 60_000, now_ms() - 7 * DAY_MS - 60_000

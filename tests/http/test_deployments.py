@@ -1,4 +1,4 @@
-"""`GET /api/v1/deployments`: which there are, and how one turns the pages."""
+"""`GET /api/v1/deployments`: the list and its pages."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def sync(job: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with two views and an action of 1, a sync of 2, a session of 3, and events of nobody."""
+    """Open a server with two views and an action of 1, a sync of 2, a session of 3, and events without a deployment."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         key = server.key()
         refresh = event_or_action("action:refresh")

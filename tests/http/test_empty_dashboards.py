@@ -1,4 +1,4 @@
-"""Dashboards of a store without events: every tile of every page is empty, and none fails."""
+"""Dashboards of an empty store."""
 
 import pytest
 

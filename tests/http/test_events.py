@@ -1,4 +1,4 @@
-"""The way of a delivery: what is understood, what is answered, and what is durable by then."""
+"""Ingest: accepted bodies, answers, and the journal."""
 
 import json
 import weakref

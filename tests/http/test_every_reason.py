@@ -1,4 +1,4 @@
-"""Each reason of the closed list is provoked over HTTP: what is not provoked here, nobody can meet."""
+"""Every reason of the closed list, provoked over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -175,7 +175,7 @@ REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
 
 
 def lines_under(path: Path) -> list[bytes]:
-    """What a server of the case's own has kept."""
+    """Return the journal of a server that was opened for one case."""
     content = b"".join(segment.read_bytes() for segment in path.rglob("journal/*"))
     return [line for line in content.splitlines() if line.startswith(b'{"kind"')]
 

@@ -1,4 +1,4 @@
-"""The snapshot over HTTP: whole, in parts, and the same to the end when it is replaced."""
+"""The snapshot over HTTP: complete, as ranges, and while it is replaced."""
 
 import asyncio
 import itertools
@@ -103,7 +103,7 @@ def test_a_download_resumes_only_with_the_same_snapshot(published: Server) -> No
 
 
 def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> None:
-    """Beyond them 503 with a time to wait; what is unchanged is told to everybody, and each end makes room."""
+    """Beyond the limit downloads get 503 with Retry-After; 304 needs no slot, and each end frees a slot."""
     key = published.key("read")
     tag = published.get(PATH, key=key).headers["etag"]
 
@@ -167,7 +167,7 @@ def test_before_the_first_snapshot_retry_after_is_sent(published: Server, tmp_pa
 
 
 class Receiver:
-    """Who downloads a file, and what came; `after` happens with the first chunk of it."""
+    """A client that downloads a file; `after` is called at the first chunk."""
 
     def __init__(self) -> None:
         self.body = b""

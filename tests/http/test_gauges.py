@@ -1,4 +1,4 @@
-"""What the server tells of itself on the pipeline's page is what is on the disk."""
+"""The gauges of the pipeline dashboard."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What a host team's own tests ask: what arrived of one session, and what was rejected."""
+"""Inspections: the received events of a session, and the rejections."""
 
 import http.client
 import threading
@@ -24,7 +24,7 @@ VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboa
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server that loads a second after what arrives, as it does by default."""
+    """Open a server that loads after a second, as by default."""
     folder = tmp_path_factory.mktemp("inspect") / "data"
     with running_server(folder, EMBEDSINK_SEGMENT_SEAL_S="1") as server:
         yield server

@@ -1,4 +1,4 @@
-"""The live stream: what it tells, whom, how much at once, and when it ends."""
+"""The live stream: messages, scope, limits and end."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def reader(running: RunningServer) -> str:
 
 
 def send(server: RunningServer, key: str, *events: Any, **context: Any) -> float:
-    """Deliver, and when it was acknowledged."""
+    """Send a delivery, and return the time of its acknowledgement."""
     status = server.post({"context": {"session": "s", **context}, "events": list(events)}, key=key).status
     assert status in (202, 422)
     return time.monotonic()
@@ -50,7 +50,7 @@ def send(server: RunningServer, key: str, *events: Any, **context: Any) -> float
 
 @pytest.fixture(autouse=True)
 def _nobody_listens(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What listens no more has to give its place back, in every test."""
+    """Assert after every test that no listener is left."""
     yield
     if "running" in request.fixturenames:
         server = request.getfixturevalue("running")

@@ -1,4 +1,4 @@
-"""What a stranger's request costs the event loop, on which all senders wait: at most 5 ms, on every route."""
+"""The cost of anonymous requests for the event loop: at most 5 ms on every route."""
 
 import contextlib
 import re
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 def routes(folder: Path) -> list[tuple[str, str]]:
-    """Each method and path of the application; enumerated, so that a new one is measured without being named here."""
+    """Return each method and path of the application, so that new routes are measured automatically."""
     found = [route for route in create_app(make_folder(folder), Settings()).routes if isinstance(route, Route)]
     return [
         (method, re.sub(r"\{(\w+)[^}]*\}", lambda part: IN_PATHS[part[1]], route.path))
@@ -56,12 +56,12 @@ def routes(folder: Path) -> list[tuple[str, str]]:
 
 
 def filled(before: str, unit: str, after: str = "", *, size: int = HEAD_BYTES_MAX - 100) -> bytes:
-    """As many units between the two as fit into a head."""
+    """Repeat a unit between prefix and suffix as often as fits into a head."""
     return (before + unit * ((size - len(before) - len(after)) // len(unit)) + after).encode("latin-1")
 
 
 def worst_requests(method: str, path: str) -> dict[str, bytes]:
-    """Requests at the limits, of each sort that takes the longest to read."""
+    """Return the slowest requests within the limits, of each kind."""
     rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     field = f"{method} {path}{rest}"
     asked = f"{method} {path}?"
@@ -110,7 +110,7 @@ def worst_bodies(begun: str) -> dict[str, bytes]:
 
 
 def loop_s(server: RunningServer) -> float:
-    """Seconds that the server's event loop, its first thread, has worked."""
+    """Return the processor time of the server's first thread, which runs the event loop, in seconds."""
     return int(Path(f"/proc/{server.pid}/task/{server.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
@@ -127,7 +127,7 @@ def cost_s(server: RunningServer, request: bytes) -> float:
 
 
 def slowness() -> float:
-    """How much longer this machine may take than the one where the limit was chosen."""
+    """Return the slowness of this machine relative to the one on which the limit was chosen."""
     taken = []
     for _ in range(TRIES):
         started_at = time.thread_time()

@@ -1,4 +1,4 @@
-"""The description says what the server does: each route, each status, each form, no more and no less."""
+"""The API description equals the server's behaviour: each route, status and schema."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +40,7 @@ DESCRIBED = describe_api(Settings()).document
 
 @schemathesis.serializer("application/x-ndjson")
 def lines(_: schemathesis.SerializationContext, value: object) -> bytes:
-    """The text as it is."""
+    """Return the text unchanged."""
     return str(value).encode(errors="surrogatepass")
 
 
@@ -49,7 +49,7 @@ api = schemathesis.openapi.from_dict(DESCRIBED)
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose reports have rows."""
+    """Open a server whose reports have rows."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
         key = server.key()
         server.post([view(), 1], key=key)
@@ -106,7 +106,7 @@ WITH_KEY = sorted(
 
 
 def reasons_of(path: str, method: str, status: int) -> list[str]:
-    """Those that the description names for a status."""
+    """Return the reasons that the description lists for a status."""
     response = DESCRIBED["paths"][path][method]["responses"].get(str(status))
     if response is None:
         return []
@@ -115,7 +115,7 @@ def reasons_of(path: str, method: str, status: int) -> list[str]:
 
 
 def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Response:
-    """An operation with some value for each part of its address."""
+    """Send a request to an operation, with a value for each path parameter."""
     values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j", "section": "use"}
     return server.ask(method.upper(), path.format(**values), **options)
 

@@ -1,4 +1,4 @@
-"""Errors: one form for all, nothing of a secret in them, and one line in the log for each."""
+"""Errors: one format, no secrets, and one log line each."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ LONG = "a<b>\u202e\n" + "x" * 500
 
 
 def wrong_values(server: Server, value: str) -> list[httpx.Response]:
-    """Answers to requests with a wrong value in each place that an error message may quote."""
+    """Return responses to requests with an invalid value at each position that an error message may quote."""
     key, reader = server.key(), server.key("read")
     plain = re.sub(r"[^\x20-\x7e]", "?", value)
     return [

@@ -1,4 +1,4 @@
-"""Bytes that no client library would send, to a real server: always a 4xx or a closed connection, never a hang."""
+"""Invalid bytes on a real server: always a 4xx or a closed connection, never a hang."""
 
 import resource
 import socket
@@ -33,7 +33,7 @@ def key(server: RunningServer) -> bytes:
 
 
 def status_of(server: RunningServer, request: bytes, *, then: bytes = b"") -> int | None:
-    """The status of the answer; None when the connection was closed without one. A hang fails."""
+    """Return the status of the answer; None if the connection was closed without one. A hang fails."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:
         try:
@@ -182,7 +182,7 @@ def test_unread_bodies_do_not_stay_in_memory(server: RunningServer, request_: by
 
 
 def resident_mib(pid: int) -> float:
-    """The memory of a process that is in RAM."""
+    """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize() / MIB
 

@@ -1,4 +1,4 @@
-"""Reports over HTTP: what becomes of a stream."""
+"""Streams: revoked keys and slow clients."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ from tests.servers import running_server, wait_until
 
 
 class Stream:
-    """A download of ten chunks, and what its reader has received of it."""
+    """A download of ten chunks, and the chunks that its client has received."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []

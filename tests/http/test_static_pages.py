@@ -1,4 +1,4 @@
-"""Static pages: what is in their folders, under their policy, and only where somebody wants them."""
+"""The static pages of the demo."""
 
 import asyncio
 from pathlib import Path

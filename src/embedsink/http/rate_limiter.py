@@ -45,7 +45,7 @@ class TokenBuckets:
         return 0.0
 
     def refund(self, name: object, amount: float) -> None:
-        """Return tokens that were taken before."""
+        """Return tokens to a bucket."""
         if name in self._full_at:  # The bucket may have been dropped since.
             self._full_at[name] -= amount / self.rate_per_s
 

@@ -2,7 +2,7 @@
 
 from embedsink.reasons import Reason
 
-# The server checks the query of every request, whatever its path.
+# The server checks the query of every request, on all paths.
 ANY_REQUEST = (Reason.INTERNAL_ERROR, Reason.BAD_PARAMETER)
 ACCESS = (
     Reason.TWO_CREDENTIALS,

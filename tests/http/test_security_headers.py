@@ -1,4 +1,4 @@
-"""What answers tell browsers: the same in every answer of a kind."""
+"""Security headers of responses and pages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Request bodies at their limits: size, time, compression, and what all together may hold."""
+"""Request bodies at their limits: size, time, compression, and bytes in flight."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ ENVELOPE = json.dumps(event_or_action("event:error", {"message": "%s"}), separat
 
 
 def envelope(size: int) -> bytes:
-    """A valid envelope of just so many bytes."""
+    """Return a valid envelope of exactly this size."""
     return ENVELOPE % (b"x" * (size - len(ENVELOPE) + 2))
 
 
@@ -244,7 +244,7 @@ def test_slow_addresses_of_a_key_leave_memory_for_another_address() -> None:
 
 
 def hold_all(inflight: InflightBytes, sender: Sender, most: int) -> None:
-    """Hold byte after byte, so many and no more."""
+    """Acquire bytes one by one, and assert the exact limit."""
     for _ in range(most):
         inflight.acquire(sender, 1)
     with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""How much one key and one address may send."""
+"""Rate limits of keys and addresses."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What stands in an address is known, valid and said once: a mistake is told, not read as something else."""
+"""Query parameters: unknown, invalid and repeated ones are errors."""
 
 import re
 
@@ -58,7 +58,7 @@ def test_a_query_at_its_limits_is_accepted(server: Server) -> None:
 
 
 def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
-    """Enumerated, so that a new address is looked at without being named here. Probes may say what they like."""
+    """Return all API paths, so that new paths are tested automatically. Probes are excluded."""
     named = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
     admin, routes = server.key("admin"), [route for route in server.app.routes if isinstance(route, Route)]
     asked = [

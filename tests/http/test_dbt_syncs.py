@@ -58,7 +58,7 @@ def nothing_is_held(server: Server) -> bool:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that loads at once."""
+    """Open a server that loads at once."""
     with open_server(tmp_path_factory.mktemp("quick"), segment_seal_s=0.01) as opened:
         yield opened
         with opened.engine.store.reader(EVERYTHING) as reader:
@@ -392,7 +392,7 @@ def test_an_instant_is_parsed_as_iso_8601(text: str, same: str) -> None:
 
 
 def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:
-    """Half of them say one thing, half another: exactly one of the two is recorded, and nobody is told otherwise."""
+    """Record two different results concurrently: exactly one is stored, and every answer agrees."""
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         key = server.key("sync")
 

@@ -1,4 +1,4 @@
-"""What costs more than a small valid body: who has to wait for it, who pays for it, and who never notices."""
+"""Limits on anonymous requests and on expensive bodies."""
 
 import asyncio
 import gzip
@@ -258,7 +258,7 @@ def test_a_large_anonymous_body_costs_as_much_as_many_requests(tmp_path: Path, m
 
 
 def use_up(server: Server) -> None:
-    """Take all that this address may send without a good key."""
+    """Use up the anonymous rate of this address."""
     server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", False), 10_000, time.monotonic())
 
 
@@ -289,15 +289,15 @@ def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatc
 
 
 def test_delayed_answers_are_spaced_by_the_rate_of_one_address() -> None:
-    strangers, held = AnonymousLimits(100), []
-    scope = {"state": {"delay_answer": lambda delay_s, answer: held.append((delay_s, answer))}}
+    limits, delayed = AnonymousLimits(100), []
+    scope = {"state": {"delay_answer": lambda delay_s, answer: delayed.append((delay_s, answer))}}
     for _ in range(3):
-        strangers.delay_answer(scope, lambda: None)
-    assert [delay_s for delay_s, _ in held] == pytest.approx([1.01, 1.02, 1.03])
-    for _, answer in held:
+        limits.delay_answer(scope, lambda: None)
+    assert [delay_s for delay_s, _ in delayed] == pytest.approx([1.01, 1.02, 1.03])
+    for _, answer in delayed:
         answer()
-    strangers.delay_answer(scope, lambda: None)
-    assert held[-1][0] == pytest.approx(1.01)
+    limits.delay_answer(scope, lambda: None)
+    assert delayed[-1][0] == pytest.approx(1.01)
 
 
 def test_the_worker_and_the_event_loop_use_the_same_rules(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows over HTTP: how they are named, found again unchanged, and read page by page."""
+"""Rows over HTTP: formats, file names, entity tags and pages."""
 
 import json
 import re
@@ -28,7 +28,7 @@ PATHS = [*(f"reports/views.{format}" for format in REPORT_FORMATS), *(f"events.{
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Three views and two queries in deployment 7."""
+    """Open a server with three views and two queries in deployment 7."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         queries = [event_or_action("event:ai-query", {"query": query}) for query in ("why?", "how?")]
         send(server, [view(), view(), view(), *queries])
@@ -36,7 +36,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def send(server: Server, events: list[dict[str, Any]]) -> None:
-    """Make them durable, and wait until they are loaded."""
+    """Send events, and wait until they are loaded."""
     before = server.engine.loader.status.accepted_count
     context = {"deployment": 7, "session": "s", "viewer": "v"}
     assert server.post({"context": context, "events": events}, key=server.key()).status_code == 202
@@ -251,7 +251,7 @@ def test_an_unknown_suffix_is_quoted(loaded: Server, path: str, suffix: str) -> 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Something for every report."""
+    """Open a server with rows for every report."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         types = ["view", "dashboard-loaded", "navigate", "download", "drilldown", "error"]
         events = [event_or_action(f"event:{type_}", seq=seq) for seq, type_ in enumerate(types, start=3)]

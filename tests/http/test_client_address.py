@@ -1,4 +1,4 @@
-"""Where a request comes from, as limits count it."""
+"""The client address of a request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Downloads: written whole before the first byte, and nothing of one is left behind when it is stopped."""
+"""Spool files and downloads: free space, slots and cleanup."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ SCOPE = {"type": "http", "method": "GET", "headers": [], "extensions": {}}
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with an event, and with a place for one report."""
+    """Open a server with an event, and with a slot for one report."""
     limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, **limits) as server:
         server.post(view(), key=server.key())

@@ -1,4 +1,4 @@
-"""Who may do what: every route, every credential, two deployments (spec 5 and 7)."""
+"""Authentication and authorization: every route, every credential, two deployments (spec 5 and 7)."""
 
 import re
 import time
@@ -27,7 +27,7 @@ LIVE = tuple(f"{kind} {scope}" for kind, scope in product(KeyKind, SCOPES))
 
 @dataclass(frozen=True)
 class Route:
-    """A route of the matrix; `{}` stands for a deployment."""
+    """A route of the matrix; `{}` is replaced by a deployment."""
 
     method: str
     path: str
@@ -58,7 +58,7 @@ ROUTES = (
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with an event and a rejection of each deployment."""
+    """Open a server with an event and a rejection of each deployment."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
         key = server.key()
         for deployment in DEPLOYMENTS:

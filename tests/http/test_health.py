@@ -1,4 +1,4 @@
-"""What the people who run a server look at."""
+"""`/healthz`, `/readyz` and `/metrics`."""
 
 import os
 import time

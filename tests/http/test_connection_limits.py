@@ -1,4 +1,4 @@
-"""The head of a request: its size and its time are limited, whatever the application."""
+"""Limits of connections: heads, unread bodies, and the number of connections."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ def port() -> Iterator[int]:
 
 
 def answer_to(port: int, *parts: bytes, pause_s: float = 0.0) -> bytes:
-    """All that comes back until the server closes, or is silent."""
+    """Return all received bytes until the server closes or is silent."""
     with socket.create_connection(("127.0.0.1", port), timeout=2 * TIMEOUT_S + 1) as connection:
         received = b""
         with contextlib.suppress(ConnectionError, TimeoutError):
@@ -104,7 +104,7 @@ def test_a_head_within_the_limit_is_accepted(port: int) -> None:
 
 
 def head_of(byte_count: int, where: str) -> bytes:
-    """A request without a body that is so long."""
+    """Return a request of this size without a body."""
     head = b"GET /%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: %b\r\n\r\n"
     long = b"x" * (byte_count - len(head % (b"", b"")))
     return head % ((long, b"") if where == "in the address" else (b"", long))
@@ -201,7 +201,7 @@ async def slow_answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 @contextmanager
 def crowded(application: ASGIApp) -> Iterator[list[socket.socket]]:
-    """Two connections, in the order in which they were opened, to a server that allows two."""
+    """Open two connections to a server that allows two, in order."""
     bounded = limited_connections(connections_max=2)
     config = uvicorn.Config(
         application,
@@ -290,7 +290,7 @@ async def large_answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def received_bytes(connection: socket.socket) -> int:
-    """How much comes back until the server closes, or is silent."""
+    """Return the number of received bytes until the server closes or is silent."""
     count = 0
     connection.settimeout(0.5)
     with contextlib.suppress(ConnectionError, TimeoutError):

@@ -1,4 +1,4 @@
-"""Whoever leaves is worked for no longer, and keeps no place."""
+"""Queries: cancellation, time limit and priority."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ every_reading = pytest.mark.parametrize(
 
 @pytest.fixture
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a place for one report, and for nobody who waits."""
+    """Open a server with a slot for one report and none for waiting."""
     limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
     with open_server(tmp_path_factory.mktemp("data"), **limits) as server:
         yield server
@@ -128,7 +128,7 @@ def test_queries_have_a_lower_priority_than_ingest(
 
 
 def threads() -> set[int]:
-    """Those of this process."""
+    """Return those of this process."""
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
