@@ -818,7 +818,7 @@ def test_a_misspelled_setting_prints_one_line(tmp_path: Path) -> None:
 
 def test_serving_other_machines_needs_encryption(tmp_path: Path) -> None:
     done = embedsink("serve", "--host", "0.0.0.0", "--data", tmp_path / "data")
-    assert_failed(done, "keys would travel unencrypted", code=2)
+    assert_failed(done, "keys would be sent unencrypted", code=2)
     assert not (tmp_path / "data").exists()
 
 
@@ -966,7 +966,7 @@ def test_a_refused_sync_result_is_reported_with_the_reason(
     result_file.write_text(json.dumps(SYNC))
     assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job of the address.')
     reader = server.key("read")
-    assert_failed(called(*words[:-1], reader), "read keys may not do this, sync keys may.")
+    assert_failed(called(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
 
 
 @pytest.mark.parametrize(

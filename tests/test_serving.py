@@ -91,14 +91,14 @@ def assert_does_not_start(data: Path, *options: str, told: str) -> None:
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
-    told = f"--port {taken_port}: is in use. Choose another, or stop what listens there."
+    told = f"--port {taken_port}: is in use. Choose another port, or stop the program that uses it."
     told += f" For example: --port {taken_port + 1}."
     assert_does_not_start(tmp_path / "data", "--port", str(taken_port), told=told)
 
 
 def test_after_the_last_port_comes_the_one_before_it() -> None:
     taken = OSError(errno.EADDRINUSE, "Address already in use")
-    assert Listening(port=65_535)._why_not(taken).endswith(" For example: --port 65534.")
+    assert Listening(port=65_535)._bind_error(taken).endswith(" For example: --port 65534.")
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "203.0.113.9", "a" * 70 + ".example.com"])
@@ -114,8 +114,8 @@ def test_a_damaged_key_file_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("private_key", "certificate", "told"),
     [
-        ("no PEM", "no PEM", "no such pair in PEM. Give a certificate and the private key that belongs to it"),
-        (OTHER_PRIVATE_KEY, CERTIFICATE, "no such pair in PEM."),
+        ("no PEM", "no PEM", "not a matching pair in PEM. Give a certificate and its private key"),
+        (OTHER_PRIVATE_KEY, CERTIFICATE, "not a matching pair in PEM."),
         (ENCRYPTED_PRIVATE_KEY, CERTIFICATE, "key.pem: is encrypted. Decrypt it"),
     ],
 )

@@ -311,7 +311,7 @@ def test_a_sync_is_a_row_with_its_files_and_is_no_envelope(loading: Loading) -> 
             '{"branch":"dbt"}',
         )
     ]
-    assert loading.ask("select place, path from sync_file order by place") == [(0, "b.yml"), (1, "a.yml")]
+    assert loading.ask("select position, path from sync_file order by position") == [(0, "b.yml"), (1, "a.yml")]
     with loading.store.reader({"deployments": [1]}) as reader:
         [[row]] = reader.rows("sync_result")
     assert row[-1] == ["b.yml", "a.yml"]

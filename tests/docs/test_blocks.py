@@ -16,7 +16,7 @@ RUN = {"sh", "python", "sql", "html", "js"}  # by the other files of this folder
 HELD_ELSEWHERE = {
     "json": "test_wire_document, test_docs and charts/test_files send, parse or load them",
     "ndjson": "test_wire_document sends them",
-    "http": "the requests and answers of docs/wire.md: http/test_syncs, test_deployments, test_live, test_problems",
+    "http": "the requests and answers of docs/wire.md: http/test_dbt_syncs, test_deployments, test_live, test_problems",
     "yaml": "test_shell checks it with promtool",
     "nginx": "a proxy with a certificate would have to be there",
     "ini": "systemd would have to be there; its command is checked here",

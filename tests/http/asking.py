@@ -1,4 +1,4 @@
-"""The real application on a real data folder, asked in this process, without a socket.
+"""The real application on a real data folder, called in this process without a socket.
 
 with open_server(tmp_path) as server:
     assert server.post(view(), key=server.key()).status_code == 202
@@ -33,7 +33,7 @@ WAIT_S_MAX = 15.0
 
 
 class Server:
-    """An application whose lifespan has begun. `journaled` shows what it made durable."""
+    """An application whose lifespan has begun. `journaled` returns its durable records."""
 
     def __init__(self, app: Starlette, folder: DataFolder, runner: asyncio.Runner, state: Any) -> None:
         self.app = app
@@ -44,18 +44,18 @@ class Server:
         self._runner = runner
 
     def key(self, kind: str = "ingest", **options: Any) -> str:
-        """A new key, known at once. The options are those of `KeyStore.create`."""
+        """Create a key, which is valid at once. The options are those of `KeyStore.create`."""
         _, token = KeyStore(self.folder.keys).create(KeyKind(kind), now=time.time(), **options)
         self.engine.keys.refresh()
         return token
 
     def revoke(self, token: str) -> None:
-        """End a key, at once."""
+        """Revoke a key at once."""
         KeyStore(self.folder.keys).revoke(token, now=time.time())
         self.engine.keys.refresh()
 
     def ask(self, method: str, path: str, *, key: str | None = None, **request: Any) -> httpx.Response:
-        """One request, from any thread; `request` as httpx takes it."""
+        """Send a request from any thread; `request` contains the arguments of httpx."""
         headers = list(httpx.Headers(request.pop("headers", {})).raw)
         if key is not None:
             headers.append((b"authorization", f"Bearer {key}".encode()))
@@ -69,7 +69,7 @@ class Server:
         return self.ask("GET", path, key=key, **request)
 
     def get_at_once(self, *asked: tuple[str, str]) -> list[httpx.Response]:
-        """GET paths, each with its key, all of them before the first is answered."""
+        """GET paths concurrently, each with its key."""
 
         async def gather() -> list[httpx.Response]:
             bearers = ([(b"authorization", f"Bearer {key}".encode())] for _, key in asked)
@@ -82,13 +82,13 @@ class Server:
     def post(
         self, body: Any, *, key: str | None = None, type_: str = "application/json", **headers: str
     ) -> httpx.Response:
-        """POST to ingest: bytes as they are, and anything else as JSON."""
+        """POST to ingest: bytes unchanged, and anything else as JSON."""
         content = body if isinstance(body, bytes) or hasattr(body, "__aiter__") else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.ask("POST", EVENTS, key=key, content=content, headers={"content-type": type_} | named)
 
     def run(self, messages: list[Message], headers: list[tuple[bytes, bytes]]) -> list[Message]:
-        """What the application sends when ingest receives exactly these ASGI messages."""
+        """Send ASGI messages to ingest, and return the messages of the answer."""
         sent: list[Message] = []
 
         async def receive() -> Message:
@@ -115,14 +115,14 @@ class Server:
         return sent
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application, with the lifespan's state in each request as a server puts it there."""
+        """Call the application, with the lifespan's state in each request, as a server does."""
         if scope["type"] == "http":
             scope["state"] = dict(self.state)
         await self.app(scope, receive, send)
 
     @contextmanager
     def streaming(self, path: str, key: str, write: Callable[[bytes], Awaitable[None]]) -> Iterator[None]:
-        """An answer that goes on: it is written while other requests are asked, and its reader leaves at the end."""
+        """Stream a response while other requests run, and disconnect at the end."""
         left = asyncio.Event()
 
         async def receive() -> Message:
@@ -146,19 +146,19 @@ class Server:
             self._runner.run(end())
 
     def journaled(self) -> list[dict[str, Any]]:
-        """Every line that is durable, the trailers aside."""
+        """Return every durable record, without the trailers."""
         lines = [json.loads(line) for line in self.journal_bytes().splitlines()]
         return [line for line in lines if line.get("kind") in ("event", "action", "quarantined", "lost", "sync")]
 
     def journal_bytes(self) -> bytes:
-        """All segments, in their order."""
+        """Return the bytes of all segments in order."""
         try:
             return b"".join(segment.read_bytes() for segment in sorted(self.folder.journal.iterdir()))
         except FileNotFoundError:
             return self.journal_bytes()  # one was sealed or deleted meanwhile
 
     def rows(self, path: str, *, key: str, count: int = 1) -> list[dict[str, Any]]:
-        """The rows of a report or of the quarantine, once there are as many."""
+        """Wait for a number of rows of a report or the quarantine, and return them."""
         end = time.monotonic() + WAIT_S_MAX
         while True:
             found: list[dict[str, Any]] = self.get(path, key=key).json()
@@ -195,7 +195,7 @@ def _scope_of(path: str, key: str) -> Scope:
 
 @contextmanager
 def open_server(path: Path, *, https_only: bool = False, demo: Demo | None = None, **settings: Any) -> Iterator[Server]:
-    """An application on a data folder, its settings the defaults but for these. A new folder gets an empty store."""
+    """Open an application on a data folder, with some settings. A new folder gets an empty store."""
     folder = make_folder(path)
     chosen = Settings(**({"segment_seal_s": NEVER_S} | settings))
     transport = Transport.ENCRYPTED if https_only else Transport.ANYTHING
@@ -210,7 +210,7 @@ def open_server(path: Path, *, https_only: bool = False, demo: Demo | None = Non
 
 
 def problem(answer: httpx.Response) -> str:
-    """The reason of an error answer, whose form is checked on the way (RFC 9457, section 3)."""
+    """Return the reason of an error response, after a check of its format (RFC 9457, section 3)."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     body = answer.json()
     assert body["status"] == answer.status_code

@@ -1,10 +1,10 @@
-"""The key in a body, found without parsing it."""
+"""The search for the key in a body."""
 
 import json
 
 import pytest
 
-from embedsink.http.wire.body_key import tokens_in
+from embedsink.http.wire.body_key import find_tokens
 from tests.envelope.sending import KEY, view
 
 
@@ -17,8 +17,8 @@ from tests.envelope.sending import KEY, view
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
-def test_the_key_of_a_delivery_is_found_wherever_it_stands(body: object, indent: int | None) -> None:
-    assert list(tokens_in(json.dumps(body, indent=indent).encode())) == [KEY]
+def test_the_key_of_a_delivery_is_found_at_any_position(body: object, indent: int | None) -> None:
+    assert list(find_tokens(json.dumps(body, indent=indent).encode())) == [KEY]
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,10 @@ def test_the_key_of_a_delivery_is_found_wherever_it_stands(body: object, indent:
         (b'{"key":"\xff"}', ["\ufffd"]),
     ],
 )
-def test_what_has_another_form_is_no_key(body: bytes, found: list[str]) -> None:
-    assert list(tokens_in(body)) == found
+def test_other_forms_are_not_keys(body: bytes, found: list[str]) -> None:
+    assert list(find_tokens(body)) == found
 
 
-def test_the_search_ends_after_some_candidates() -> None:
-    assert list(tokens_in(b'"key" ' * 10_000 + b'"key":"late"')) == []
-    assert len(list(tokens_in(b'"key":"x",' * 10_000))) == 8
+def test_the_search_stops_after_a_few_candidates() -> None:
+    assert list(find_tokens(b'"key" ' * 10_000 + b'"key":"late"')) == []
+    assert len(list(find_tokens(b'"key":"x",' * 10_000))) == 8

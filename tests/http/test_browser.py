@@ -1,4 +1,4 @@
-"""`/forwarder.js` and its kin: readable by pages of any origin, small, and never stale."""
+"""The browser modules: public, compressed, and never stale."""
 
 import gzip
 from hashlib import sha256
@@ -13,7 +13,7 @@ MODULE_VERSIONS = sorted(path.name for path in VERSIONS.iterdir())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_everybodys_and_has_its_type(server: Server, name: str) -> None:
+def test_a_module_is_public_and_has_its_media_type(server: Server, name: str) -> None:
     answer = server.get(f"/{name}", headers={"origin": PAGE})
     assert answer.status_code == 200
     assert answer.content == browser_files()[name].content
@@ -25,7 +25,7 @@ def test_a_file_is_everybodys_and_has_its_type(server: Server, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_versioned_name_never_changes_and_the_plain_one_soon_may(server: Server, name: str) -> None:
+def test_a_versioned_name_is_immutable_and_a_plain_name_expires_soon(server: Server, name: str) -> None:
     plain = server.get(f"/{name}")
     versioned = server.get(f"/{browser_files()[name].versioned_name}")
     assert versioned.content == plain.content
@@ -34,7 +34,7 @@ def test_the_versioned_name_never_changes_and_the_plain_one_soon_may(server: Ser
 
 
 @pytest.mark.parametrize("name", MODULE_VERSIONS)
-def test_every_version_of_a_module_is_served_for_ever_as_it_was(server: Server, name: str) -> None:
+def test_every_released_version_is_served_unchanged(server: Server, name: str) -> None:
     answer = server.get(f"/{name}", headers={"origin": PAGE})
     assert (answer.status_code, answer.content) == (200, (VERSIONS / name).read_bytes())
     assert sha256(answer.content).hexdigest()[:16] == name.split(".")[1]
@@ -43,16 +43,14 @@ def test_every_version_of_a_module_is_served_for_ever_as_it_was(server: Server, 
 
 
 @pytest.mark.parametrize("name", ["forwarder.{}.js", "actions.{}.js", "forwarder.{}.d.ts", "actions.{}.d.ts"])
-def test_a_version_that_this_server_does_not_know_is_the_current_file_and_is_not_cached(
-    server: Server, name: str
-) -> None:
+def test_an_unknown_version_is_the_current_file_and_is_not_cached(server: Server, name: str) -> None:
     answer = server.get(f"/{name.format('0123456789abcdef')}", headers={"origin": PAGE})
     assert (answer.status_code, answer.content) == (200, browser_files()[name.replace(".{}", "")].content)
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["access-control-allow-origin"] == "*"
 
 
-def test_whoever_has_it_gets_a_304(server: Server) -> None:
+def test_a_cached_file_answers_304(server: Server) -> None:
     tag = server.get("/forwarder.js").headers["etag"]
     for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
         answer = server.get("/forwarder.js", headers={"if-none-match": known})
@@ -86,7 +84,7 @@ def test_whoever_has_it_gets_a_304(server: Server) -> None:
         (", ,gzip", True),
     ],
 )
-def test_it_is_compressed_for_those_who_take_it(server: Server, accepted: str, is_compressed: bool) -> None:
+def test_a_file_is_compressed_for_clients_that_accept_gzip(server: Server, accepted: str, is_compressed: bool) -> None:
     answer = server.get("/forwarder.js", headers={"accept-encoding": accepted})
     assert (answer.headers.get("content-encoding") == "gzip") == is_compressed
     assert answer.headers["vary"] == "Accept-Encoding"
@@ -94,7 +92,7 @@ def test_it_is_compressed_for_those_who_take_it(server: Server, accepted: str, i
     assert answer.content == browser_files()["forwarder.js"].content
 
 
-def test_what_is_compressed_is_the_same_each_time() -> None:
+def test_compression_is_deterministic() -> None:
     file = browser_files()["forwarder.js"]
     assert gzip.decompress(file.compressed) == file.content
     assert file.compressed[4:8] == bytes(4)  # no time in it (RFC 1952, section 2.3.1)
@@ -104,12 +102,12 @@ def test_what_is_compressed_is_the_same_each_time() -> None:
     "name",
     ["other.js", "other.0123456789abcdef.js", "forwarder.0123456789ABCDEF.js", "forwarder.min.js", "x.d.ts", "..js"],
 )
-def test_another_name_is_not_found(server: Server, name: str) -> None:
+def test_an_unknown_name_is_not_found(server: Server, name: str) -> None:
     answer = server.get(f"/{name}")
     assert problem(answer) == "not_found"
     assert "/forwarder.js, /actions.js" in answer.json()["detail"]
 
 
-def test_they_need_no_key_and_take_only_get(server: Server) -> None:
+def test_modules_need_no_key_and_allow_only_get(server: Server) -> None:
     assert problem(server.ask("POST", "/forwarder.js")) == "method_not_allowed"
     assert server.ask("HEAD", "/forwarder.js").status_code == 200

@@ -1,4 +1,4 @@
-"""Nothing that a client does is an error in the log: requests cut off in each state, and bytes that no client sends."""
+"""Client faults log no errors: requests cut off in each state, and invalid bytes."""
 
 import contextlib
 import itertools
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 def reset(connection: socket.socket) -> None:
-    """Leave with a RST, and what was not read yet is gone."""
+    """Disconnect with a RST, which drops unread bytes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
@@ -62,7 +62,7 @@ def connected(server: RunningServer) -> socket.socket:
 
 
 def assert_no_error(server: RunningServer) -> None:
-    """The server still works, and its log has no error and no traceback."""
+    """Assert that the server works, and that its log has no error and no traceback."""
     assert server.get("/healthz").status == 200
     assert_log_has_no_error(server.log)
 
@@ -84,7 +84,7 @@ def request(first: str, *fields: str, key: str | None = None, body: bytes = b"")
 
 
 def good_requests(ingest_key: str, read_key: str) -> list[bytes]:
-    """One of each sort: answered at once, after an fsync, after a report, as a stream, and as a file."""
+    """Return one request of each kind: immediate, after an fsync, after a report, as a stream, and as a file."""
     paths = ("reports/views.csv", "reports", "events/live", "analytics.duckdb", "inspect?session=a")
     event = json.dumps(view()).encode()
     form = "Content-Type: application/x-www-form-urlencoded"
@@ -148,7 +148,7 @@ ODD_FIELDS = (
 )
 
 
-def test_strange_requests_log_no_error(server: RunningServer) -> None:
+def test_unusual_requests_log_no_error(server: RunningServer) -> None:
     key = server.key("admin")
     for first, fields in itertools.product(STRANGE, ODD_FIELDS):
         connection = connected(server)
@@ -166,7 +166,7 @@ def test_strange_requests_log_no_error(server: RunningServer) -> None:
 CHUNKED = (b"zz\r\n", b"1\r\naa\r\n", b"-1\r\n", b"1\r\na\r\nzz\r\n", b"1;x=\0\r\n", b"0\r\nA: b\r\n\r\nGET", b"f" * 40)
 
 
-def test_bodies_that_break_off_or_break_the_framing_log_no_error(server: RunningServer) -> None:
+def test_truncated_bodies_and_broken_framing_log_no_error(server: RunningServer) -> None:
     keys = {"": server.key("read"), "POST": server.key(), "PUT": server.key("admin")}
     for first in (
         "POST /api/v1/events",
@@ -184,7 +184,7 @@ def test_bodies_that_break_off_or_break_the_framing_log_no_error(server: Running
     assert_no_error(server)
 
 
-def test_random_changes_of_good_requests_log_no_error(server: RunningServer) -> None:
+def test_random_changes_of_valid_requests_log_no_error(server: RunningServer) -> None:
     requests = good_requests(server.key(), server.key("read"))
     chance = random.Random(7)
     for _ in range(400):
@@ -199,7 +199,7 @@ def test_random_changes_of_good_requests_log_no_error(server: RunningServer) -> 
     assert_no_error(server)
 
 
-def test_a_download_that_is_cut_off_logs_no_error(server: RunningServer) -> None:
+def test_an_aborted_download_logs_no_error(server: RunningServer) -> None:
     key, read_key = server.key(), server.key("read")
     long = view({"title": "x" * 50_000})
     assert server.post([long] * 15, key=key).status == 202
@@ -214,7 +214,7 @@ def test_a_download_that_is_cut_off_logs_no_error(server: RunningServer) -> None
     assert_no_error(server)
 
 
-def test_broken_handshakes_log_no_error(tmp_path: Path) -> None:
+def test_failed_handshakes_log_no_error(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     words = [sys.executable, "-m", "embedsink", "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
     with log.open("wb") as file, subprocess.Popen([*words, *pem(tmp_path, PRIVATE_KEY)], stderr=file) as server:
@@ -269,7 +269,7 @@ def secured(port: int) -> ssl.SSLSocket:
 
 
 def hello_of() -> bytes:
-    """The first message of a TLS client."""
+    """Return the first message of a TLS client."""
     outgoing = ssl.MemoryBIO()
     client = ssl._create_unverified_context().wrap_bio(ssl.MemoryBIO(), outgoing)
     with contextlib.suppress(ssl.SSLWantReadError):

@@ -1,4 +1,4 @@
-"""Pages of other origins: who may send, and that they can read what went wrong (Fetch standard, section 3.2)."""
+"""CORS: which origins may send, and that pages can read errors (Fetch standard, section 3.2)."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ STRANGERS = [
 
 @pytest.fixture(scope="module")
 def tied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose only ingest keys belong to one page."""
+    """Open a server whose only ingest keys belong to one origin."""
     with open_server(tmp_path_factory.mktemp("data")) as server:
         yield server
 
@@ -34,7 +34,7 @@ def key(tied: Server) -> str:
     return tied.key(origins=[PAGE])
 
 
-def test_the_preflight_of_an_allowed_page_needs_no_key(tied: Server, key: str) -> None:
+def test_the_preflight_of_an_allowed_origin_needs_no_key(tied: Server, key: str) -> None:
     answer = tied.ask("OPTIONS", EVENTS, headers={"origin": PAGE})
     assert (answer.status_code, answer.content) == (204, b"")
     assert answer.headers[ALLOW] == PAGE
@@ -46,7 +46,7 @@ def test_the_preflight_of_an_allowed_page_needs_no_key(tied: Server, key: str) -
 
 
 @pytest.mark.parametrize("origin", STRANGERS)
-def test_strangers_are_refused_and_allowed_nothing(tied: Server, key: str, origin: str) -> None:
+def test_unknown_origins_get_no_cors_headers(tied: Server, key: str, origin: str) -> None:
     before = len(tied.journaled())
     for answer in (
         tied.ask("OPTIONS", EVENTS, headers={"origin": origin}),
@@ -59,21 +59,24 @@ def test_strangers_are_refused_and_allowed_nothing(tied: Server, key: str, origi
     assert len(tied.journaled()) == before
 
 
-def test_a_refused_preflight_says_what_was_seen(tied: Server, key: str) -> None:
+def test_a_refused_preflight_quotes_the_origin(tied: Server, key: str) -> None:
     stranger = tied.ask("OPTIONS", EVENTS, headers={"origin": "https://evil.example.com"}).json()["detail"]
-    assert stranger == 'origin: "https://evil.example.com" belongs to no ingest key. Create one with --origin.'
+    assert stranger == 'origin: "https://evil.example.com" belongs to no ingest key. Create a key with --origin.'
     nobody = tied.ask("OPTIONS", EVENTS)
     assert (nobody.status_code, problem(nobody)) == (403, "wrong_origin")
-    assert nobody.json()["detail"] == "origin: is missing; a preflight names its page. A program can POST at once."
+    assert (
+        nobody.json()["detail"]
+        == "origin: is missing. A preflight contains the origin of its page. Programs can POST without a preflight."
+    )
 
 
-def test_a_program_that_is_no_page_sends_no_origin(tied: Server, key: str) -> None:
+def test_a_program_sends_no_origin(tied: Server, key: str) -> None:
     answer = tied.post(view(), key=key)
     assert answer.status_code == 202
     assert ALLOW not in answer.headers
 
 
-def test_the_page_can_read_every_answer(tied: Server, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_can_read_every_answer(tied: Server, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
         tied.post(view(), key=key, origin=PAGE),
         tied.post([view(), 1], key=key, origin=PAGE),
@@ -95,14 +98,14 @@ def test_the_page_can_read_every_answer(tied: Server, key: str, monkeypatch: pyt
         assert answer.headers["vary"] == "Origin"
 
 
-def test_no_other_address_answers_pages(tied: Server, key: str) -> None:
+def test_no_other_path_has_cors_headers(tied: Server, key: str) -> None:
     reader = tied.key("read")
     for path in ("/api/v1/reports", "/api/v1/reports/views", "/api/v1/nothing", "/metrics", "/readyz"):
         assert ALLOW not in tied.get(path, key=reader, headers={"origin": PAGE}).headers
     assert tied.ask("OPTIONS", "/api/v1/reports", headers={"origin": PAGE}).status_code == 405
 
 
-def test_a_revoked_keys_page_is_a_stranger_again(tied: Server) -> None:
+def test_an_origin_is_unknown_again_after_its_key_is_revoked(tied: Server) -> None:
     other = "https://other.example.com"
     token = tied.key(origins=[other])
     assert tied.ask("OPTIONS", EVENTS, headers={"origin": other}).status_code == 204
@@ -110,14 +113,14 @@ def test_a_revoked_keys_page_is_a_stranger_again(tied: Server) -> None:
     assert tied.ask("OPTIONS", EVENTS, headers={"origin": other}).status_code == 403
 
 
-def test_a_key_without_origins_lets_every_page_in(server: Server) -> None:
+def test_a_key_without_origins_allows_every_origin(server: Server) -> None:
     token = server.key()
     answer = server.post(view(), key=token, origin="https://anywhere.example.org")
     assert answer.headers[ALLOW] == "https://anywhere.example.org"
     assert server.ask("OPTIONS", EVENTS, headers={"origin": "https://anywhere.example.org"}).status_code == 204
 
 
-def test_without_any_ingest_key_no_page_may_send(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_without_an_ingest_key_no_origin_is_allowed(tmp_path_factory: pytest.TempPathFactory) -> None:
     with open_server(tmp_path_factory.mktemp("empty")) as server:
         server.key("read")
         assert server.ask("OPTIONS", EVENTS, headers={"origin": PAGE}).status_code == 403

@@ -1,4 +1,4 @@
-"""Sections: what their charts show, to whom, and how often the store is asked."""
+"""Dashboards: the data of sections, their scope, their caching, and invalid files."""
 
 import html
 import itertools
@@ -15,12 +15,14 @@ import pytest
 import embedsink.dashboards.files
 import embedsink.http.api.dashboards
 import embedsink.http.etag
+import embedsink.http.section_cache
 from embedsink.concurrency.throttle import CpuMeter
 from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.model import Measure
 from embedsink.dashboards.period import period_of
 from embedsink.errors import Misconfigured
-from embedsink.http.api.dashboards import _MEASURES, Dashboards
+from embedsink.http.dashboards import Dashboards
+from embedsink.http.gauges import MEASURES
 from embedsink.store.reader import Reader
 from embedsink.store.revisions import Revisions
 from tests.envelope.sending import event_or_action, view
@@ -42,7 +44,7 @@ def delivery(deployment: int, viewer: str, *events: dict[str, Any]) -> dict[str,
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with views of two deployments: three and one of now, two and none of the week before."""
+    """Open a server with views of two deployments: three and one now, two and none in the week before."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         key = server.key()
         now, before = now_ms() - 60_000, now_ms() - 7 * DAY_MS - 60_000
@@ -69,7 +71,7 @@ def charts(server: Server, path: str, key: str) -> dict[str, Any]:
     return found
 
 
-def test_numbers_are_those_of_the_reports_now_and_before(told: Server) -> None:
+def test_numbers_equal_those_of_the_reports_in_both_periods(told: Server) -> None:
     found = charts(told, USE, told.key("read"))
     assert (found["views"]["value"], found["views"]["value_before"]) == (4, 2)
     assert (found["viewer-count"]["value"], found["viewer-count"]["value_before"]) == (3, 1)
@@ -81,7 +83,7 @@ def test_numbers_are_those_of_the_reports_now_and_before(told: Server) -> None:
     assert found["answered"]["value"] is None  # Nobody asked anything: that is no share at all.
 
 
-def test_a_scoped_key_sees_its_deployments_in_every_tile(told: Server) -> None:
+def test_a_scoped_key_sees_only_its_deployments_in_every_tile(told: Server) -> None:
     key = told.key("read", deployments=[2])
     for name, sections in {"overview": ("use", "quality", "top"), "tenants": ("use",)}.items():
         for section in sections:
@@ -94,7 +96,7 @@ def test_a_scoped_key_sees_its_deployments_in_every_tile(told: Server) -> None:
     assert problem(told.get(f"{USE}?deployment=1", key=key)) == "out_of_scope"
 
 
-def test_a_chart_has_its_rows_and_those_of_the_period_before_moved_onto_them(told: Server) -> None:
+def test_a_chart_has_the_rows_of_both_periods_on_one_time_axis(told: Server) -> None:
     found = charts(told, f"{USE}?deployment=1", told.key("read"))["views-by-surface"]
     place = {name: found["columns"].index(name) for name in found["columns"]}
     # Just after midnight all of it is of yesterday, and today has a row of zeros.
@@ -108,14 +110,14 @@ def test_a_chart_has_its_rows_and_those_of_the_period_before_moved_onto_them(tol
     assert start < left < right < end
 
 
-def test_a_page_may_be_narrowed(told: Server) -> None:
+def test_a_section_can_be_filtered(told: Server) -> None:
     key = told.key("read")
     assert charts(told, f"{USE}?surface=app", key)["views"]["value"] == 1
     assert charts(told, f"{USE}?tenant=t2", key)["views"]["value"] == 1
     assert charts(told, f"{USE}?deployment=1&deployment=2&compare=off", key)["views"]["value_before"] is None
 
 
-def test_whoever_has_it_gets_304_until_something_is_loaded(told: Server) -> None:
+def test_a_section_answers_304_until_the_next_load(told: Server) -> None:
     key = told.key("read")
     tag = told.get(USE, key=key).headers["etag"]
     again = told.get(USE, key=key, headers={"If-None-Match": tag})
@@ -128,7 +130,7 @@ def test_whoever_has_it_gets_304_until_something_is_loaded(told: Server) -> None
     assert other.status_code == 200
 
 
-def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_of_the_same_section_share_one_query(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key, other = told.key("read"), told.key("read", deployments=[2])
     reader = told.engine.store.reader
     asked: list[object] = []
@@ -152,7 +154,7 @@ def test_pages_that_show_the_same_share_one_answer(told: Server, monkeypatch: py
     assert len(asked) - made <= 1
 
 
-def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_ingest_is_busy_one_section_is_queried_at_a_time(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key, reader = told.key("read"), told.engine.store.reader
     reading: list[int] = [0]
 
@@ -171,7 +173,7 @@ def test_while_senders_are_busy_one_section_is_read_at_a_time(told: Server, monk
     assert reading == [0, 1, 0, 1, 0]
 
 
-def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_share_a_query_that_waits_for_its_turn(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     key, reader = told.key("read"), told.engine.store.reader
     asked: list[object] = []
 
@@ -192,17 +194,15 @@ def test_who_asks_while_a_section_waits_for_its_turn_shares_it(told: Server, mon
     assert len(asked) == 3  # Who asks later is told what was loaded since.
 
 
-def test_a_section_shows_the_period_of_the_moment_at_which_it_is_begun(
-    told: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_section_shows_the_period_of_the_start_of_its_query(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     periods = [period_of({"period": period}, now=datetime.now(UTC)) for period in ("24h", "7d")]
-    monkeypatch.setattr(embedsink.http.api.dashboards, "asked_period", lambda *_: periods.pop(0))
+    monkeypatch.setattr(embedsink.http.api.dashboards, "parse_period", lambda *_: periods.pop(0))
     # Asked for before midnight, and begun after it.
     assert told.get(f"{USE}?period=7d&timezone=Asia/Tokyo", key=told.key("read")).json()["interval"] == "day"
 
 
 @pytest.mark.parametrize(("kept_max", "bytes_max", "made_again"), [(2, 1 << 20, ["b"]), (9, 1, ["a", "a", "b"])])
-def test_only_the_latest_answers_are_kept(
+def test_only_the_latest_responses_are_cached(
     told: Server, monkeypatch: pytest.MonkeyPatch, kept_max: int, bytes_max: int, made_again: list[str]
 ) -> None:
     class Standing(datetime):
@@ -211,8 +211,8 @@ def test_only_the_latest_answers_are_kept(
             return cls(2026, 11, 22, tzinfo=tz)
 
     monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no minute turns meanwhile
-    monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_MAX", kept_max)
-    monkeypatch.setattr(embedsink.http.api.dashboards, "ANSWERS_KEPT_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(embedsink.http.section_cache, "RESPONSES_MAX", kept_max)
+    monkeypatch.setattr(embedsink.http.section_cache, "RESPONSE_BYTES_MAX", bytes_max)
     key, reader, made = told.key("read"), told.engine.store.reader, []
 
     def noted(variables: Any, **_: Any) -> Any:
@@ -225,7 +225,7 @@ def test_only_the_latest_answers_are_kept(
     assert sorted(made) == sorted(["a", "b", "c", *made_again])
 
 
-def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
+def test_gauges_are_never_cached(told: Server) -> None:
     answer = told.get("/api/v1/dashboards/pipeline/sections/server", key=told.key("read"))
     assert answer.headers["cache-control"] == "no-store"
     found = {name: one["value"] for name, one in answer.json()["charts"].items()}
@@ -244,12 +244,12 @@ def test_what_the_server_knows_of_itself_is_never_kept(told: Server) -> None:
             404,
             'dashboard "overvew" does not exist. Did you mean "overview"?',
         ),
-        ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. There are use'),
+        ("/api/v1/dashboards/overview/sections/head", 404, 'section "head" does not exist in overview. Sections: use'),
         (f"{USE}?period=1y", 400, 'period: "1y" is not one of 24h, 7d, 30d, 90d.'),
         (f"{USE}?interval=day", 400, 'parameter "interval" does not exist.'),
     ],
 )
-def test_what_is_not_there_is_told(told: Server, path: str, status: int, told_: str) -> None:
+def test_unknown_dashboards_and_sections_are_not_found(told: Server, path: str, status: int, told_: str) -> None:
     answer = told.get(path, key=told.key("read"))
     assert answer.status_code == status
     assert answer.json()["detail"].startswith(told_)
@@ -266,7 +266,7 @@ def test_what_is_not_there_is_told(told: Server, path: str, status: int, told_: 
     ],
 )
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
-def test_a_page_may_reach_to_the_ends_of_time(told: Server, asked: str, zone: str) -> None:
+def test_a_period_may_be_as_long_as_dates_allow(told: Server, asked: str, zone: str) -> None:
     answer = told.get(f"{USE}?{asked}&timezone={zone}", key=told.key("read"))
     assert answer.status_code == 200, answer.text
     start, end = answer.json()["span"]
@@ -280,7 +280,7 @@ def wrong(folder: Path) -> Path:
     return folder
 
 
-def test_an_operators_own_dashboard_is_listed_shown_and_answered(tmp_path: Path) -> None:
+def test_an_operators_dashboard_is_listed_shown_and_answered(tmp_path: Path) -> None:
     own = tmp_path / "dashboards"
     own.mkdir()
     file = wrong(own) / "mine.json"
@@ -298,7 +298,7 @@ def test_an_operators_own_dashboard_is_listed_shown_and_answered(tmp_path: Path)
         assert charts(server, "/api/v1/dashboards/mine/sections/s", key)["a"]["value"] == 0
 
 
-def test_programs_learn_which_dashboards_there_are_and_what_one_says(told: Server) -> None:
+def test_programs_can_read_the_list_and_the_definitions(told: Server) -> None:
     key = told.key("read", deployments=[1])
     listed = told.get("/api/v1/dashboards", key=key).json()
     ours = read_dashboards()
@@ -316,7 +316,7 @@ def test_programs_learn_which_dashboards_there_are_and_what_one_says(told: Serve
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"title": 1}'], ids=["wrong column", "no JSON", "wrong type"])
-def test_a_wrong_file_of_an_operator_keeps_no_event_out_and_is_told(
+def test_an_invalid_file_of_an_operator_is_reported_and_does_not_stop_ingest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
 ) -> None:
     own = tmp_path / "dashboards"
@@ -331,7 +331,7 @@ def test_a_wrong_file_of_an_operator_keeps_no_event_out_and_is_told(
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
         sentence = answer.json()["detail"]
         assert sentence.startswith("dashboards/mine.json: ")
-        assert sentence.endswith("Then start the server anew.")
+        assert sentence.endswith("Then restart the server.")
         assert server.get("/api/v1/dashboards/overview/sections/use", key=key).status_code == 200
         form = {"content-type": "application/x-www-form-urlencoded"}
         cookie = server.ask("POST", "/login", content=f"key={key}", headers=form).headers["set-cookie"]
@@ -344,7 +344,7 @@ def test_a_wrong_file_of_an_operator_keeps_no_event_out_and_is_told(
     assert told.__dict__["detail"] == sentence
 
 
-def test_a_wrong_file_named_like_one_of_ours_is_not_hidden_by_ours(tmp_path: Path) -> None:
+def test_an_invalid_file_with_a_built_in_name_hides_the_built_in_dashboard(tmp_path: Path) -> None:
     (tmp_path / "dashboards").mkdir()
     (tmp_path / "dashboards" / "overview.json").write_text("{")
     with open_server(tmp_path) as server:
@@ -359,7 +359,7 @@ def with_a_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("with_a_wrong_file")
-def test_with_a_wrong_file_no_server_starts(tmp_path: Path) -> None:
+def test_an_invalid_built_in_file_stops_the_start(tmp_path: Path) -> None:
     with (
         pytest.raises(
             Misconfigured, match=r'^dashboards/mine\.json: sections\[0\]\.charts\[0\]\.column: column "views"'
@@ -370,7 +370,7 @@ def test_with_a_wrong_file_no_server_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("with_a_wrong_file")
-def test_a_wrong_file_that_is_found_late_is_told_and_is_no_bug(
+def test_an_invalid_file_that_is_detected_late_is_reported_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where the store can't be opened at the start, and can some seconds later.
@@ -385,10 +385,10 @@ def test_a_wrong_file_that_is_found_late_is_told_and_is_no_bug(
     assert "dashboards/mine.json" in told.__dict__["detail"]
 
 
-def test_what_files_may_measure_is_what_a_server_knows() -> None:
-    assert set(get_args(Measure)) == set(_MEASURES)
+def test_the_model_allows_exactly_the_measures_of_the_server() -> None:
+    assert set(get_args(Measure)) == set(MEASURES)
 
 
-def test_it_needs_a_read_key(told: Server) -> None:
+def test_dashboards_need_a_read_key(told: Server) -> None:
     assert told.get(USE).status_code == 401
     assert problem(told.get(USE, key=told.key("ingest"))) == "wrong_kind"

@@ -1,4 +1,4 @@
-"""`GET /api/v1/deployments`: which there are, and how one turns the pages."""
+"""`GET /api/v1/deployments`: the list and its pages."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def sync(job: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with two views and an action of 1, a sync of 2, a session of 3, and events of nobody."""
+    """Open a server with two views and an action of 1, a sync of 2, a session of 3, and events without a deployment."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         key = server.key()
         refresh = event_or_action("action:refresh")
@@ -55,7 +55,7 @@ def pages(server: Server, key: str, limit: int) -> list[list[dict[str, Any]]]:
             return found
 
 
-def test_they_are_known_from_events_actions_syncs_and_live_keys(house: Server) -> None:
+def test_deployments_come_from_events_actions_syncs_and_live_keys(house: Server) -> None:
     answer = house.get(PATH, key=house.key("read")).json()
     assert answer["nextCursor"] is None
     counts = ("deploymentId", "eventCount", "actionCount", "syncCount", "keyCount")
@@ -75,7 +75,7 @@ def test_they_are_known_from_events_actions_syncs_and_live_keys(house: Server) -
 @pytest.mark.parametrize(
     ("scope", "seen"), [([1], [1]), ([2, 3], [2, 3]), ([4], [4]), ([9], [9]), (None, [1, 2, 3, 4])]
 )
-def test_a_key_sees_those_of_its_scope(house: Server, scope: list[int] | None, seen: list[int]) -> None:
+def test_a_scoped_key_sees_only_its_deployments(house: Server, scope: list[int] | None, seen: list[int]) -> None:
     key = house.key("admin", deployments=scope)
     try:
         listed = [one["deploymentId"] for one in house.get(PATH, key=key).json()["deployments"]]
@@ -85,7 +85,7 @@ def test_a_key_sees_those_of_its_scope(house: Server, scope: list[int] | None, s
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 1_000])
-def test_the_pages_together_are_the_whole(house: Server, limit: int) -> None:
+def test_the_pages_together_are_complete(house: Server, limit: int) -> None:
     key = house.key("read")
     found = pages(house, key, limit)
     assert [one for page in found for one in page] == house.get(PATH, key=key).json()["deployments"]
@@ -93,7 +93,7 @@ def test_the_pages_together_are_the_whole(house: Server, limit: int) -> None:
     assert found[-1]
 
 
-def test_a_page_stays_where_it_was_when_others_come(house: Server) -> None:
+def test_a_cursor_stays_valid_when_deployments_are_added(house: Server) -> None:
     key = house.key("read")
     cursor = house.get(PATH, key=key, params={"limit": 2}).json()["nextCursor"]
     newcomer = house.key("read", deployments=[-7])
@@ -119,13 +119,13 @@ def test_a_page_stays_where_it_was_when_others_come(house: Server) -> None:
         "deployment=1",
     ],
 )
-def test_a_wrong_parameter_is_a_400(house: Server, query: str) -> None:
+def test_an_invalid_parameter_answers_400(house: Server, query: str) -> None:
     assert problem(house.get(f"{PATH}?{query}", key=house.key("read"))) == "bad_parameter"
 
 
-def test_an_ingest_key_reads_nothing(house: Server) -> None:
+def test_an_ingest_key_cannot_list_deployments(house: Server) -> None:
     assert problem(house.get(PATH, key=house.key())) == "wrong_kind"
 
 
-def test_an_empty_server_has_none(server: Server) -> None:
+def test_an_empty_server_has_no_deployments(server: Server) -> None:
     assert server.get(PATH, key=server.key("read")).json() == {"deployments": [], "nextCursor": None}

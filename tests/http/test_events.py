@@ -1,4 +1,4 @@
-"""The way of a delivery: what is understood, what is answered, and what is durable by then."""
+"""Ingest: accepted bodies, answers, and the journal."""
 
 import json
 import weakref
@@ -32,7 +32,7 @@ BODIES = {
 
 @pytest.mark.parametrize("form", BODIES)
 @pytest.mark.parametrize("type_", [JSON, "text/plain", "text/plain;charset=UTF-8", 'Application/JSON; charset="utf-8"'])
-def test_each_body_is_accepted_and_durable(server: Server, form: str, type_: str) -> None:
+def test_each_form_of_body_is_accepted_and_durable(server: Server, form: str, type_: str) -> None:
     before = len(server.journaled())
     answer = server.post(BODIES[form], key=server.key(), type_=NDJSON if form == "lines" else type_)
     assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "rejected": []})
@@ -41,7 +41,7 @@ def test_each_body_is_accepted_and_durable(server: Server, form: str, type_: str
     assert (line["kind"], line["envelope"]) == ("event", view())
 
 
-def test_everything_that_a_delivery_says_is_journaled(server: Server) -> None:
+def test_all_fields_of_a_delivery_are_journaled(server: Server) -> None:
     context = {"deployment": 12, "session": "s_9f", "viewer": "u_42", "tenant": "acme", "page": "https://a.example"}
     delivery = {
         "sentAt": 1_763_596_801_500,
@@ -58,7 +58,9 @@ def test_everything_that_a_delivery_says_is_journaled(server: Server) -> None:
     assert (lost["kind"], lost["reason"], lost["lost_count"]) == ("lost", "queue_overflow", 3)
 
 
-def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delivery_that_waits_for_the_fsync_keeps_no_envelope_in_memory(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submit = server.engine.journal.submit
     parsed: list[weakref.ref[ParsedDelivery]] = []
     held: list[ParsedDelivery | None] = []
@@ -82,7 +84,7 @@ def test_a_delivery_that_waits_for_the_disk_holds_no_envelope(server: Server, mo
     assert held == [None]
 
 
-def test_a_delivery_may_say_only_what_was_lost(server: Server) -> None:
+def test_a_delivery_may_contain_only_lost_counts(server: Server) -> None:
     answer = server.post({"events": [], "lost": {"offline": 2}}, key=server.key())
     assert (answer.status_code, answer.json()) == (202, {"accepted": 0, "rejected": []})
     assert server.journaled()[-1]["lost_count"] == 2
@@ -94,7 +96,7 @@ def test_a_body_without_an_envelope_is_empty(server: Server, body: bytes) -> Non
     assert (answer.status_code, problem(answer)) == (400, "empty")
 
 
-def test_the_good_is_accepted_and_the_bad_is_listed(server: Server) -> None:
+def test_valid_envelopes_are_accepted_and_invalid_ones_listed(server: Server) -> None:
     before = len(server.journaled())
     answer = server.post([view({"path": 3}, id=ID), view(), "x"], key=server.key())
     assert answer.status_code == 202
@@ -118,12 +120,12 @@ def test_the_good_is_accepted_and_the_bad_is_listed(server: Server) -> None:
     assert [line["kind"] for line in server.journaled()[before:]] == ["event", "quarantined", "quarantined"]
 
 
-def test_one_envelope_that_is_rejected_is_told_as_one(server: Server) -> None:
+def test_one_rejected_envelope_is_described_in_the_singular(server: Server) -> None:
     detail = server.post(view(source="x"), key=server.key()).json()["detail"]
-    assert detail == "The envelope was quarantined; `rejected` says why. Fix it; don't resend it as sent."
+    assert detail == "The envelope was quarantined; `rejected` lists the reasons. Fix it. Don't resend it unchanged."
 
 
-def test_when_nothing_is_accepted_the_422_has_the_same_list(server: Server) -> None:
+def test_a_422_has_the_same_list_as_a_202(server: Server) -> None:
     before = len(server.journaled())
     answer = server.post([1, 2], key=server.key())
     assert (answer.status_code, problem(answer)) == (422, "nothing_accepted")
@@ -148,7 +150,7 @@ def test_at_most_20_rejections_are_listed(server: Server, good: int, bad: int) -
 @pytest.mark.parametrize(
     "delivery", [{"contxt": {}}, {"context": {"tennant": "a"}}, {"sentAt": "now"}, {"lost": {"x": -1}}]
 )
-def test_a_wrong_field_of_a_delivery_rejects_its_events(server: Server, delivery: dict[str, Any]) -> None:
+def test_an_invalid_field_of_a_delivery_rejects_its_events(server: Server, delivery: dict[str, Any]) -> None:
     answer = server.post({"events": [view(), view()]} | delivery, key=server.key())
     assert answer.status_code == 422
     assert {rejected["reason"] for rejected in answer.json()["rejected"]} == {"bad_field"}
@@ -162,7 +164,7 @@ def test_a_line_that_is_not_json_is_one_rejection(server: Server) -> None:
     assert found == {1: "not_json", 2: "duplicate_key", 3: "not_utf8"}
 
 
-def test_when_no_line_is_json_the_body_is_not(server: Server) -> None:
+def test_a_body_without_a_json_line_is_not_json(server: Server) -> None:
     answer = server.post(b"{\n[\n", key=server.key(), type_=NDJSON)
     assert (answer.status_code, problem(answer)) == (400, "not_json")
     assert server.journaled()[-1]["raw"] == "{\n[\n"
@@ -180,14 +182,14 @@ def test_when_no_line_is_json_the_body_is_not(server: Server) -> None:
         "application/jsonx",
     ],
 )
-def test_other_media_types_are_not_even_read(server: Server, type_: str) -> None:
+def test_other_media_types_are_refused_before_the_body_is_read(server: Server, type_: str) -> None:
     before = len(server.journaled())
     answer = server.post(view(), key=server.key(), type_=type_)
     assert (answer.status_code, problem(answer)) == (415, "media_type")
     assert len(server.journaled()) == before
 
 
-def test_what_cannot_be_kept_is_refused_before_the_key_is_looked_for(server: Server) -> None:
+def test_a_body_that_cannot_be_stored_is_refused_before_its_key_is_searched(server: Server) -> None:
     delivery = {"events": [1] * 1_001, "key": server.key()}
     assert problem(server.post(delivery)) == "too_many_events"
 
@@ -205,5 +207,5 @@ def test_only_post_sends_events(server: Server, method: str) -> None:
     assert set(answer.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
 
 
-def test_an_address_with_a_slash_more_does_not_exist(server: Server) -> None:
+def test_a_trailing_slash_is_not_found(server: Server) -> None:
     assert problem(server.ask("POST", "/api/v1/events/", key=server.key(), json=view())) == "not_found"

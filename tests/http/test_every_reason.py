@@ -1,4 +1,4 @@
-"""Each reason of the closed list is provoked over HTTP: what is not provoked here, nobody can meet."""
+"""Every reason of the closed list, provoked over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -175,7 +175,7 @@ REQUESTS: dict[Reason, Callable[[Server, Path], httpx.Response]] = {
 
 
 def lines_under(path: Path) -> list[bytes]:
-    """What a server of the case's own has kept."""
+    """Return the journal of a server that was opened for one case."""
     content = b"".join(segment.read_bytes() for segment in path.rglob("journal/*"))
     return [line for line in content.splitlines() if line.startswith(b'{"kind"')]
 
@@ -184,12 +184,12 @@ def lines_under(path: Path) -> list[bytes]:
 STORED_BEFORE = {Reason.RATE_LIMITED: 2, Reason.CONFLICT: 1}
 
 
-def test_every_reason_is_provoked_here() -> None:
+def test_every_reason_has_a_case() -> None:
     assert set(BODIES) | set(ENVELOPES) | set(REQUESTS) | {Reason.ID_CONFLICT} == set(Reason)
 
 
 @pytest.mark.parametrize("reason", REQUESTS)
-def test_a_refused_request_gets_its_status_and_leaves_nothing(reason: Reason, server: Server, tmp_path: Path) -> None:
+def test_a_refused_request_gets_its_status_and_stores_nothing(reason: Reason, server: Server, tmp_path: Path) -> None:
     before = len(server.journaled())
     answer = REQUESTS[reason](server, tmp_path)
     assert (problem(answer), answer.status_code) == (reason, reason.status)
@@ -200,7 +200,7 @@ def test_a_refused_request_gets_its_status_and_leaves_nothing(reason: Reason, se
 
 
 @pytest.mark.parametrize("reason", BODIES)
-def test_a_body_that_cannot_be_read_is_quarantined(reason: Reason, server: Server) -> None:
+def test_an_unreadable_body_is_quarantined(reason: Reason, server: Server) -> None:
     answer = server.post(BODIES[reason], key=server.key())
     assert (problem(answer), answer.status_code) == (reason, 400)
     line = server.journaled()[-1]
@@ -209,7 +209,7 @@ def test_a_body_that_cannot_be_read_is_quarantined(reason: Reason, server: Serve
 
 
 @pytest.mark.parametrize("reason", ENVELOPES)
-def test_an_envelope_is_rejected_alone(reason: Reason, server: Server) -> None:
+def test_one_envelope_is_rejected_without_the_others(reason: Reason, server: Server) -> None:
     answer = server.post([view(id=ID), ENVELOPES[reason]], key=server.key())
     assert answer.status_code == 202
     assert answer.json()["accepted"] == 1
@@ -219,13 +219,13 @@ def test_an_envelope_is_rejected_alone(reason: Reason, server: Server) -> None:
     assert (line["kind"], line["reason"], line["detail"]) == ("quarantined", reason, rejected["detail"])
 
 
-def test_an_envelope_without_a_deployment_is_out_of_a_scope_of_several(server: Server) -> None:
+def test_an_envelope_without_a_deployment_is_outside_a_scope_of_several(server: Server) -> None:
     answer = server.post({"events": [view()]}, key=server.key(deployments=[1, 2]))
     assert problem(answer) == Reason.NOTHING_ACCEPTED
     assert answer.json()["rejected"][0]["reason"] == Reason.OUT_OF_SCOPE
 
 
-def test_an_id_with_other_content_is_quarantined_when_it_is_loaded(quick_server: Server) -> None:
+def test_an_id_with_other_content_is_quarantined_by_the_loader(quick_server: Server) -> None:
     key, reader = quick_server.key(), quick_server.key("read")
     for title in ("first", "second"):
         assert quick_server.post(view({"title": title}, id=ID), key=key).status_code == 202

@@ -1,4 +1,4 @@
-"""The snapshot over HTTP: whole, in parts, and the same to the end when it is replaced."""
+"""The snapshot over HTTP: complete, as ranges, and while it is replaced."""
 
 import asyncio
 import itertools
@@ -40,7 +40,7 @@ def rows_in(snapshot: Path) -> int:
     return int(count)
 
 
-def test_it_opens_as_a_database(published: Server, tmp_path: Path) -> None:
+def test_the_snapshot_opens_as_a_database(published: Server, tmp_path: Path) -> None:
     answer = published.get(PATH, key=published.key("read"))
     assert int(answer.headers["content-length"]) == len(answer.content)
     assert answer.headers["content-disposition"] == 'attachment; filename="analytics.duckdb"'
@@ -48,7 +48,7 @@ def test_it_opens_as_a_database(published: Server, tmp_path: Path) -> None:
     assert rows_in(tmp_path / "analytics.duckdb") == 1
 
 
-def test_a_part_of_it_can_be_had(published: Server) -> None:
+def test_a_range_of_the_snapshot_can_be_downloaded(published: Server) -> None:
     key = published.key("read")
     whole = published.get(PATH, key=key).content
     for asked, part in {"bytes=8-11": whole[8:12], "bytes=-5": whole[-5:], "bytes=9-": whole[9:]}.items():
@@ -58,24 +58,24 @@ def test_a_part_of_it_can_be_had(published: Server) -> None:
 
 
 @pytest.mark.parametrize("asked", ["bytes=5-1", "bytes=0-1,3-4", "lines=0-1", "bytes=-", "=", ""])
-def test_what_is_no_single_part_is_all_of_it(published: Server, asked: str) -> None:
+def test_an_invalid_or_multiple_range_answers_with_the_whole_file(published: Server, asked: str) -> None:
     assert published.get(PATH, key=published.key("read"), headers={"range": asked}).status_code == 200
 
 
 @pytest.mark.parametrize("asked", ["bytes=-0", f"bytes={10**17}-", f"bytes={10**400}-{10**401}", "bytes=SIZE-", "-"])
-def test_a_part_that_there_is_not_is_a_416_with_the_size(published: Server, asked: str) -> None:
+def test_an_unsatisfiable_range_answers_416_with_the_size(published: Server, asked: str) -> None:
     key = published.key("read")
     size = len(published.get(PATH, key=key).content)
     asked = asked.replace("SIZE", str(size)) if asked != "-" else f"BYTES={size}-{size}"
     answer = published.get(PATH, key=key, headers={"range": asked})
     assert (answer.status_code, problem(answer)) == (416, "bad_range")
     assert answer.headers["content-range"] == f"bytes */{size}"
-    assert f"holds none of the file's {size:,} bytes." in answer.json()["detail"]
+    assert f"contains none of the file's {size:,} bytes." in answer.json()["detail"]
     # Only GET has parts (RFC 9110, section 14.2).
     assert published.ask("HEAD", PATH, key=key, headers={"range": asked}).status_code == 200
 
 
-def test_who_has_the_snapshot_gets_304_until_there_is_another(published: Server) -> None:
+def test_the_snapshot_answers_304_until_the_next_is_published(published: Server) -> None:
     key = published.key("read")
     tag = published.get(PATH, key=key).headers["etag"]
     assert re.fullmatch(r'"[0-9a-f-]+"', tag)
@@ -90,7 +90,7 @@ def test_who_has_the_snapshot_gets_304_until_there_is_another(published: Server)
     assert other.headers["etag"] != tag
 
 
-def test_a_download_goes_on_only_with_the_same_snapshot(published: Server) -> None:
+def test_a_download_resumes_only_with_the_same_snapshot(published: Server) -> None:
     key = published.key("read")
     first = published.get(PATH, key=key)
     asked = {"range": "bytes=0-9"}
@@ -102,8 +102,8 @@ def test_a_download_goes_on_only_with_the_same_snapshot(published: Server) -> No
         assert (answer.status_code, answer.content) == (200, first.content), other
 
 
-def test_only_so_many_downloads_run_at_once(published: Server) -> None:
-    """Beyond them 503 with a time to wait; what is unchanged is told to everybody, and each end makes room."""
+def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> None:
+    """Beyond the limit downloads get 503 with Retry-After; 304 needs no slot, and each end frees a slot."""
     key = published.key("read")
     tag = published.get(PATH, key=key).headers["etag"]
 
@@ -128,7 +128,7 @@ def test_only_so_many_downloads_run_at_once(published: Server) -> None:
         assert published.get(PATH, key=key).status_code == 200
 
 
-def test_one_key_does_not_hold_all_downloads(published: Server) -> None:
+def test_one_key_cannot_use_all_download_slots(published: Server) -> None:
     key, other = published.key("read"), published.key("read")
     key_id, _ = (found.key_id for found in KeyStore(published.folder.keys).keys()[-2:])
     places = [published.engine.limiters.snapshots.slot(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
@@ -143,7 +143,7 @@ def test_one_key_does_not_hold_all_downloads(published: Server) -> None:
     assert published.get(PATH, key=key).status_code == 200
 
 
-def test_two_ranges_or_two_versions_are_none(published: Server) -> None:
+def test_two_ranges_or_two_if_range_headers_are_ignored(published: Server) -> None:
     key = published.key("read")
     whole = published.get(PATH, key=key)
     tag, size = whole.headers["etag"], len(whole.content)
@@ -155,12 +155,12 @@ def test_two_ranges_or_two_versions_are_none(published: Server) -> None:
         assert published.get(PATH, key=key, headers=headers).status_code == 200, headers
 
 
-def test_it_is_for_keys_of_all_deployments(published: Server) -> None:
+def test_the_snapshot_needs_a_key_without_a_scope(published: Server) -> None:
     assert problem(published.get(PATH, key=published.key("read", deployments=[1]))) == "out_of_scope"
     assert published.get(PATH, key=published.key("admin")).status_code == 200
 
 
-def test_before_the_first_there_is_a_time_to_wait(published: Server, tmp_path: Path) -> None:
+def test_before_the_first_snapshot_retry_after_is_sent(published: Server, tmp_path: Path) -> None:
     kept = published.folder.snapshot.rename(tmp_path / "kept")
     try:
         assert problem(published.get(PATH, key=published.key("read"))) == "not_ready"
@@ -169,7 +169,7 @@ def test_before_the_first_there_is_a_time_to_wait(published: Server, tmp_path: P
 
 
 class Receiver:
-    """Who downloads a file, and what came; `after` happens with the first chunk of it."""
+    """A client that downloads a file; `after` is called at the first chunk."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -188,7 +188,7 @@ class Receiver:
 SCOPE = {"type": "http", "method": "GET", "headers": [], "extensions": {}}
 
 
-def test_a_file_that_is_replaced_meanwhile_goes_on_from_the_old_one(tmp_path: Path) -> None:
+def test_a_file_replaced_during_the_download_continues_unchanged(tmp_path: Path) -> None:
     file, new = tmp_path / "file", tmp_path / "new"
     file.write_bytes(b"old" * 100_000)
     new.write_bytes(b"n" * 7)
@@ -208,7 +208,7 @@ def test_a_file_that_is_replaced_meanwhile_goes_on_from_the_old_one(tmp_path: Pa
         os.fstat(descriptor)
 
 
-def test_a_file_that_was_replaced_before_the_first_byte_is_the_old_one_too(tmp_path: Path) -> None:
+def test_a_file_replaced_before_the_first_byte_is_sent_unchanged(tmp_path: Path) -> None:
     file, new = tmp_path / "file", tmp_path / "new"
     file.write_bytes(b"old")
     new.write_bytes(b"newer")
@@ -219,7 +219,7 @@ def test_a_file_that_was_replaced_before_the_first_byte_is_the_old_one_too(tmp_p
     assert receiver.body == b"old"
 
 
-def test_it_is_cut_when_its_key_is_revoked(tmp_path: Path) -> None:
+def test_a_download_is_cut_when_its_key_is_revoked(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x" * 1_000_000)
     receiver = Receiver()

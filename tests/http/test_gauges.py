@@ -1,4 +1,4 @@
-"""What the server tells of itself on the pipeline's page is what is on the disk."""
+"""The gauges of the pipeline dashboard."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from tests.http.asking import WAIT_S_MAX, open_server
 from tests.servers import wait_until
 
 
-def test_the_server_tells_how_far_behind_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     may_load = threading.Event()
     load = Store.load
 

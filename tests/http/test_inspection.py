@@ -1,4 +1,4 @@
-"""What a host team's own tests ask: what arrived of one session, and what was rejected."""
+"""Inspections: the received events of a session, and the rejections."""
 
 import http.client
 import threading
@@ -24,7 +24,7 @@ VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboa
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server that loads a second after what arrives, as it does by default."""
+    """Open a server that loads after a second, as by default."""
     folder = tmp_path_factory.mktemp("inspect") / "data"
     with running_server(folder, EMBEDSINK_SEGMENT_SEAL_S="1") as server:
         yield server
@@ -42,7 +42,7 @@ def inspect(server: RunningServer, key: str, query: str) -> dict[str, Any]:
     return told
 
 
-def test_what_was_acknowledged_before_is_in_the_answer_without_a_sleep(running: RunningServer) -> None:
+def test_acknowledged_events_are_counted_without_a_sleep(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     for number in range(3):
         send(running, key, VISIT, session=f"visit {number}")
@@ -58,7 +58,7 @@ def test_what_was_acknowledged_before_is_in_the_answer_without_a_sleep(running: 
         }
 
 
-def test_whoever_left_while_waiting_gives_its_place_back(tmp_path: Path) -> None:
+def test_a_client_that_disconnects_while_waiting_frees_its_slot(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="60") as server:
         send(server, server.key("ingest"), VISIT, session="s")
         leaving = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
@@ -70,7 +70,7 @@ def test_whoever_left_while_waiting_gives_its_place_back(tmp_path: Path) -> None
         assert b'"event": "bug"' not in server.log.read_bytes()
 
 
-def test_without_waiting_it_says_that_something_is_missing(running: RunningServer) -> None:
+def test_without_waiting_the_answer_is_incomplete(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     send(running, key, VISIT, session="hurry")
     told = inspect(running, reader, "session=hurry&wait=0")
@@ -79,7 +79,7 @@ def test_without_waiting_it_says_that_something_is_missing(running: RunningServe
     assert inspect(running, reader, "session=hurry&wait=0")["isComplete"]
 
 
-def test_rejections_come_with_reason_and_path(running: RunningServer) -> None:
+def test_rejections_have_a_reason_and_a_path(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     wrong = [event_or_action("event:download", {"format": "doc"}), view() | {"type": "svc:event:scroll"}, 1]
     send(running, key, [*VISIT, *wrong, event_or_action("action:refresh")], session="wrong", deployment=12)
@@ -94,7 +94,7 @@ def test_rejections_come_with_reason_and_path(running: RunningServer) -> None:
     assert told["rejected"][0]["detail"].startswith('payload.format: "doc" is not one of')
 
 
-def test_a_conflict_that_shows_at_load_is_among_them_and_a_retry_is_not(running: RunningServer) -> None:
+def test_conflicts_found_by_the_loader_are_rejections_and_retries_are_not(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     for title in ("first", "first", "other"):
         send(running, key, [view({"title": title}, id=ID)], session="conflict")
@@ -103,14 +103,14 @@ def test_a_conflict_that_shows_at_load_is_among_them_and_a_retry_is_not(running:
     assert [(one["reason"], one["path"]) for one in told["rejected"]] == [("id_conflict", "id")]
 
 
-def test_what_the_forwarder_lost_is_told(running: RunningServer) -> None:
+def test_lost_events_are_counted(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     body = {"context": {"session": "lossy"}, "events": [view()], "lost": {"queue_overflow": 3, "offline": 4}}
     assert running.post(body, key=key).status == 202
     assert inspect(running, reader, "session=lossy")["lostCount"] == 7
 
 
-def test_a_scoped_reader_counts_its_own(running: RunningServer) -> None:
+def test_a_scoped_reader_counts_its_own_events(running: RunningServer) -> None:
     key = running.key("ingest")
     for deployment in (1, 2):
         send(running, key, [view({"title": f"secret of {deployment}"}), 1], session="shared", deployment=deployment)
@@ -124,7 +124,7 @@ def test_a_scoped_reader_counts_its_own(running: RunningServer) -> None:
     assert (nothing["acceptedCount"], nothing["quarantinedCount"], nothing["rejected"]) == (0, 0, [])
 
 
-def test_it_can_be_narrowed(running: RunningServer) -> None:
+def test_an_inspection_can_be_filtered(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     send(running, key, VISIT, session="narrow", tenant="acme", deployment=7)
     assert inspect(running, reader, "session=narrow&type=view")["events"] == {"view": 1}
@@ -133,7 +133,7 @@ def test_it_can_be_narrowed(running: RunningServer) -> None:
     assert inspect(running, reader, "session=narrow&key=k_000000000000")["acceptedCount"] == 0
 
 
-def test_beyond_as_many_as_may_wait_it_is_a_503(tmp_path: Path) -> None:
+def test_too_many_waiting_inspections_answer_503(tmp_path: Path) -> None:
     # Nothing is loaded before the segment is full: so the first two wait until the test lets them go.
     with running_server(
         tmp_path / "data",
@@ -162,7 +162,7 @@ def test_beyond_as_many_as_may_wait_it_is_a_503(tmp_path: Path) -> None:
         assert inspect(server, reader, "session=registry")["acceptedCount"] == 3
 
 
-def test_one_that_waits_takes_a_place_of_its_key(tmp_path: Path) -> None:
+def test_a_waiting_inspection_uses_a_slot_of_its_key(tmp_path: Path) -> None:
     async def ignore(_: bytes) -> None:
         pass
 
@@ -176,7 +176,7 @@ def test_one_that_waits_takes_a_place_of_its_key(tmp_path: Path) -> None:
         assert server.get(f"{INSPECT}?since=1h&wait=1", key=other).status_code == 200
 
 
-def test_a_reader_whose_key_is_revoked_while_it_waits_is_told_nothing(tmp_path: Path) -> None:
+def test_a_key_revoked_during_the_wait_gets_no_data(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
         key, reader = server.key(), server.key("read")
         assert server.post(view(), key=key).status_code == 202
@@ -187,9 +187,7 @@ def test_a_reader_whose_key_is_revoked_while_it_waits_is_told_nothing(tmp_path: 
         assert problem(answer) == "bad_credential"
 
 
-def test_what_was_committed_although_it_was_refused_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_event_committed_despite_its_refusal_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         load = server.engine.store.load
 
@@ -204,7 +202,7 @@ def test_what_was_committed_although_it_was_refused_is_complete(
     assert (told["isComplete"], told["acceptedCount"]) == (True, 1)
 
 
-def test_waiting_does_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> None:
+def test_waiting_inspections_do_not_delay_a_shutdown(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="60") as server:
         key, reader = server.key("ingest"), server.key("read")
         send(server, key, VISIT, session="s")
@@ -223,11 +221,11 @@ def test_waiting_does_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> N
     "query",
     ["", "wait=5", "session=", "session=s&wait=31", "session=s&wait=-1", "session=s&limit=1", "since=yesterday"],
 )
-def test_a_wrong_parameter_is_a_400(server: Server, query: str) -> None:
+def test_an_invalid_parameter_answers_400(server: Server, query: str) -> None:
     assert problem(server.get(f"{INSPECT}?{query}", key=server.key("read"))) == "bad_parameter"
 
 
-def test_a_type_with_a_slip_is_told_and_one_that_was_rejected_is_found(running: RunningServer) -> None:
+def test_a_misspelt_type_is_an_error_and_a_rejected_type_is_found(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     send(running, key, [view() | {"type": f"svc:event:{name}"} for name in ("view", "veiw", "scroll")], session="slips")
     answer = running.get(f"{INSPECT}?session=slips&type=veiw", key=reader)

@@ -1,4 +1,4 @@
-"""The live stream: what it tells, whom, how much at once, and when it ends."""
+"""The live stream: messages, scope, limits and end."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import embedsink.http.api.live
+import embedsink.http.live_stream
 from embedsink.auth.key_store import KeyStore
 from embedsink.reports.recent_events import ENVELOPES_BYTES_MAX, ROWS_MAX
 from embedsink.store.reader import Reader
@@ -42,7 +42,7 @@ def reader(running: RunningServer) -> str:
 
 
 def send(server: RunningServer, key: str, *events: Any, **context: Any) -> float:
-    """Deliver, and when it was acknowledged."""
+    """Send a delivery, and return the time of its acknowledgement."""
     status = server.post({"context": {"session": "s", **context}, "events": list(events)}, key=key).status
     assert status in (202, 422)
     return time.monotonic()
@@ -50,7 +50,7 @@ def send(server: RunningServer, key: str, *events: Any, **context: Any) -> float
 
 @pytest.fixture(autouse=True)
 def _nobody_listens(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What listens no more has to give its place back, in every test."""
+    """Assert after every test that no listener is left."""
     yield
     if "running" in request.fixturenames:
         server = request.getfixturevalue("running")
@@ -58,7 +58,7 @@ def _nobody_listens(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.alone
-def test_what_was_acknowledged_is_told_within_two_seconds(tmp_path: Path) -> None:
+def test_an_acknowledged_event_is_streamed_within_two_seconds(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="1") as server:  # as it is by default
         key = server.key()
         with listening(server.url, server.key("read"), "rows=on") as stream:
@@ -68,7 +68,7 @@ def test_what_was_acknowledged_is_told_within_two_seconds(tmp_path: Path) -> Non
                 assert stream.message().read_at - acknowledged_at < 2.0
 
 
-def test_a_load_is_told_with_its_counts(running: RunningServer, key: str, reader: str) -> None:
+def test_a_load_is_streamed_with_its_counts(running: RunningServer, key: str, reader: str) -> None:
     known = view() | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
     with listening(running.url, reader) as stream:
         connected = stream.message("connected").content
@@ -88,7 +88,7 @@ def test_a_load_is_told_with_its_counts(running: RunningServer, key: str, reader
     assert told.id == str(told.content["segment"])
 
 
-def test_rows_come_with_their_envelopes_reasons_and_paths(running: RunningServer, key: str, reader: str) -> None:
+def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key: str, reader: str) -> None:
     good = view({"title": "Sales"})
     with listening(running.url, reader, "rows=on") as stream:
         stream.message("connected")
@@ -121,7 +121,7 @@ def test_rows_come_with_their_envelopes_reasons_and_paths(running: RunningServer
         ("deployment=7", ["view"]),
     ],
 )
-def test_a_stream_can_be_narrowed(running: RunningServer, key: str, reader: str, query: str, seen: list[str]) -> None:
+def test_a_stream_can_be_filtered(running: RunningServer, key: str, reader: str, query: str, seen: list[str]) -> None:
     with listening(running.url, reader, f"rows=on&{query}") as stream, listening(running.url, reader) as all_of_it:
         stream.message("connected")
         all_of_it.message("connected")
@@ -135,7 +135,7 @@ def test_a_stream_can_be_narrowed(running: RunningServer, key: str, reader: str,
     assert [row["type"] for row in rows] == seen
 
 
-def test_a_stream_can_be_narrowed_to_what_one_key_sent(running: RunningServer, key: str, reader: str) -> None:
+def test_a_stream_can_be_filtered_by_key(running: RunningServer, key: str, reader: str) -> None:
     other = running.key("ingest")
     key_id = KeyStore(running.data / "keys.json").keys()[-1].key_id
     with listening(running.url, reader, f"rows=on&key={key_id}") as stream:
@@ -148,7 +148,7 @@ def test_a_stream_can_be_narrowed_to_what_one_key_sent(running: RunningServer, k
 
 
 @pytest.mark.parametrize("kind", ["read", "admin"])
-def test_a_scoped_reader_hears_nothing_of_other_deployments(
+def test_a_scoped_reader_gets_no_messages_of_other_deployments(
     running: RunningServer, key: str, reader: str, kind: str
 ) -> None:
     scoped = running.key(kind, deployments=[2])
@@ -166,7 +166,7 @@ def test_a_scoped_reader_hears_nothing_of_other_deployments(
 
 
 @pytest.mark.parametrize("way", ["header", "parameter"])
-def test_whoever_comes_again_is_told_what_it_missed_and_nothing_twice(
+def test_a_resuming_client_gets_every_missed_event_once(
     running: RunningServer, key: str, reader: str, way: str
 ) -> None:
     with listening(running.url, reader, "rows=on&recent=5") as stream, listening(running.url, reader) as counted:
@@ -196,7 +196,7 @@ def test_recent_rows_come_first(running: RunningServer, key: str, reader: str) -
     assert [json.loads(row["envelope"])["payload"]["title"] for row in rows] == ["number 3", "number 4"]
 
 
-def test_of_much_at_once_the_newest_rows_come_and_the_others_are_counted(
+def test_a_large_load_streams_its_newest_rows_and_counts_the_others(
     running: RunningServer, key: str, reader: str
 ) -> None:
     with listening(running.url, reader, "rows=on") as stream:
@@ -207,7 +207,7 @@ def test_of_much_at_once_the_newest_rows_come_and_the_others_are_counted(
     assert sum(len(message.content["rows"]) + message.content["droppedCount"] for message in told) == 250
 
 
-def test_of_long_envelopes_only_as_many_come_as_have_room(running: RunningServer, key: str, reader: str) -> None:
+def test_long_envelopes_are_limited_by_bytes(running: RunningServer, key: str, reader: str) -> None:
     with listening(running.url, reader, "rows=on&session=long") as stream:
         stream.message("connected")
         send(running, key, *[view({"title": "x" * 60_000})] * 12, session="long")
@@ -217,10 +217,8 @@ def test_of_long_envelopes_only_as_many_come_as_have_room(running: RunningServer
     assert sum(message.content["droppedCount"] for message in told) > 0
 
 
-def test_for_a_slow_reader_nothing_is_kept_and_the_sums_are_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedsink.http.api.live, "PAUSE_S", 0.001)
+def test_a_slow_reader_uses_no_memory_and_gets_correct_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.001)
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         reads_on = asyncio.Event()
         written: list[bytes] = []
@@ -249,7 +247,7 @@ def test_for_a_slow_reader_nothing_is_kept_and_the_sums_are_right(
     assert told()[1]["after"] == told()[0]["segment"]
 
 
-def test_beyond_as_many_streams_as_may_be_readers_get_503(running: RunningServer, key: str, reader: str) -> None:
+def test_too_many_streams_answer_503(running: RunningServer, key: str, reader: str) -> None:
     with listening(running.url, reader) as first, listening(running.url, reader), listening(running.url, reader):
         wait_until(lambda: listener_count(running) == 3, what="three listen")
         refused = running.get(LIVE, key=reader)
@@ -262,7 +260,7 @@ def test_beyond_as_many_streams_as_may_be_readers_get_503(running: RunningServer
         assert again.answer.status == 200
 
 
-def test_no_key_keeps_the_others_out(tmp_path: Path) -> None:
+def test_one_key_cannot_use_all_streams(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_LIVE_MAX="8") as server, ExitStack() as streams:
         greedy, also_greedy, modest = (server.key("read") for _ in range(3))
 
@@ -284,7 +282,7 @@ def test_no_key_keeps_the_others_out(tmp_path: Path) -> None:
         assert {server.get(LIVE, key=key).json()["reason"] for key in (greedy, also_greedy, modest)} == {"overloaded"}
 
 
-def test_who_leaves_gives_its_place_to_its_key(tmp_path: Path) -> None:
+def test_a_client_that_disconnects_frees_a_stream_of_its_key(tmp_path: Path) -> None:
     with open_server(tmp_path, live_max=4) as server, ExitStack() as streams:
         reader, other = server.key("read"), server.key("read")
 
@@ -301,7 +299,7 @@ def test_who_leaves_gives_its_place_to_its_key(tmp_path: Path) -> None:
         assert server.ask("HEAD", LIVE, key=reader).status_code == 200  # It has taken no place.
 
 
-def test_it_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None:
+def test_a_stream_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_KEYS_RELOAD_S="0.5") as server:
         key, token = server.key(), server.key("read")
         with listening(server.url, token, "rows=on") as stream:
@@ -313,7 +311,7 @@ def test_it_ends_within_a_second_when_its_key_is_revoked(tmp_path: Path) -> None
             assert stream.is_silent(0.0)  # It has ended: nothing is read that could come.
 
 
-def test_streams_do_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> None:
+def test_streams_do_not_delay_a_shutdown(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         reader = server.key("read")
         with listening(server.url, reader) as stream, listening(server.url, reader, "rows=on", is_slow=True):
@@ -324,9 +322,9 @@ def test_streams_do_not_keep_a_server_that_is_told_to_end(tmp_path: Path) -> Non
             stream.wait_for_end()
 
 
-def test_a_stream_ends_after_its_time_and_beats_until_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedsink.http.api.live, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr(embedsink.http.api.live, "PAUSE_S", 0.01)
+def test_a_stream_sends_heartbeats_and_ends_at_its_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.http.live_stream, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.01)
     with open_server(tmp_path, live_timeout_s=0.4) as server:
         answer = server.get(LIVE, key=server.key("read"))
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -336,18 +334,16 @@ def test_a_stream_ends_after_its_time_and_beats_until_then(tmp_path: Path, monke
     assert 1 <= answer.text.count(":\n\n") <= 8
 
 
-def test_streams_that_began_at_different_moments_share_what_they_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedsink.http.api.live, "PAUSE_S", 0.3)
+def test_streams_that_began_at_different_times_share_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.http.live_stream, "POLL_INTERVAL_S", 0.3)
     spans: list[object] = []
-    read = embedsink.http.api.live._read
+    read = embedsink.http.live_stream._read
 
     def counted(reader: Reader, *, wants_rows: bool) -> Any:
         spans.append(reader.variable("after"))
         return read(reader, wants_rows=wants_rows)
 
-    monkeypatch.setattr(embedsink.http.api.live, "_read", counted)
+    monkeypatch.setattr(embedsink.http.live_stream, "_read", counted)
     told: list[int] = []
     with open_server(tmp_path, segment_seal_s=0.02) as server, ExitStack() as streams:
         key, reader = server.key(), server.key("read")
@@ -368,7 +364,7 @@ def test_streams_that_began_at_different_moments_share_what_they_are_told(
     assert len(spans) <= len(told) / 2
 
 
-def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_for_recent_rows_do_not_delay_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_looking, may_end = threading.Event(), threading.Event()
 
     def search(reader: Reader, *, limit: int) -> list[dict[str, Any]]:
@@ -376,7 +372,7 @@ def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkey
         assert may_end.wait(30)
         return []
 
-    monkeypatch.setattr(embedsink.http.api.live, "newest_arrivals", search)
+    monkeypatch.setattr(embedsink.http.live_stream, "newest_arrivals", search)
     written: list[bytes] = []
 
     async def write(piece: bytes) -> None:
@@ -399,7 +395,7 @@ def test_who_asks_for_recent_rows_keeps_no_stream_waiting(tmp_path: Path, monkey
         may_end.set()
 
 
-def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_listeners_a_load_causes_no_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path, segment_seal_s=0.01, live_timeout_s=0.01) as server:
         asked: list[object] = []
         monkeypatch.setattr(server.engine.store, "reader", asked.append)
@@ -429,11 +425,11 @@ def test_nothing_is_asked_of_the_store_while_nobody_listens(tmp_path: Path, monk
         "deployment=x",
     ],
 )
-def test_a_wrong_parameter_is_a_400(server: Server, query: str) -> None:
+def test_an_invalid_parameter_answers_400(server: Server, query: str) -> None:
     assert problem(server.get(f"{LIVE}?{query}", key=server.key("read"))) == "bad_parameter"
 
 
-def test_a_wrong_last_event_id_is_a_400(server: Server) -> None:
+def test_an_invalid_last_event_id_answers_400(server: Server) -> None:
     answer = server.get(LIVE, key=server.key("read"), headers={"last-event-id": "elsewhere"})
     assert problem(answer) == "bad_parameter"
 

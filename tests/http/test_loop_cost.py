@@ -1,4 +1,4 @@
-"""What a stranger's request costs the event loop, on which all senders wait: at most 5 ms, on every route."""
+"""The cost of anonymous requests for the event loop: at most 5 ms on every route."""
 
 import contextlib
 import re
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 def routes(folder: Path) -> list[tuple[str, str]]:
-    """Each method and path of the application; enumerated, so that a new one is measured without being named here."""
+    """Return each method and path of the application, so that new routes are measured automatically."""
     found = [route for route in create_app(make_folder(folder), Settings()).routes if isinstance(route, Route)]
     return [
         (method, re.sub(r"\{(\w+)[^}]*\}", lambda part: IN_PATHS[part[1]], route.path))
@@ -56,12 +56,12 @@ def routes(folder: Path) -> list[tuple[str, str]]:
 
 
 def filled(before: str, unit: str, after: str = "", *, size: int = HEAD_BYTES_MAX - 100) -> bytes:
-    """As many units between the two as fit into a head."""
+    """Repeat a unit between prefix and suffix as often as fits into a head."""
     return (before + unit * ((size - len(before) - len(after)) // len(unit)) + after).encode("latin-1")
 
 
 def worst_requests(method: str, path: str) -> dict[str, bytes]:
-    """Requests at the limits, of each sort that takes the longest to read."""
+    """Return the slowest requests within the limits, of each kind."""
     rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     field = f"{method} {path}{rest}"
     asked = f"{method} {path}?"
@@ -110,7 +110,7 @@ def worst_bodies(begun: str) -> dict[str, bytes]:
 
 
 def loop_s(server: RunningServer) -> float:
-    """Seconds that the server's event loop, its first thread, has worked."""
+    """Return the processor time of the server's first thread, which runs the event loop, in seconds."""
     return int(Path(f"/proc/{server.pid}/task/{server.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
@@ -127,7 +127,7 @@ def cost_s(server: RunningServer, request: bytes) -> float:
 
 
 def slowness() -> float:
-    """How much longer this machine may take than the one where the limit was chosen."""
+    """Return the slowness of this machine relative to the one on which the limit was chosen."""
     taken = []
     for _ in range(TRIES):
         started_at = time.thread_time()
@@ -136,7 +136,7 @@ def slowness() -> float:
     return MARGIN * max(1.0, min(taken) / REFERENCE_S)
 
 
-def test_a_strangers_request_costs_the_event_loop_at_most_5_ms(server: RunningServer, tmp_path: Path) -> None:
+def test_an_anonymous_request_costs_the_event_loop_at_most_5_ms(server: RunningServer, tmp_path: Path) -> None:
     limit_s = COST_S_MAX * slowness()
     too_long = {}
     for method, path in routes(tmp_path):
@@ -149,7 +149,7 @@ def test_a_strangers_request_costs_the_event_loop_at_most_5_ms(server: RunningSe
     assert too_long == {}
 
 
-def test_requests_that_arrive_in_one_read_do_not_hold_the_loop_up(server: RunningServer) -> None:
+def test_many_requests_in_one_read_do_not_block_the_event_loop(server: RunningServer) -> None:
     refused = b"POST /api/v1/events HTTP/1.1\r\nContent-Length: 0\r\nContent-Type: text/plain\r\n\r\n"
     # As many as may wait on a connection, each of them for much less than the limit.
     assert cost_s(server, refused * 3_000) < 10 * COST_S_MAX * slowness()

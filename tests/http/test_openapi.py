@@ -1,4 +1,4 @@
-"""The description says what the server does: each route, each status, each form, no more and no less."""
+"""The API description equals the server's behaviour: each route, status and schema."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,11 +19,11 @@ from schemathesis.specs.openapi.checks import (
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-import embedsink.http.openapi.builder
 from embedsink import __version__
 from embedsink.concurrency.limiter import ConcurrencyLimiter
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.openapi.builder import description
+from embedsink.http.openapi.builder import OpenApi
+from embedsink.http.resources import describe_api
 from embedsink.settings import Settings
 from tests.envelope.sending import view
 from tests.http.asking import Server, open_server
@@ -35,12 +35,12 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-DESCRIBED = description(Settings())
+DESCRIBED = describe_api(Settings()).document
 
 
 @schemathesis.serializer("application/x-ndjson")
 def lines(_: schemathesis.SerializationContext, value: object) -> bytes:
-    """The text as it is."""
+    """Return the text unchanged."""
     return str(value).encode(errors="surrogatepass")
 
 
@@ -49,7 +49,7 @@ api = schemathesis.openapi.from_dict(DESCRIBED)
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose reports have rows."""
+    """Open a server whose reports have rows."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
         key = server.key()
         server.post([view(), 1], key=key)
@@ -75,7 +75,7 @@ def test_each_route_is_described_and_nothing_else(server: Server) -> None:
     assert described == methods_of(server.app)
 
 
-def test_it_is_served_to_everybody(server: Server) -> None:
+def test_the_description_is_public(server: Server) -> None:
     answer = server.get("/openapi.json")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -83,15 +83,15 @@ def test_it_is_served_to_everybody(server: Server) -> None:
     assert answer.json()["info"]["version"] == __version__
 
 
-def test_it_is_written_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_is_serialized_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     first = server.get("/openapi.json")
-    # Who needs no key must not make the server work.
-    monkeypatch.delattr(embedsink.http.openapi.builder, "JSONResponse")
+    # Requests without a key must not cost the server much.
+    monkeypatch.delattr(OpenApi, "document")
     again = server.get("/openapi.json")
     assert (again.status_code, again.content) == (200, first.content)
 
 
-def test_it_is_valid() -> None:
+def test_the_description_is_valid_openapi() -> None:
     api.validate()
     ids = [operation["operationId"] for item in DESCRIBED["paths"].values() for operation in item.values()]
     assert len(set(ids)) == len(ids) == len(list(api.get_all_operations()))
@@ -106,7 +106,7 @@ WITH_KEY = sorted(
 
 
 def reasons_of(path: str, method: str, status: int) -> list[str]:
-    """Those that the description names for a status."""
+    """Return the reasons that the description lists for a status."""
     response = DESCRIBED["paths"][path][method]["responses"].get(str(status))
     if response is None:
         return []
@@ -115,21 +115,21 @@ def reasons_of(path: str, method: str, status: int) -> list[str]:
 
 
 def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Response:
-    """An operation with some value for each part of its address."""
+    """Send a request to an operation, with a value for each path parameter."""
     values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j", "section": "use"}
     return server.ask(method.upper(), path.format(**values), **options)
 
 
 @pytest.mark.parametrize(("path", "method"), WITH_KEY)
-def test_a_page_of_another_origin_is_described(server: Server, path: str, method: str) -> None:
+def test_an_error_for_another_origin_is_described(server: Server, path: str, method: str) -> None:
     key = server.key("admin", origins=["https://here.example"])
     answer = ask(server, path, method, key=key, headers={"origin": "https://there.example"})
     assert answer.status_code == 403
     assert answer.json()["reason"] in reasons_of(path, method, 403)
 
 
-def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.engine.limiters, "reports", ConcurrencyLimiter(0, waiting_max=0))
+def test_an_overloaded_server_answers_as_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.engine, "report_slots", ConcurrencyLimiter(0, waiting_max=0))
     key = server.key("admin")
     # The live stream waits for no report, and does not end.
     asked = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}
@@ -139,8 +139,8 @@ def test_where_reports_have_to_wait_is_described(server: Server, monkeypatch: py
     assert {path for path, reason in busy.items() if reason not in reasons_of(path, "get", 503)} == set()
 
 
-def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
-    schemas = description(Settings(service_name="acme", events_max=7))["components"]["schemas"]
+def test_the_description_contains_the_service_name_and_limits() -> None:
+    schemas = describe_api(Settings(service_name="acme", events_max=7)).document["components"]["schemas"]
     assert schemas["ViewEnvelope"]["properties"]["source"]["const"] == "acme-embed"
     assert "acme:event:view" in schemas["Envelope"]["discriminator"]["mapping"]
     assert schemas["Delivery"]["properties"]["events"]["maxItems"] == 7
@@ -150,7 +150,7 @@ def test_it_speaks_the_vendors_words_and_this_servers_limits() -> None:
 @pytest.mark.parametrize(
     ("path", "method"), [(path, method) for path, item in DESCRIBED["paths"].items() for method in item]
 )
-def test_what_is_sent_and_answered_is_as_described(path: str, method: str, loaded: Server) -> None:
+def test_requests_and_responses_conform_to_the_description(path: str, method: str, loaded: Server) -> None:
     @settings(
         max_examples=12,
         deadline=None,

@@ -1,4 +1,4 @@
-"""Errors: one form for all, nothing of a secret in them, and one line in the log for each."""
+"""Errors: one format, no secrets, and one log line each."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ LONG = "a<b>\u202e\n" + "x" * 500
 
 
 def wrong_values(server: Server, value: str) -> list[httpx.Response]:
-    """Answers to requests with a wrong value in each place that an error message may quote."""
+    """Return responses to requests with an invalid value at each position that an error message may quote."""
     key, reader = server.key(), server.key("read")
     plain = re.sub(r"[^\x20-\x7e]", "?", value)
     return [
@@ -61,7 +61,7 @@ def details(answer: httpx.Response) -> list[str]:
     return [body["detail"], *(one["detail"] for one in listed)]
 
 
-def test_a_detail_quotes_at_most_64_characters_of_a_wrong_value(server: Server) -> None:
+def test_a_detail_quotes_at_most_64_characters_of_a_value(server: Server) -> None:
     for answer in wrong_values(server, LONG):
         assert problem(answer) != "internal_error"
         for detail in details(answer):
@@ -69,7 +69,7 @@ def test_a_detail_quotes_at_most_64_characters_of_a_wrong_value(server: Server) 
             assert detail.isprintable(), detail
 
 
-def test_a_detail_never_holds_a_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_detail_never_contains_a_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     secret = server.key("admin")
     for answer in wrong_values(server, secret):
@@ -86,7 +86,9 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     ]
 
 
-def test_each_refusal_is_one_line_with_reason_request_and_key(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_refusal_logs_one_line_with_reason_request_and_key(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     key = server.key()
     key_id = server.engine.keys.find(key).key_id  # type: ignore[union-attr]
     expected = [
@@ -105,12 +107,12 @@ def test_each_refusal_is_one_line_with_reason_request_and_key(server: Server, ca
         assert "mine" not in json.dumps(line)
 
 
-def test_what_is_accepted_is_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_accepted_requests_are_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     assert server.post(view(), key=server.key()).status_code == 202
     assert lines_of(caplog) == []
 
 
-def test_a_bug_is_logged_and_tells_the_client_nothing(
+def test_a_bug_is_logged_and_not_shown_to_the_client(
     server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -135,7 +137,7 @@ def test_each_refusal_is_counted(server: Server) -> None:
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_the_type_of_a_problem_leads_to_its_explanation(server: Server, reason: Reason) -> None:
+def test_the_type_of_a_problem_links_to_its_explanation(server: Server, reason: Reason) -> None:
     answer = server.get(f"/problems/{reason}")
     assert answer.status_code == 200
     assert answer.json() == {
@@ -146,5 +148,5 @@ def test_the_type_of_a_problem_leads_to_its_explanation(server: Server, reason: 
     }
 
 
-def test_each_status_has_its_advice_and_no_other() -> None:
+def test_every_status_has_advice() -> None:
     assert set(ADVICE) == {reason.status for reason in Reason}

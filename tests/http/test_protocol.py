@@ -1,4 +1,4 @@
-"""The short way of requests that arrive whole, and uvicorn's usual way of all others, to a real server by socket."""
+"""The fast path for requests in one read, compared with ASGI, on a real server."""
 
 import contextlib
 import gzip
@@ -53,7 +53,7 @@ def connected(server: RunningServer) -> Iterator[socket.socket]:
 
 
 def answer_on(connection: socket.socket) -> bytes:
-    """One answer, by its Content-Length."""
+    """Read one response, by its Content-Length."""
     received = b""
     while b"\r\n\r\n" not in received:
         part = connection.recv(65_536)
@@ -72,7 +72,7 @@ def status_on(connection: socket.socket) -> int:
 
 
 def in_pieces(server: RunningServer, *pieces: bytes) -> bytes:
-    """The answer to a request whose pieces arrive apart, without what is its own."""
+    """Return the response to a request that arrives in pieces, without its unique headers."""
     with connected(server) as connection:
         for number, piece in enumerate(pieces):
             if number:
@@ -100,7 +100,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_both_ways_answer_alike(server: RunningServer, key: bytes, name: str) -> None:
+def test_the_fast_path_and_asgi_answer_alike(server: RunningServer, key: bytes, name: str) -> None:
     body, lines, type_, status = BODIES[name]
     whole_head = head(body, b"Authorization: Bearer " + key, *lines, type_=type_)
     whole = in_pieces(server, whole_head + body)
@@ -126,7 +126,7 @@ def test_an_upgrade_is_ignored_and_the_body_is_read(server: RunningServer, key: 
             assert status_on(connection) == 202
 
 
-def test_an_upgrade_that_asks_to_close_is_closed(server: RunningServer) -> None:
+def test_an_upgrade_with_connection_close_is_closed(server: RunningServer) -> None:
     websocket = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close, Upgrade\r\nUpgrade: websocket\r\n\r\n"
     with connected(server) as connection:
         connection.sendall(websocket)
@@ -135,7 +135,7 @@ def test_an_upgrade_that_asks_to_close_is_closed(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("lines", [b"", b"Connection: Upgrade\r\nUpgrade: x\r\n"], ids=["plain", "upgrade"])
-def test_requests_that_follow_without_waiting_are_answered_up_to_a_number(server: RunningServer, lines: bytes) -> None:
+def test_pipelined_requests_are_answered_up_to_a_maximum(server: RunningServer, lines: bytes) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n"
     with connected(server) as connection:
         connection.sendall(request * PIPELINE_MAX)
@@ -151,7 +151,7 @@ def test_requests_that_follow_without_waiting_are_answered_up_to_a_number(server
     assert server.get("/healthz").status == 200
 
 
-def test_requests_that_wait_let_no_more_in(server: RunningServer) -> None:
+def test_waiting_requests_pause_reading(server: RunningServer) -> None:
     waiting = b"POST /api/v1/events?a HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
     before = memory_bytes(server.pid)
     with connected(server) as connection, contextlib.suppress(OSError):
@@ -168,7 +168,7 @@ def memory_bytes(pid: int) -> int:
 @pytest.mark.parametrize(
     "lines", [(), (b"Connection: close",), (b"Connection: close, Upgrade", b"Upgrade: h2c")], ids=repr
 )
-def test_what_follows_a_good_request_does_not_spoil_its_answer(
+def test_invalid_bytes_after_a_valid_request_do_not_affect_its_answer(
     server: RunningServer, key: bytes, lines: tuple[bytes, ...]
 ) -> None:
     with connected(server) as connection:
@@ -177,7 +177,7 @@ def test_what_follows_a_good_request_does_not_spoil_its_answer(
         assert connection.recv(1) == b""
 
 
-def test_a_sender_that_closes_its_side_gets_its_answer(server: RunningServer, key: bytes) -> None:
+def test_a_half_closed_client_gets_its_answer(server: RunningServer, key: bytes) -> None:
     with connected(server) as connection:
         connection.sendall(head(GOOD, b"Authorization: Bearer " + key) + GOOD)
         connection.shutdown(socket.SHUT_WR)
@@ -185,7 +185,7 @@ def test_a_sender_that_closes_its_side_gets_its_answer(server: RunningServer, ke
         assert connection.recv(1) == b""
 
 
-def test_a_connect_is_closed(server: RunningServer) -> None:
+def test_connect_is_refused(server: RunningServer) -> None:
     for target in (b"/", b"example.com:443"):
         with connected(server) as connection:
             connection.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -194,7 +194,7 @@ def test_a_connect_is_closed(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("given", ["none", "wrong", "twice", "in the body", "in the address"])
-def test_both_ways_see_the_same_credential(server: RunningServer, key: bytes, given: str) -> None:
+def test_the_fast_path_and_asgi_use_the_same_credential(server: RunningServer, key: bytes, given: str) -> None:
     credential = b"Authorization: Bearer " + key
     lines = {"wrong": [credential[:-1]], "twice": [credential] * 2}.get(given, [])
     body = json.dumps({"events": [view()], "key": key.decode()}).encode() if given == "in the body" else GOOD
@@ -206,7 +206,7 @@ def test_both_ways_see_the_same_credential(server: RunningServer, key: bytes, gi
     assert in_pieces(server, whole_head, body) == whole
 
 
-def test_a_credential_in_a_trailer_is_none(server: RunningServer, key: bytes) -> None:
+def test_a_credential_in_a_trailer_is_ignored(server: RunningServer, key: bytes) -> None:
     lines = (b"POST /api/v1/events HTTP/1.1", b"Host: x", b"Content-Type: text/plain", b"Transfer-Encoding: chunked")
     chunked_head = b"\r\n".join(lines) + b"\r\n\r\n"
     body = b"%x\r\n%b\r\n0\r\nAuthorization: Bearer %b\r\n\r\n" % (len(GOOD), GOOD, key)
@@ -214,7 +214,7 @@ def test_a_credential_in_a_trailer_is_none(server: RunningServer, key: bytes) ->
         assert in_pieces(server, *pieces).startswith(b"HTTP/1.1 401 ")
 
 
-def test_requests_sent_before_their_turn_are_answered_in_order(server: RunningServer, key: bytes) -> None:
+def test_pipelined_requests_are_answered_in_order(server: RunningServer, key: bytes) -> None:
     good = head(GOOD, b"Authorization: Bearer " + key) + GOOD
     bad = head(GOOD) + GOOD
     get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -226,7 +226,7 @@ def test_requests_sent_before_their_turn_are_answered_in_order(server: RunningSe
     assert re.findall(rb"HTTP/1\.1 (\d+)", received) == [b"202", b"401", b"200", b"202"]
 
 
-def test_one_connection_serves_request_after_request(server: RunningServer, key: bytes) -> None:
+def test_one_connection_serves_many_requests(server: RunningServer, key: bytes) -> None:
     request = head(GOOD, b"Authorization: Bearer " + key)
     with connected(server) as connection:
         for pieces in ([request + GOOD], [request, GOOD], [request + GOOD], [request + GOOD[:9], GOOD[9:]]):
@@ -237,7 +237,7 @@ def test_one_connection_serves_request_after_request(server: RunningServer, key:
 
 
 @pytest.mark.parametrize(("version", "lines"), [(b"1.0", ()), (b"1.1", (b"Connection: close",))])
-def test_who_asks_for_it_gets_a_closed_connection(
+def test_connection_close_closes_the_connection(
     server: RunningServer, key: bytes, version: bytes, lines: tuple[bytes, ...]
 ) -> None:
     with connected(server) as connection:
@@ -247,7 +247,7 @@ def test_who_asks_for_it_gets_a_closed_connection(
         assert connection.recv(1) == b""
 
 
-def test_who_expects_to_be_told_to_go_on_is_told(server: RunningServer, key: bytes) -> None:
+def test_expect_100_continue_is_answered(server: RunningServer, key: bytes) -> None:
     with connected(server) as connection:
         connection.sendall(head(GOOD, b"Authorization: Bearer " + key, b"Expect: 100-continue"))
         assert connection.recv(65_536).startswith(b"HTTP/1.1 100 ")
@@ -255,7 +255,7 @@ def test_who_expects_to_be_told_to_go_on_is_told(server: RunningServer, key: byt
         assert status_on(connection) == 202
 
 
-def test_a_client_that_leaves_at_once_has_sent_its_event(tmp_path: Path) -> None:
+def test_an_event_is_stored_if_the_client_disconnects_after_sending_it(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         key, read_key = server.key().encode(), server.key("read")
         for _ in range(20):
@@ -272,9 +272,7 @@ def test_a_client_that_leaves_at_once_has_sent_its_event(tmp_path: Path) -> None
     ("schemes", "status"),
     [([b"https"], 202), ([b"HTTPS"], 202), ([], 403), ([b"http"], 403), ([b"https", b"http"], 403), ([b"wss"], 403)],
 )
-def test_behind_a_proxy_its_word_on_the_scheme_counts(
-    proxied: RunningServer, schemes: list[bytes], status: int
-) -> None:
+def test_behind_a_proxy_x_forwarded_proto_counts(proxied: RunningServer, schemes: list[bytes], status: int) -> None:
     key = proxied.key().encode() if status == 202 else b"es_ingest_any"
     request = head(GOOD, b"Authorization: Bearer " + key, *[b"X-Forwarded-Proto: " + scheme for scheme in schemes])
     for pieces in ([request + GOOD], [request, GOOD]):
@@ -287,7 +285,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         yield running
 
 
-def test_a_body_that_a_shutdown_cuts_off_is_answered(tmp_path: Path) -> None:
+def test_a_body_cut_off_by_a_shutdown_is_answered(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SHUTDOWN_TIMEOUT_S="1") as server:
         key = server.key().encode()
         with connected(server) as connection:
@@ -300,7 +298,7 @@ def test_a_body_that_a_shutdown_cuts_off_is_answered(tmp_path: Path) -> None:
         assert "Traceback" not in server.log.read_text()
 
 
-def test_an_idle_connection_is_closed_after_a_while_and_not_while_it_is_used(server: RunningServer, key: bytes) -> None:
+def test_only_an_idle_connection_is_closed_after_its_timeout(server: RunningServer, key: bytes) -> None:
     request = head(GOOD, b"Authorization: Bearer " + key) + GOOD
     with connected(server) as connection:
         connection.settimeout(KEEP_ALIVE_S + 3)

@@ -1,4 +1,4 @@
-"""Bytes that no client library would send, to a real server: always a 4xx or a closed connection, never a hang."""
+"""Invalid bytes on a real server: always a 4xx or a closed connection, never a hang."""
 
 import resource
 import socket
@@ -33,7 +33,7 @@ def key(server: RunningServer) -> bytes:
 
 
 def status_of(server: RunningServer, request: bytes, *, then: bytes = b"") -> int | None:
-    """The status of the answer; None when the connection was closed without one. A hang fails."""
+    """Return the status of the answer; None if the connection was closed without one. A hang fails."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:
         try:
@@ -85,7 +85,7 @@ def is_refused(status: int | None) -> bool:
         "zeros",
     ],
 )
-def test_what_is_not_http_is_refused(server: RunningServer, request_: bytes) -> None:
+def test_invalid_http_is_refused(server: RunningServer, request_: bytes) -> None:
     assert is_refused(status_of(server, request_))
 
 
@@ -94,17 +94,17 @@ def test_a_bad_chunk_is_refused(server: RunningServer, key: bytes, chunk: bytes)
     assert is_refused(status_of(server, head(key, b"Transfer-Encoding: chunked"), then=chunk))
 
 
-def test_a_chunked_body_over_the_limit_is_a_413_while_it_is_sent(server: RunningServer, key: bytes) -> None:
+def test_a_chunked_body_over_the_limit_answers_413_before_it_ends(server: RunningServer, key: bytes) -> None:
     chunk = b"%x\r\n%b\r\n" % (65_536, b" " * 65_536)
     assert status_of(server, head(key, b"Transfer-Encoding: chunked"), then=chunk * 17) == 413
 
 
-def test_a_declared_length_over_the_limit_is_a_413_before_it_is_sent(server: RunningServer, key: bytes) -> None:
+def test_a_declared_length_over_the_limit_answers_413_before_the_body(server: RunningServer, key: bytes) -> None:
     assert status_of(server, head(key, b"Content-Length: 20000000000")) == 413
 
 
 @pytest.mark.parametrize("first", [b"", b"["])
-def test_a_body_that_does_not_come_is_a_408(server: RunningServer, key: bytes, first: bytes) -> None:
+def test_a_missing_body_answers_408(server: RunningServer, key: bytes, first: bytes) -> None:
     started_at = time.monotonic()
     assert status_of(server, head(key, b"Content-Length: 100"), then=first) == 408
     assert time.monotonic() - started_at < BODY_TIMEOUT_S + 2
@@ -132,7 +132,7 @@ def test_huge_heads_do_not_hang(server: RunningServer, request_: bytes) -> None:
         (b"POST", b"/login", b"application/x-www-form-urlencoded"),
     ],
 )
-def test_who_leaves_in_the_middle_of_a_body_is_no_bug(
+def test_a_disconnect_within_a_body_is_not_a_bug(
     server: RunningServer, method: bytes, path: bytes, type_: bytes
 ) -> None:
     address, key = urlsplit(server.url), server.key("admin").encode()
@@ -145,7 +145,7 @@ def test_who_leaves_in_the_middle_of_a_body_is_no_bug(
     assert b'"bug"' not in server.log.read_bytes()
 
 
-def test_trailers_without_an_end_are_cut(server: RunningServer) -> None:
+def test_endless_trailers_are_cut(server: RunningServer) -> None:
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=ANSWER_S_MAX) as connection:
         connection.sendall(head(b"", b"Transfer-Encoding: chunked") + b"2\r\n{}\r\n0\r\nX: ")
@@ -167,7 +167,7 @@ WITH_BODY = b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" %
     ],
     ids=["answered", "behind another request", "not whole"],
 )
-def test_bodies_that_nobody_reads_are_not_kept(server: RunningServer, request_: bytes) -> None:
+def test_unread_bodies_do_not_stay_in_memory(server: RunningServer, request_: bytes) -> None:
     address, before = urlsplit(server.url), resident_mib(server.pid)
     with ExitStack() as opened:
         for _ in range(500):
@@ -182,12 +182,12 @@ def test_bodies_that_nobody_reads_are_not_kept(server: RunningServer, request_: 
 
 
 def resident_mib(pid: int) -> float:
-    """The memory of a process that is in RAM."""
+    """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize() / MIB
 
 
-def test_after_all_that_it_still_works(server: RunningServer, key: bytes) -> None:
+def test_the_server_still_works_after_all_these_requests(server: RunningServer, key: bytes) -> None:
     assert server.get("/readyz").status == 200
     assert server.post(view(), key=key.decode()).status == 202
     assert "Traceback" not in server.log.read_text()

@@ -1,4 +1,4 @@
-"""Reports over HTTP: what becomes of a stream."""
+"""Streams: revoked keys and slow clients."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ from tests.servers import running_server, wait_until
 
 
 class Stream:
-    """A download of ten chunks, and what its reader has received of it."""
+    """A download of ten chunks, and the chunks that its client has received."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
@@ -35,7 +35,7 @@ class Stream:
             self.received.append(message["body"])
 
 
-def test_a_whole_stream_arrives() -> None:
+def test_a_stream_arrives_completely() -> None:
     stream = Stream()
     asyncio.run(Download(stream.content(), lambda: True).stream_response(stream.send))
     assert stream.received == [*(b"%d" % number for number in range(10)), b""]
@@ -51,7 +51,7 @@ def test_a_stream_is_cut_when_its_key_is_revoked() -> None:
 
 
 @pytest.mark.server
-def test_whoever_stops_reading_is_cut(tmp_path: Path) -> None:
+def test_a_client_that_stops_reading_is_cut(tmp_path: Path) -> None:
     ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     with running_server(tmp_path / "data", EMBEDSINK_READ_TIMEOUT_S="1") as server, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -66,7 +66,7 @@ def test_whoever_stops_reading_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
-def test_a_revoked_reader_gets_no_more_whatever_waits_in_buffers(tmp_path: Path) -> None:
+def test_a_revoked_reader_gets_no_more_bytes_from_buffers(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server, socket.socket() as connection:
         events = [view({"title": "x" * 2_000, "path": f"/{number}"}) for number in range(400)]
         ingest, key = server.key("ingest"), server.key("read")

@@ -1,4 +1,4 @@
-"""Static pages: what is in their folders, under their policy, and only where somebody wants them."""
+"""The static pages of the demo."""
 
 import asyncio
 from pathlib import Path
@@ -22,10 +22,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def ask(
-    folder: Path, path: str, *, only_here: bool = False, host: str = "engine.example", known: str = ""
+    folder: Path, path: str, *, loopback_only: bool = False, host: str = "engine.example", known: str = ""
 ) -> httpx.Response:
     headers = demo_headers(frames="https://embed.example", framed_by="'none'")
-    routes = page_routes("/demo/", read_pages(folder), headers, only_here=only_here)
+    routes = page_routes("/demo/", read_pages(folder), headers, loopback_only=loopback_only)
     app = Starlette(routes=routes, exception_handlers=HANDLERS)
 
     async def get() -> httpx.Response:
@@ -44,7 +44,7 @@ def ask(
         ("/demo/icon.svg", "image/svg+xml"),
     ],
 )
-def test_a_page_has_its_type_and_the_policy(folder: Path, path: str, media_type: str) -> None:
+def test_a_page_has_its_media_type_and_policy(folder: Path, path: str, media_type: str) -> None:
     answer = ask(folder, path)
 
     assert answer.status_code == 200
@@ -58,7 +58,7 @@ def test_a_page_has_its_type_and_the_policy(folder: Path, path: str, media_type:
 
 
 @pytest.mark.parametrize("path", ["/demo/", "/demo/main.js"])
-def test_whoever_has_it_gets_a_304(folder: Path, path: str) -> None:
+def test_a_cached_page_answers_304(folder: Path, path: str) -> None:
     first = ask(folder, path)
     again = ask(folder, path, known=first.headers["etag"])
     assert (again.status_code, again.content) == (304, b"")
@@ -73,12 +73,12 @@ def test_whoever_has_it_gets_a_304(folder: Path, path: str) -> None:
     "path",
     ["/demo/index.html", "/demo/notes.txt", "/demo/below/hidden.html", "/demo/hidden.html", "/demo/..%2fmain.js"],
 )
-def test_nothing_else_is_there(folder: Path, path: str) -> None:
+def test_other_paths_are_not_found(folder: Path, path: str) -> None:
     assert ask(folder, path).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/", "/demo"])
-def test_a_shortened_address_leads_there(folder: Path, path: str) -> None:
+def test_a_path_without_its_slash_is_redirected(folder: Path, path: str) -> None:
     answer = ask(folder, path)
 
     assert answer.status_code == 307
@@ -86,21 +86,21 @@ def test_a_shortened_address_leads_there(folder: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/demo", "/demo/", "/demo/host.json", "/demo/main.js"])
-def test_a_server_has_none_unless_told(server: Server, path: str) -> None:
+def test_serve_has_no_static_pages(server: Server, path: str) -> None:
     assert server.get(path).status_code == 404
     assert server.get("/").headers["location"] == "/dashboards/", "and its bare address leads elsewhere"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8322", "127.0.0.2:8322", "localhost:8322", "LOCALHOST", "[::1]:8322"])
-def test_pages_for_this_machine_are_there_by_its_own_names(folder: Path, host: str) -> None:
-    assert ask(folder, "/demo/main.js", only_here=True, host=host).status_code == 200
+def test_loopback_pages_are_shown_at_loopback_names(folder: Path, host: str) -> None:
+    assert ask(folder, "/demo/main.js", loopback_only=True, host=host).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host",
     ["engine.example:8322", "localhost.engine.example", "127.0.0.1.engine.example", "engine.localhost", "0.0.0.0", ""],
 )
-def test_pages_for_this_machine_are_not_there_by_any_other_name(folder: Path, host: str) -> None:
-    answer = ask(folder, "/demo/main.js", only_here=True, host=host)
+def test_loopback_pages_are_not_shown_at_other_names(folder: Path, host: str) -> None:
+    answer = ask(folder, "/demo/main.js", loopback_only=True, host=host)
     assert answer.status_code == 404
     assert answer.json()["detail"].startswith(f'host: "{host}" is not 127.0.0.1 or localhost.')

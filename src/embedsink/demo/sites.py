@@ -91,7 +91,7 @@ def run_host(data: Path, port: int, embed: str) -> int:
     log_as_json()
     folder = DataFolder(data)
     pages = read_pages(_PAGES / "host", _PAGES / "shared") | {"host.json": _page_settings(folder, port, embed)}
-    routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed, framed_by="'none'"), only_here=True)
+    routes = page_routes(PAGE_PATH, pages, demo_headers(frames=embed, framed_by="'none'"), loopback_only=True)
     _, login_key = KeyStore(folder.keys).create(KeyKind.READ, label="demo: dashboards", now=time.time())
     return serve(folder, read_settings(), Listening(port=port), demo=Demo(routes, login_key))
 

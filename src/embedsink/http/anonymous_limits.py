@@ -1,4 +1,4 @@
-"""Requests without a good key: each address may send so many, and gets the answers beyond that later."""
+"""The rate limit of each address for requests without a valid key. Answers beyond the limit are delayed."""
 
 import asyncio
 import time
@@ -10,99 +10,99 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
-from embedsink.http.client_address import address_of
+from embedsink.http.client_address import client_address
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.problems import problem_of
+from embedsink.http.problems import problem_response
 from embedsink.http.rate_limiter import TokenBuckets
 from embedsink.http.sessions import Sessions
 from embedsink.reasons import Reason
 
-# So a connection costs one answer a second at most, and fewer beside others.
-HOLD_BACK_S = 1.0
-# A body of so many bytes costs its address as much as one more request.
-BODY_BYTES = 131_072
-# What orchestrators and load balancers ask has buckets of its own, and is answered in any case.
+# A connection gets at most one delayed answer a second.
+ANSWER_DELAY_S = 1.0
+# A body of this size costs as much as one more request.
+BODY_BYTES_PER_REQUEST = 131_072
+# Orchestrators and load balancers always get their own answer. Their requests have separate buckets.
 _PROBES = ("/healthz", "/readyz")
 
 
 class AnonymousLimits:
-    """The token buckets of addresses for requests without a good key, and the answers that are held back.
+    """Token buckets by address for requests without a valid key, and the count of delayed answers.
 
     Args:
-        requests_per_s: of each address.
+        requests_per_s: the rate of each address.
     """
 
     def __init__(self, requests_per_s: int) -> None:
         self._buckets = TokenBuckets(requests_per_s)
-        self._held_count = 0
+        self._delayed_count = 0
 
-    def limit_of(self, scope: Scope, *, cost: float = 0.0, is_probe: bool = False) -> Unavailable | None:
-        """Charge the address of a request; return the `rate_limited` that answers it once the bucket is empty.
+    def charge(self, scope: Scope, *, cost: float = 0.0, is_probe: bool = False) -> Unavailable | None:
+        """Charge the address of a request. Return the `rate_limited` error if its bucket is empty.
 
         Args:
-            scope: of the request.
-            cost: in requests; 0 charges nothing.
-            is_probe: whether to look into the bucket for probes.
+            scope: the ASGI scope of the request.
+            cost: the cost in requests; 0 only checks the bucket.
+            is_probe: whether to use the bucket for probes.
         """
-        now, address = time.monotonic(), address_of(scope)
+        now, address = time.monotonic(), client_address(scope)
         name = (address, is_probe)
         if wait_s := self._buckets.wait_s(name, 1, now):
-            limit = f"{self._buckets.rate_per_s:,} requests/s without a good key (EMBEDSINK_RATE_STRANGERS_PER_S)"
-            detail = f"address {address}: more than {limit}. Send a key, or wait."
+            limit = f"{self._buckets.rate_per_s:,} requests/s without a valid key (EMBEDSINK_RATE_STRANGERS_PER_S)"
+            detail = f"address {address}: sends more than {limit}. Send a key, or wait."
             return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)
-        self._buckets.take_debt(name, cost, now)
+        self._buckets.charge(name, cost, now)
         return None
 
-    def hold_back(self, scope: Scope, answer: Callable[[], None]) -> None:
-        """Call `answer` in a second, and behind those that wait already: no more answers a second than an address has.
+    def delay_answer(self, scope: Scope, answer: Callable[[], None]) -> None:
+        """Call `answer` after a second plus its turn in the queue, so that delayed answers keep to one address's rate.
 
-        The connection may give way to others meanwhile. When its client leaves, `answer` is called at once: no more
-        answers are held back than there are connections.
+        The connection may be closed for other connections meanwhile. If its client leaves, `answer` is called at once,
+        so the queue is never longer than the number of connections.
         """
 
         def release() -> None:
-            self._held_count -= 1
+            self._delayed_count -= 1
             answer()
 
-        self._held_count += 1
-        delay_s = HOLD_BACK_S + self._held_count / self._buckets.rate_per_s
-        hold_back = scope["state"].get("hold_back") or asyncio.get_running_loop().call_later
-        hold_back(delay_s, release)
+        self._delayed_count += 1
+        delay_s = ANSWER_DELAY_S + self._delayed_count / self._buckets.rate_per_s
+        delay_answer = scope["state"].get("delay_answer") or asyncio.get_running_loop().call_later
+        delay_answer(delay_s, release)
 
 
 class AnonymousLimitMiddleware:
-    """ASGI middleware: hold requests without a good key back once their address has sent too many.
+    """ASGI middleware that limits requests without a valid key.
 
-    `POST /api/v1/events` is counted by `Events`, since its key may be in the body.
+    The ingest endpoint counts `POST /api/v1/events` itself, because its key may be in the body.
     """
 
-    def __init__(self, app: ASGIApp, *, strangers: AnonymousLimits) -> None:
+    def __init__(self, app: ASGIApp, *, limits: AnonymousLimits) -> None:
         self._app = app
-        self._strangers = strangers
+        self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it with `rate_limited`."""
+        """Pass a request on, or answer it with `rate_limited` after a delay."""
         if scope["type"] == "http" and not (scope["path"] == INGEST_PATH and scope["method"] == "POST"):
             is_probe = scope["path"] in _PROBES
-            if limited := self._limit_of(scope, is_probe=is_probe):
-                held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._strangers.hold_back(scope, lambda: None if held.done() else held.set_result(None))
-                await held
+            if limited := self._charge(scope, is_probe=is_probe):
+                delayed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._limits.delay_answer(scope, lambda: None if delayed.done() else delayed.set_result(None))
+                await delayed
                 if not is_probe:
-                    await problem_of(Request(scope), limited)(scope, receive, send)
+                    await problem_response(Request(scope), limited)(scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
-    def _limit_of(self, scope: Scope, *, is_probe: bool) -> Unavailable | None:
-        if has_good_key(scope):
+    def _charge(self, scope: Scope, *, is_probe: bool) -> Unavailable | None:
+        if has_valid_key(scope):
             return None
-        return self._strangers.limit_of(scope, cost=cost_of(scope), is_probe=is_probe)
+        return self._limits.charge(scope, cost=request_cost(scope), is_probe=is_probe)
 
 
-def has_good_key(scope: Scope) -> bool:
-    """Whether a live key is in the header, or a login in the cookie.
+def has_valid_key(scope: Scope) -> bool:
+    """Return whether the header has a live key, or the cookie a session.
 
-    An ingest key is public, and good for ingest alone.
+    Ingest keys don't count: they are public, and valid for ingest only.
     """
     engine: Engine = scope["state"]["engine"]
     sessions: Sessions = scope["state"]["sessions"]
@@ -115,9 +115,9 @@ def has_good_key(scope: Scope) -> bool:
     return False
 
 
-def cost_of(scope: Scope) -> float:
-    """What a request costs its address, in requests."""
+def request_cost(scope: Scope) -> float:
+    """Return the cost of a request for its address, in requests."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
-            return 1 + int(value[:9]) / BODY_BYTES
+            return 1 + int(value[:9]) / BODY_BYTES_PER_REQUEST
     return 1.0

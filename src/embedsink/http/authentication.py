@@ -1,4 +1,4 @@
-"""Who is asking: the bearer token of RFC 6750, and what its key may do (spec 5, design section 6)."""
+"""Authentication by bearer token (RFC 6750) or session, and authorization by the kind and origins of the key."""
 
 import re
 from collections.abc import Collection
@@ -15,26 +15,26 @@ from embedsink.http.transport import check_transport, is_own_page
 from embedsink.reasons import Reason
 
 _KEY_IN_URL = re.compile(rf"{TOKEN_START.pattern}|(?:^|[&;])access_token=")
-# One sentence for every key that does not hold, so that nobody learns why.
+# One message for all invalid keys, so that clients don't learn why a key is invalid.
 _BAD = "authorization: the key is malformed, unknown, expired or revoked. Get a valid one."
-# Nor is it looked up there: of any key, and of a word that only looks like one, the same is said.
-_IN_ADDRESS = (
-    "address: a key, or access_token, stands in it, and addresses end up in logs. "
-    "Take it out, send the key in the header `Authorization: Bearer <key>`, and replace it if it is a real one."
+# The same message whether the key is valid or not: keys in a URL are never looked up.
+_KEY_IN_ADDRESS = (
+    "address: contains a key or access_token, and addresses are often logged. Remove it, and send the key in the "
+    "header `Authorization: Bearer <key>`. If the key is valid, replace it."
 )
 
 
-def token_of(authorization: list[str], query: str) -> str | None:
-    """The token of a request's `Authorization` headers; None when there is no credential at all.
+def parse_bearer_token(authorization: list[str], query: str) -> str | None:
+    """Return the token of the `Authorization` header; None if the request has no credential.
 
     Raises:
-        Refused: `bad_credential` for a malformed one or one in the URL, `two_credentials` for more than one.
+        Refused: `bad_credential` for a malformed token or a token in the URL, `two_credentials` for two headers.
     """
     if len(authorization) > 1:
-        raise Refused(Reason.TWO_CREDENTIALS, "authorization: stands twice. Send one key.")
-    # A key in a URL ends up in logs and histories, so it does not count as one, whatever the header holds.
+        raise Refused(Reason.TWO_CREDENTIALS, "authorization: is given twice. Send one key.")
+    # Checked even if the header contains a valid key.
     if query and _KEY_IN_URL.search(unquote(query)):
-        raise Refused(Reason.BAD_CREDENTIAL, _IN_ADDRESS)
+        raise Refused(Reason.BAD_CREDENTIAL, _KEY_IN_ADDRESS)
     if not authorization:
         return None
     scheme, _, token = authorization[0].partition(" ")
@@ -44,8 +44,8 @@ def token_of(authorization: list[str], query: str) -> str | None:
     return token
 
 
-def key_for(token: str | None, engine: Engine) -> Key:
-    """The live key of a token.
+def find_key(token: str | None, engine: Engine) -> Key:
+    """Return the live key of a token.
 
     Raises:
         Refused: `no_credential` or `bad_credential`.
@@ -59,30 +59,34 @@ def key_for(token: str | None, engine: Engine) -> Key:
 
 
 def check_kind(key: Key, kinds: Collection[KeyKind]) -> None:
-    """Raises Refused (`wrong_kind`) unless the key is of one of these kinds, or an admin key, which may all."""
+    """Raise Refused (`wrong_kind`) unless the key has one of these kinds or is an admin key."""
     if key.kind not in kinds and key.kind is not KeyKind.ADMIN:
-        wanted = " or ".join(sorted(kinds))
-        raise Refused(Reason.WRONG_KIND, f"authorization: {key.kind} keys may not do this, {wanted} keys may.")
+        allowed = " or ".join(sorted(kinds))
+        detail = f"authorization: {key.kind} keys may not send this request. Use a key of the kind {allowed}."
+        raise Refused(Reason.WRONG_KIND, detail)
 
 
 def check_origin(key: Key, origin: str | None) -> None:
-    """Raises Refused (`wrong_origin`) when a page uses a key that is tied to other pages.
+    """Raise Refused (`wrong_origin`) if the key has origins and the request's origin is not among them.
 
-    A request without an `Origin` comes from no page: whoever can send one could also forge the header.
+    Requests without an `Origin` don't come from a page. A client that is not a browser could also forge the header.
     """
     if origin is not None and not key.allows_origin(origin):
-        raise Refused(Reason.WRONG_ORIGIN, f"origin: {preview(origin)} is not one that this key belongs to.")
+        raise Refused(
+            Reason.WRONG_ORIGIN,
+            f"origin: {preview(origin)} is not an origin of this key. Use another key, or create one with --origin.",
+        )
 
 
 def require_key(request: Request, *kinds: KeyKind) -> Key:
-    """The key of a request to any resource but ingest, checked for its kind and its origins.
+    """Return the key of a request, after checks of its transport, kind and origin. Ingest has its own checks.
 
-    Where a page of ours reads, its login stands for the key.
+    Requests of this server's pages use the key of their session.
     """
     engine: Engine = request.state.engine
     check_transport(request.scope)
-    token = token_of(request.headers.getlist("authorization"), request.url.query)
-    key = (login_of(request) if token is None else None) or key_for(token, engine)
+    token = parse_bearer_token(request.headers.getlist("authorization"), request.url.query)
+    key = (session_key(request) if token is None else None) or find_key(token, engine)
     request.scope["state"]["key_id"] = key.key_id
     check_kind(key, kinds)
     for origin in request.headers.getlist("origin"):
@@ -90,12 +94,12 @@ def require_key(request: Request, *kinds: KeyKind) -> Key:
     return key
 
 
-def login_of(request: Request, *, or_navigation: bool = False) -> Key | None:
-    """The live key that somebody has logged in with; it reads, and never changes anything.
+def session_key(request: Request, *, or_navigation: bool = False) -> Key | None:
+    """Return the live key of a session. Sessions are valid for reading requests of this server's pages only.
 
     Args:
-        request: of a page of ours.
-        or_navigation: or of a link on another site's page that leads here.
+        request: the request with the cookie.
+        or_navigation: whether to accept a link on a page of another site.
     """
     sessions: Sessions = request.state.sessions
     if request.method not in ("GET", "HEAD") or not is_own_page(request, or_navigation=or_navigation):

@@ -1,4 +1,4 @@
-"""Files that are the same for everybody: with a tag, and compressed for those who take it."""
+"""Files that are the same for all clients, with an entity tag and optionally compressed."""
 
 import gzip
 import re
@@ -11,24 +11,24 @@ from starlette.responses import Response
 
 from embedsink.http.etag import is_known
 
-# What has its version in its name never changes.
+# A file with a version in its name never changes.
 IMMUTABLE = "public, max-age=31536000, immutable"
-# Asked about each time, so that a page and what it loads are always of the same version.
-SHARED_AND_ASKED_ABOUT = "no-cache"
-# Encodings of an `Accept-Encoding` that are looked at. Browsers name four.
+# Revalidated each time, so that a page and its files always have the same version.
+REVALIDATED = "no-cache"
+# The number of encodings to parse of `Accept-Encoding`. Browsers send four.
 ENCODINGS_MAX = 32
-_NOT_AT_ALL = re.compile(r"0(?:\.0*)?")
+_WEIGHT_ZERO = re.compile(r"0(?:\.0*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedFile:
-    """A file as it goes out.
+    """A file to send.
 
     Args:
-        media_type: its type.
-        tag: its entity tag; a weak one where it also goes out compressed (RFC 9110, section 8.8.1).
-        content: empty where it is only kept compressed.
-        compressed: by gzip; None where it goes out as it is.
+        media_type: the media type.
+        tag: the entity tag; weak if the file is also sent compressed (RFC 9110, section 8.8.1).
+        content: the content; empty if only `compressed` is stored.
+        compressed: the content compressed by gzip; None if it is never sent compressed.
     """
 
     media_type: str
@@ -37,26 +37,28 @@ class TaggedFile:
     compressed: bytes | None = field(default=None, repr=False)
 
     async def answer(self, request: Request, headers: Mapping[str, str]) -> Response:
-        """The file with these headers, or 304 where the reader has it."""
-        told = {"ETag": self.tag, "X-Content-Type-Options": "nosniff", **headers}
+        """Return the file with these headers; 304 if the client already has it."""
+        all_headers = {"ETag": self.tag, "X-Content-Type-Options": "nosniff", **headers}
         if self.compressed is not None:
-            told["Vary"] = "Accept-Encoding"
+            all_headers["Vary"] = "Accept-Encoding"
         if is_known(request, self.tag):
-            return Response(status_code=304, headers=told)
-        if self.compressed is not None and _takes_gzip(request):
-            return Response(self.compressed, headers=told | {"Content-Encoding": "gzip"}, media_type=self.media_type)
+            return Response(status_code=304, headers=all_headers)
+        if self.compressed is not None and _accepts_gzip(request):
+            return Response(
+                self.compressed, headers=all_headers | {"Content-Encoding": "gzip"}, media_type=self.media_type
+            )
         content = self.content
         if self.compressed is not None and not content:
             content = await run_in_threadpool(gzip.decompress, self.compressed)
-        return Response(content, headers=told, media_type=self.media_type)
+        return Response(content, headers=all_headers, media_type=self.media_type)
 
 
-def _takes_gzip(request: Request) -> bool:
-    """Whether an `Accept-Encoding` allows gzip: what it says of gzip comes before what it says of all others (`*`)."""
-    takes = {}
+def _accepts_gzip(request: Request) -> bool:
+    """Return whether `Accept-Encoding` allows gzip. An entry for gzip takes precedence over `*`."""
+    accepted = {}
     for part in request.headers.get("accept-encoding", "").lower().split(",", ENCODINGS_MAX)[:ENCODINGS_MAX]:
-        # One encoding, with how much the reader likes it (RFC 9110, section 12.5.3).
+        # An encoding with its weight (RFC 9110, section 12.5.3).
         name, _, weight = (word.strip() for word in part.partition(";"))
         if name and (not weight or weight.startswith("q=")):
-            takes[name] = not _NOT_AT_ALL.fullmatch(weight.removeprefix("q="))
-    return takes.get("gzip", takes.get("*", False))
+            accepted[name] = not _WEIGHT_ZERO.fullmatch(weight.removeprefix("q="))
+    return accepted.get("gzip", accepted.get("*", False))

@@ -1,4 +1,4 @@
-"""Where a request comes from, as rate limits and fair queues count it."""
+"""The client address of a request, for rate limits and fair queues."""
 
 import ipaddress
 import re
@@ -7,17 +7,17 @@ from starlette.types import Scope
 
 from embedsink.http.transport import Transport
 
-# A household or a server has a network of this size, and may choose any address in it (RFC 6177).
+# One household or server usually has a whole network of this size (RFC 6177).
 _IPV6_PREFIX = 64
-# Some proxies write the port, too (RFC 7239, section 6).
+# Some proxies append the port (RFC 7239, section 6).
 _PORT = re.compile(r"^(\[.*\]|[\d.]+):\d+$")
 
 
-def address_of(scope: Scope) -> str:
-    """The sender's IPv4 address, or its IPv6 network of 64 bits.
+def client_address(scope: Scope) -> str:
+    """Return the client's IPv4 address, or its IPv6 network with a prefix of 64 bits.
 
-    Behind a proxy it is the last entry of `X-Forwarded-For`, which the proxy itself has added; the sender may have
-    written those before it.
+    Behind a proxy this is the last entry of `X-Forwarded-For`. The proxy added it; the client may have forged the
+    entries before it.
     """
     client = scope.get("client")
     address: str = client[0] if client else ""
@@ -25,11 +25,11 @@ def address_of(scope: Scope) -> str:
         forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
         if forwarded:
             address = forwarded[-1].decode("latin-1").rpartition(",")[2].strip()
-            return _normal(address)
-    return _normal(address) if ":" in address else address
+            return _normalize(address)
+    return _normalize(address) if ":" in address else address
 
 
-def _normal(address: str) -> str:
+def _normalize(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(_PORT.sub(r"\1", address).strip("[]").partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""CORS for ingest, the one resource that other origins use (Fetch standard, section 3.2)."""
+"""CORS for the ingest endpoint, which pages of other origins use (Fetch standard, section 3.2)."""
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -12,22 +12,22 @@ INGEST_PATH = "/api/v1/events"
 
 
 def cors_headers(request: Request) -> dict[str, str]:
-    """What lets a page of an allowed origin read the answer; nothing for any other."""
+    """Return the headers that let a page of an allowed origin read the response. Other pages can't read it."""
     origin = request.headers.get("origin")
     engine = request.scope.get("state", {}).get("engine")
     if origin is None or engine is None or request.scope["path"] != INGEST_PATH:
         return {}
-    return allowing(origin) if is_allowed(origin, engine) else {"Vary": "Origin"}
+    return allow_origin_headers(origin) if is_allowed(origin, engine) else {"Vary": "Origin"}
 
 
 def is_allowed(origin: str, engine: Engine) -> bool:
-    """Whether any live ingest key belongs to this origin."""
+    """Return whether a live ingest key belongs to this origin."""
     origins = engine.keys.origins()
     return origins is None or origin in origins
 
 
-def allowing(origin: str) -> dict[str, str]:
-    """The headers for an origin that may read the answer."""
+def allow_origin_headers(origin: str) -> dict[str, str]:
+    """Return the headers for an origin that may read the response."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Expose-Headers": "Retry-After, WWW-Authenticate, X-Request-Id",
@@ -36,22 +36,23 @@ def allowing(origin: str) -> dict[str, str]:
 
 
 async def answer_preflight(request: Request) -> Response:
-    """`OPTIONS`: comes without a key, so it is answered for every origin that some ingest key belongs to."""
+    """Answer `OPTIONS`. A preflight has no key, so every origin of any ingest key is allowed."""
     headers: Headers = request.headers
     engine: Engine = request.state.engine
     origin = headers.get("origin")
     if origin is None:
         raise Refused(
-            Reason.WRONG_ORIGIN, "origin: is missing; a preflight names its page. A program can POST at once."
+            Reason.WRONG_ORIGIN,
+            "origin: is missing. A preflight contains the origin of its page. Programs can POST without a preflight.",
         )
     if not is_allowed(origin, engine):
         raise Refused(
-            Reason.WRONG_ORIGIN, f"origin: {preview(origin)} belongs to no ingest key. Create one with --origin."
+            Reason.WRONG_ORIGIN, f"origin: {preview(origin)} belongs to no ingest key. Create a key with --origin."
         )
     return Response(
         status_code=204,
         headers={
-            **allowing(origin),
+            **allow_origin_headers(origin),
             "Access-Control-Allow-Methods": "POST",
             "Access-Control-Allow-Headers": "Authorization, Content-Type, Content-Encoding",
             "Access-Control-Max-Age": str(engine.settings.preflight_max_age_s),

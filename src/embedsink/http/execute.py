@@ -1,4 +1,4 @@
-"""What is made for a reader: in one of the places for it, and for no longer than the reader is there."""
+"""Queries for a request: within a concurrency limit and a time limit, and cancelled when the client disconnects."""
 
 import asyncio
 import contextlib
@@ -15,98 +15,105 @@ from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 from embedsink.store.reader import EVERYTHING, Reader
 
-STOP_EVERY_S = 0.25
+INTERRUPT_INTERVAL_S = 0.25
 
 T = TypeVar("T")
 
 
-async def while_awaited(request: Request, answer: Coroutine[Any, Any, T]) -> T:
-    """What is answered, as long as somebody waits for it: browsers leave at each click.
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, or cancel it when the client disconnects. Browsers disconnect at each click.
 
     Raises:
-        ClientDisconnect: nobody does any more, and what was done for it ends.
+        ClientDisconnect: the client has disconnected.
     """
-    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_leave(request.receive))
+    working, disconnecting = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request.receive))
     try:
-        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if answering.done():
-            return answering.result()
-        leaving.result()
+        await asyncio.wait({working, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        disconnecting.result()
         raise ClientDisconnect
     finally:
-        answering.cancel()
-        leaving.cancel()
-        await asyncio.gather(answering, leaving, return_exceptions=True)  # Nobody is there to be told of a failure.
+        working.cancel()
+        disconnecting.cancel()
+        await asyncio.gather(working, disconnecting, return_exceptions=True)  # No client is left to get an error.
 
 
-async def ask_store(
+async def run_query(
     engine: Engine,
-    place: AbstractAsyncContextManager[None],
+    slot: AbstractAsyncContextManager[None],
     variables: Mapping[str, object],
-    ask: Callable[[Reader], T],
+    query: Callable[[Reader], T],
     *,
-    is_brief: bool = False,
+    is_short: bool = False,
 ) -> T:
-    """What a reader of the store with these variables answers, in a thread and in a place of a limiter.
+    """Run a query in a thread, in a slot of a concurrency limiter.
+
+    Args:
+        engine: the open data folder.
+        slot: the slot, from a limiter.
+        variables: the session variables of the reader.
+        query: the function to call in the thread.
+        is_short: whether to use a reader for short queries.
 
     Raises:
-        Unavailable: too many wait for a place already, the store is away, or it takes longer than it may.
+        Unavailable: too many queries wait, the store is not open, or the query exceeds the time limit.
     """
     readers: list[Reader] = []
 
     def read() -> T:
-        with engine.store.reader(variables, is_brief=is_brief) as reader:
+        with engine.store.reader(variables, is_brief=is_short) as reader:
             readers.append(reader)
-            return ask(reader)
+            return query(reader)
 
-    def stop() -> None:
+    def interrupt() -> None:
         for reader in readers:
             reader.interrupt()
 
-    async with place, within_its_time(engine):
-        reading = asyncio.get_running_loop().run_in_executor(engine.reader_threads, read)
+    async with slot, query_timeout(engine):
+        running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, read)
         try:
-            return await asyncio.shield(reading)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await ended(reading, stop)
+            await interrupt_and_wait(running, interrupt)
             raise
 
 
-async def ask_briefly(engine: Engine, key: Key, ask: Callable[[Reader], T]) -> T:
-    """What a reader of the whole store answers within milliseconds, beside the reports: what describes views, not rows.
+async def run_short_query(engine: Engine, key: Key, query: Callable[[Reader], T]) -> T:
+    """Run a query of a few milliseconds, which reads descriptions of views and no rows. It does not wait for reports.
 
     Raises:
-        Unavailable: too many wait for it already, or the store is away.
+        Unavailable: too many queries wait, or the store is not open.
     """
-    return await ask_store(engine, engine.limiters.live.slot(key.key_id), EVERYTHING, ask, is_brief=True)
+    return await run_query(engine, engine.limiters.live.slot(key.key_id), EVERYTHING, query, is_short=True)
 
 
 @contextlib.asynccontextmanager
-async def within_its_time(engine: Engine) -> AsyncIterator[None]:
-    """Cancels what takes longer than a report may: with one that never ends, its place would be lost for good.
+async def query_timeout(engine: Engine) -> AsyncIterator[None]:
+    """Cancel the body after the time limit of a report, so that no query occupies its slot forever.
 
     Raises:
-        Unavailable: it has been cancelled.
+        Unavailable: the time limit was exceeded.
     """
     limit_s = engine.settings.report_timeout_s
     try:
         async with asyncio.timeout(limit_s):
             yield
     except TimeoutError:
-        long = f"report: took longer than {limit_s:g} s (EMBEDSINK_REPORT_TIMEOUT_S). Ask for a shorter period."
-        raise Unavailable(Reason.OVERLOADED, long, retry_after_s=5) from None
+        detail = f"report: took longer than {limit_s:g} s (EMBEDSINK_REPORT_TIMEOUT_S). Request a shorter period."
+        raise Unavailable(Reason.OVERLOADED, detail, retry_after_s=5) from None
 
 
-async def ended(working: asyncio.Future[Any], stop: Callable[[], None]) -> None:
-    """Stop it, and wait until its thread has ended: until then it works, and the place is its."""
-    while not working.done():
-        stop()
-        with contextlib.suppress(asyncio.CancelledError):  # It is heard already.
-            await asyncio.wait({working}, timeout=STOP_EVERY_S)
-    if not working.cancelled():
-        working.exception()  # Nobody is there to be told.
+async def interrupt_and_wait(running: asyncio.Future[Any], interrupt: Callable[[], None]) -> None:
+    """Interrupt a query until its thread has ended. Until then it occupies its slot."""
+    while not running.done():
+        interrupt()
+        with contextlib.suppress(asyncio.CancelledError):  # The caller is already handling a cancellation.
+            await asyncio.wait({running}, timeout=INTERRUPT_INTERVAL_S)
+    if not running.cancelled():
+        running.exception()  # Marks the exception as retrieved: no client is left to get it.
 
 
-async def _leave(receive: Receive) -> None:
+async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""What `/metrics` shows: counters that others keep, read when somebody asks."""
+"""The metrics of `/metrics`, collected from the counters of the engine for each scrape."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from embedsink.reasons import Reason
 
 
 def exposition(engine: Engine) -> bytes:
-    """All metrics in Prometheus' text format."""
+    """Return all metrics in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counters(engine))
     ProcessCollector(registry=registry)
@@ -36,7 +36,7 @@ class _Counters:
             envelopes.add_metric([outcome], counters[outcome])
         yield envelopes
         yield CounterMetricFamily(
-            "embedsink_unkept_rejections", "Rejections counted and not kept in the quarantine.", counters["unkept"]
+            "embedsink_unkept_rejections", "Rejections counted and not stored in the quarantine.", counters["unkept"]
         )
         yield CounterMetricFamily("embedsink_syncs", "Results of dbt syncs made durable.", counters["syncs"])
         refused = CounterMetricFamily("embedsink_refused_requests", "Requests refused, by reason.", labels=["reason"])

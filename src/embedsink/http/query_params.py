@@ -1,4 +1,4 @@
-"""The parameters of an address: each is known, and stands as often as it may."""
+"""Query parameters: limits on the whole query, a check for unknown names, and parsers for shared parameters."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -19,25 +19,25 @@ from embedsink.reports.pagination import PageRequest, parse_number
 from embedsink.reports.scope import PARAMETERS, parse_scope
 from embedsink.reports.scope import Scope as ReportScope
 
-# The others stand once: of two periods nobody can say which was meant.
+# All others may be given once only.
 REPEATABLE = ("deployment",)
-STYLE = ("guard", "bom")
-ROWS = ("columns", "limit", "cursor")
-# What narrows that which arrives.
-ARRIVALS = ("deployment", "tenant", "session", "type", "key", "outcome")
+CSV_PARAMETERS = ("guard", "bom")
+PAGE_PARAMETERS = ("columns", "limit", "cursor")
+# The filters for received events.
+EVENT_FILTERS = ("deployment", "tenant", "session", "type", "key", "outcome")
 OUTCOMES = ("accepted", "quarantined")
 _TYPES = (*EVENTS, *ACTIONS)
-# Of any address, whatever it leads to.
+# The limits for all paths.
 QUERY_BYTES_MAX = 8_192
 PARAMETERS_MAX = 64
 
 
 class QueryLimits:
-    """ASGI middleware: refuse a query string that is too long to be parsed on the event loop.
+    """ASGI middleware that refuses query strings that take too long to parse on the event loop.
 
     Args:
-        app: whatever comes behind.
-        refuse: makes the answer to a refusal.
+        app: the wrapped application.
+        refuse: builds the response to a refused request.
     """
 
     def __init__(self, app: ASGIApp, *, refuse: Callable[[Request, Any], Awaitable[Response]]) -> None:
@@ -46,15 +46,15 @@ class QueryLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with `bad_parameter`."""
-        excess = _excess_of(scope["query_string"]) if scope["type"] == "http" else None
+        excess = _find_excess(scope["query_string"]) if scope["type"] == "http" else None
         if excess is None:
             await self._app(scope, receive, send)
         else:
-            answer = await self._refuse(Request(scope), Refused(Reason.BAD_PARAMETER, excess))
-            await answer(scope, receive, send)
+            response = await self._refuse(Request(scope), Refused(Reason.BAD_PARAMETER, excess))
+            await response(scope, receive, send)
 
 
-def _excess_of(query: bytes) -> str | None:
+def _find_excess(query: bytes) -> str | None:
     if len(query) > QUERY_BYTES_MAX:
         return f"address: its query has {len(query):,} bytes; the limit is {QUERY_BYTES_MAX:,}. Shorten it."
     count = query.count(b"&") + 1
@@ -64,33 +64,33 @@ def _excess_of(query: bytes) -> str | None:
 
 
 def check_parameters(query: QueryParams, known: Sequence[str]) -> None:
-    """Raises Refused (`bad_parameter`) for a parameter that is not known, or that stands twice."""
+    """Raise Refused (`bad_parameter`) for an unknown parameter, and for one that is given twice."""
     for name in query:
         if name not in known:
-            there_are = suggestion(name, known) if known else "There are none here."
-            raise Refused(Reason.BAD_PARAMETER, f"parameter {preview(name)} does not exist. {there_are}")
+            advice = suggestion(name, known) if known else "This path has no parameters."
+            raise Refused(Reason.BAD_PARAMETER, f"parameter {preview(name)} does not exist. {advice}")
         if name not in REPEATABLE and len(query.getlist(name)) > 1:
-            raise Refused(Reason.BAD_PARAMETER, f"{name}: stands more than once in the address. Give it once.")
+            raise Refused(Reason.BAD_PARAMETER, f"{name}: is given more than once. Give it once.")
 
 
-def limit_of(name: str, text: str | None, *, default: int, most: int, least: int = 1) -> int:
-    """How many rows, or seconds, are asked for; `default` where nobody asks.
+def parse_limit(name: str, text: str | None, *, default: int, maximum: int, minimum: int = 1) -> int:
+    """Return a number of rows or seconds; `default` if the parameter is missing.
 
     Raises:
         Refused: `bad_parameter`.
     """
-    number = parse_number(name, text, least=least, most=most)
+    number = parse_number(name, text, least=minimum, most=maximum)
     return default if number is None else number
 
 
-def scope_of(query: QueryParams, key: Key) -> ReportScope:
-    """The scope that is asked for, within the key's."""
-    asked = {name: query.get(name) for name in PARAMETERS}
-    return parse_scope(asked, deployments=query.getlist("deployment"), allowed=key.deployments)
+def parse_report_scope(query: QueryParams, key: Key) -> ReportScope:
+    """Return the requested scope, within the key's scope."""
+    params = {name: query.get(name) for name in PARAMETERS}
+    return parse_scope(params, deployments=query.getlist("deployment"), allowed=key.deployments)
 
 
-def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
-    """Which arrivals are asked for, within the key's scope, as session variables."""
+def parse_event_filter(query: QueryParams, key: Key) -> dict[str, object]:
+    """Return the filter for received events, within the key's scope, as session variables."""
     scope = parse_scope(
         {name: query.get(name) for name in ("since", "until", "tenant")},
         deployments=query.getlist("deployment"),
@@ -98,72 +98,74 @@ def arrivals_of(query: QueryParams, key: Key) -> dict[str, object]:
     )
     return {
         "hides_ingest_seq": scope.hides_ingest_seq,
-        # A tuple, so that two who ask the same can be told.
+        # A tuple, so that equal filters have equal hashes.
         "deployments": None if scope.deployments is None else tuple(sorted(scope.deployments)),
         "since": scope.since,
         "until": scope.until,
         "tenant": scope.tenant,
-        "session": text_of(query, "session"),
-        "type": _type_of(query),
-        "key_id": text_of(query, "key"),
-        "outcome": _choice_of(query, "outcome", OUTCOMES),
+        "session": parse_text(query, "session"),
+        "type": _parse_type(query),
+        "key_id": parse_text(query, "key"),
+        "outcome": _parse_choice(query, "outcome", OUTCOMES),
     }
 
 
-def _type_of(query: QueryParams) -> str | None:
-    """A type as it stands in a row: `svc:event:view` and `view` are the same here.
+def _parse_type(query: QueryParams) -> str | None:
+    """Return a type without its prefix: `svc:event:view` and `view` are equivalent.
 
-    What was rejected may have a type that does not exist, but what is like one that does is a slip.
+    Rejections may have unknown types. A name similar to a known type is treated as a spelling mistake.
     """
-    asked = text_of(query, "type")
-    if asked is None:
+    text = parse_text(query, "type")
+    if text is None:
         return None
-    name = asked.rpartition(":")[2]
-    if name not in _TYPES and query.get("outcome") != "quarantined" and (meant := nearest(name, _TYPES)):
-        rejected = "Where such a one was rejected, it shows with outcome=quarantined."
-        raise Refused(Reason.BAD_PARAMETER, f'type: {preview(name)} does not exist. Did you mean "{meant}"? {rejected}')
+    name = text.rpartition(":")[2]
+    if name not in _TYPES and query.get("outcome") != "quarantined" and (similar := nearest(name, _TYPES)):
+        rejected = "To list rejections with this type, add outcome=quarantined."
+        raise Refused(
+            Reason.BAD_PARAMETER, f'type: {preview(name)} does not exist. Did you mean "{similar}"? {rejected}'
+        )
     return name
 
 
-def style_of(query: QueryParams) -> CsvOptions:
-    """What is special about a CSV."""
-    return CsvOptions(guard=is_on(query, "guard", "on"), bom=is_on(query, "bom", "off"))
+def parse_csv_options(query: QueryParams) -> CsvOptions:
+    """Return the CSV options."""
+    return CsvOptions(guard=parse_switch(query, "guard", "on"), bom=parse_switch(query, "bom", "off"))
 
 
-def rows_of(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> PageRequest:
-    """Which columns and rows of a report are asked for. A cursor belongs to the report and its scope, in any format.
+def parse_page(query: QueryParams, name: str, opaque: OpaqueNumbers | None) -> PageRequest:
+    """Return the requested columns and page. A cursor is valid for one report and scope, in any format.
 
     Args:
-        query: the parameters.
-        name: of the report.
-        opaque: what cursors are written with for a key with a scope.
+        query: the query parameters.
+        name: the name of the report.
+        opaque: encodes the cursors for a key with a scope.
     """
     scope = sorted((name, value) for name, value in query.multi_items() if name in PARAMETERS)
-    columns, limit, cursor = (query.get(part) for part in ROWS)
+    columns, limit, cursor = (query.get(part) for part in PAGE_PARAMETERS)
     return PageRequest(columns, limit, cursor, query=repr((name, scope)), opaque=opaque)
 
 
-def _choice_of(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
+def _parse_choice(query: QueryParams, name: str, choices: Sequence[str]) -> str | None:
     value = query.get(name)
     if value is not None and value not in choices:
         raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(value)} is not one of {', '.join(choices)}.")
     return value
 
 
-def text_of(query: QueryParams, name: str) -> str | None:
-    """What a column has to be equal to.
+def parse_text(query: QueryParams, name: str) -> str | None:
+    """Return a text parameter.
 
     Raises:
         Refused: `bad_parameter`.
     """
     text = query.get(name)
     if has_bad_text(text):
-        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} holds a NUL or a lone surrogate. Remove it.")
+        raise Refused(Reason.BAD_PARAMETER, f"{name}: {preview(text)} contains a NUL or a lone surrogate. Remove it.")
     return text
 
 
-def is_on(query: QueryParams, name: str, default: str) -> bool:
-    """Whether something is switched on.
+def parse_switch(query: QueryParams, name: str, default: str) -> bool:
+    """Return whether a switch is on.
 
     Raises:
         Refused: `bad_parameter`.

@@ -1,4 +1,4 @@
-"""How much one key and one address may send: token buckets that refill over time, charged before a body is parsed."""
+"""Rate limits of keys and addresses: token buckets, which are charged before a body is parsed."""
 
 import time
 from itertools import islice
@@ -8,33 +8,33 @@ from embedsink.errors import Unavailable
 from embedsink.reasons import Reason
 
 BURST_S = 2.0
-# Beyond it one of the oldest buckets is dropped.
+# Beyond this number one of the oldest buckets is dropped.
 BUCKETS_MAX = 65_536
-_LOOKED_AT_MAX = 32
-# Rejected bytes count so many times: they take the slow parser, and room in the quarantine.
+_EVICTION_CANDIDATES = 32
+# The factor for rejected bytes, which use the slow parser and space in the quarantine.
 REJECTED_FACTOR = 8
 
 
 class Sender(NamedTuple):
-    """Who sent a request: its address, and its key where that is a good one."""
+    """The sender of a request: its address, and its key id if the key is valid."""
 
     address: str
     key_id: str | None = None
 
 
 class TokenBuckets:
-    """Token buckets by name, which begin full. A bucket is stored as the time at which it will be full again."""
+    """Token buckets by name, which start full. A bucket is stored as the time at which it will be full again."""
 
     def __init__(self, rate_per_s: int, *, count_max: int = BUCKETS_MAX) -> None:
         self.rate_per_s = rate_per_s
         self._count_max = count_max
-        self._full_at: dict[object, float] = {}  # the oldest first
+        self._full_at: dict[object, float] = {}  # oldest first
 
     def take(self, name: object, amount: float, now: float) -> float:
-        """Take tokens and return 0; with too few, take none and return the seconds until there are enough."""
+        """Take tokens and return 0. If there are too few, take none and return the seconds until there are enough."""
         full_at = self._full_at.get(name)
         if full_at is None:
-            self._make_room(now)
+            self._evict(now)
             full_at = now
         elif full_at < now:
             full_at = now
@@ -44,44 +44,44 @@ class TokenBuckets:
         self._full_at[name] = after
         return 0.0
 
-    def give_back(self, name: object, amount: float) -> None:
-        """Return tokens that were taken before."""
-        if name in self._full_at:  # It may have been dropped since.
+    def refund(self, name: object, amount: float) -> None:
+        """Return tokens to a bucket."""
+        if name in self._full_at:  # The bucket may have been dropped since.
             self._full_at[name] -= amount / self.rate_per_s
 
     def wait_s(self, name: object, amount: float, now: float) -> float:
-        """Seconds until a bucket holds `amount` tokens; 0 if it does now."""
-        # More than a bucket holds passes when it is full: it could never pass otherwise.
+        """Return the seconds until a bucket contains `amount` tokens; 0 if it does now."""
+        # An amount larger than a full bucket passes when the bucket is full. Otherwise it would never pass.
         missing_s = self._full_in_s(name, now) + min(amount / self.rate_per_s, BURST_S) - BURST_S
-        return max(0.0, round(missing_s, 6))  # Tokens that were given back leave a rounding error.
+        return max(0.0, round(missing_s, 6))  # Refunds leave a rounding error.
 
-    def take_debt(self, name: object, amount: float, now: float) -> None:
-        """Take tokens for work that is already done. The bucket goes below zero by at most what it holds when full."""
+    def charge(self, name: object, amount: float, now: float) -> None:
+        """Take tokens for work that is already done. The debt of a bucket is limited to its size."""
         if name not in self._full_at:
-            self._make_room(now)
+            self._evict(now)
         self._full_at[name] = now + min(self._full_in_s(name, now) + amount / self.rate_per_s, 2 * BURST_S)
 
     def _full_in_s(self, name: object, now: float) -> float:
         return max(0.0, self._full_at.get(name, now) - now)
 
-    def _make_room(self, now: float) -> None:
+    def _evict(self, now: float) -> None:
         if len(self._full_at) >= self._count_max:
-            oldest = list(islice(self._full_at, _LOOKED_AT_MAX))
-            # A full bucket is as good as none. Without one among the oldest, the oldest goes.
+            oldest = list(islice(self._full_at, _EVICTION_CANDIDATES))
+            # A full bucket can be dropped without an effect. Without a full one, drop the oldest.
             full = (name for name in oldest if self._full_at[name] <= now)
             del self._full_at[next(full, oldest[0])]
 
 
 class RateLimiter:
-    """The buckets of one server.
+    """The token buckets of a server.
 
-    An address has a bucket for each key that it uses: nobody can spend what holders of another key have. Work away from
-    the event loop has buckets of its own, so its price is no limit to small bodies.
+    An address has one bucket per key, so it can't use up the rate of other keys. Work in the worker and rejections have
+    separate buckets, so they don't delay small valid bodies.
 
     Args:
-        events_per_s: envelopes of a key.
-        bytes_per_s: bytes of a key.
-        address_bytes_per_s: bytes of an address.
+        events_per_s: the envelopes of a key.
+        bytes_per_s: the bytes of a key.
+        address_bytes_per_s: the bytes of an address.
     """
 
     def __init__(self, events_per_s: int, *, bytes_per_s: int = 2**40, address_bytes_per_s: int = 2**40) -> None:
@@ -91,10 +91,10 @@ class RateLimiter:
         self._work = TokenBuckets(address_bytes_per_s)
 
     def admit(self, sender: Sender, byte_count: int) -> None:
-        """Charge a request to its key and its address before it is parsed: one event, and its bytes.
+        """Charge one event and the declared bytes to a key and an address.
 
         Raises:
-            Unavailable: `rate_limited`; nothing is taken.
+            Unavailable: `rate_limited`; nothing is charged.
         """
         now = time.monotonic()
         if wait_s := self._events.take(sender.key_id, 1, now):
@@ -102,52 +102,52 @@ class RateLimiter:
         try:
             self.charge_bytes(sender, byte_count, now=now)
         except Unavailable:
-            self._events.give_back(sender.key_id, 1)
+            self._events.refund(sender.key_id, 1)
             raise
 
     def charge_bytes(self, sender: Sender, byte_count: int, *, now: float | None = None) -> None:
-        """Charge bytes to a key and its address, such as those that a request did not declare.
+        """Charge bytes to a key and an address, such as undeclared bytes.
 
         Raises:
-            Unavailable: `rate_limited`; nothing is taken.
+            Unavailable: `rate_limited`; nothing is charged.
         """
         now = time.monotonic() if now is None else now
         if wait_s := self._key_bytes.take(sender.key_id, byte_count, now):
             limit = f"{self._key_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_BYTES_PER_S)"
-            raise _limited(f"key {sender.key_id}: more than {limit}. Wait.", wait_s)
+            raise _limited(f"key {sender.key_id}: sends more than {limit}. Wait.", wait_s)
         if wait_s := self._address_bytes.take(sender, byte_count, now):
-            self._key_bytes.give_back(sender.key_id, byte_count)
+            self._key_bytes.refund(sender.key_id, byte_count)
             raise self._address_limited(sender, wait_s)
 
     def charge_events(self, key_id: str, count: int) -> None:
-        """Charge an admitted request for all of its events instead of one.
+        """Charge all events of an admitted request instead of one.
 
         Raises:
-            Unavailable: `rate_limited`; the one event stays charged.
+            Unavailable: `rate_limited`; one event stays charged.
         """
         now = time.monotonic()
-        self._events.give_back(key_id, 1)
+        self._events.refund(key_id, 1)
         if wait_s := self._events.take(key_id, count, now):
             self._events.take(key_id, 1, now)
             raise self._events_limited(key_id, wait_s)
 
     def check_work(self, sender: Sender) -> None:
-        """Raises Unavailable (`rate_limited`) while the address has a debt for work away from the event loop."""
+        """Raise Unavailable (`rate_limited`) while the address has a debt for work."""
         if wait_s := self._work.wait_s(sender, 1, time.monotonic()):
             raise self._address_limited(sender, wait_s)
 
     def charge_work(self, sender: Sender, byte_count: int) -> None:
-        """Charge work away from the event loop, or a rejection."""
-        self._work.take_debt(sender, byte_count, time.monotonic())
+        """Charge work in the worker, or a rejection."""
+        self._work.charge(sender, byte_count, time.monotonic())
 
     def _events_limited(self, key_id: str | None, wait_s: float) -> Unavailable:
         limit = f"{self._events.rate_per_s:,} events/s (EMBEDSINK_RATE_EVENTS_PER_S)"
-        return _limited(f"key {key_id}: more than {limit}. Wait.", wait_s)
+        return _limited(f"key {key_id}: sends more than {limit}. Wait.", wait_s)
 
     def _address_limited(self, sender: Sender, wait_s: float) -> Unavailable:
         limit = f"{self._address_bytes.rate_per_s:,} bytes/s (EMBEDSINK_RATE_ADDRESS_BYTES_PER_S)"
-        counted = "Rejected bodies count more"
-        return _limited(f"address {sender.address}: more than {limit}. {counted}. Wait.", wait_s)
+        detail = f"address {sender.address}: sends more than {limit}. Rejected bodies count more. Wait."
+        return _limited(detail, wait_s)
 
 
 def _limited(detail: str, wait_s: float) -> Unavailable:

@@ -1,5 +1,6 @@
-"""Rows of a view as an answer: parameters, whether the reader has them already, a page of them, in their format."""
+"""Responses with the rows of a view: parameters, entity tag, page and format."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlencode
@@ -11,10 +12,20 @@ from starlette.responses import Response
 from embedsink.auth.keys import Key
 from embedsink.engine import Engine
 from embedsink.http.etag import EtagCheck
-from embedsink.http.execute import ask_briefly, while_awaited
-from embedsink.http.query_params import ROWS, STYLE, check_parameters, rows_of, scope_of, style_of
-from embedsink.http.security_headers import ASKED_ABOUT
-from embedsink.http.streaming import Spooled, download, spooled
+from embedsink.http.execute import cancel_on_disconnect, run_short_query
+from embedsink.http.openapi.operation import WEAK_ETAG
+from embedsink.http.openapi.parts import TEXT, Schema, array
+from embedsink.http.query_params import (
+    CSV_PARAMETERS,
+    PAGE_PARAMETERS,
+    check_parameters,
+    parse_csv_options,
+    parse_page,
+    parse_report_scope,
+)
+from embedsink.http.security_headers import NO_CACHE
+from embedsink.http.spool import SpoolFile, spool_query
+from embedsink.http.streaming import download_response
 from embedsink.reports.format import Format
 from embedsink.reports.formats import write_rows
 from embedsink.reports.pagination import Cursor, PageRequest
@@ -28,11 +39,23 @@ MEDIA_TYPES = {
     Format.PARQUET: "application/vnd.apache.parquet",
     Format.ARROW: "application/vnd.apache.arrow.stream",
 }
+# The response headers of rows, for the API description.
+PAGED_HEADERS = WEAK_ETAG | {
+    "Link": 'The next page (RFC 8288, rel="next").',
+    "X-Next-Cursor": "The cursor of the next page.",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked for: the name in the file's name, the view behind it, and whether it looks at the clock."""
+class RowsRequest:
+    """A request for rows.
+
+    Args:
+        name: the name of the resource, also for the file name.
+        view: the view to read.
+        format: the format of the rows.
+        is_timed: whether the view depends on the current time.
+    """
 
     name: str
     view: str
@@ -40,51 +63,60 @@ class Question:
     is_timed: bool = False
 
 
-async def answer_rows(request: Request, key: Key, question: Question) -> Response:
-    """The rows, whole or a page of them; 304 where the reader has them."""
+async def answer_rows(request: Request, key: Key, rows: RowsRequest) -> Response:
+    """Answer with all rows or a page of them; 304 if the client already has them."""
     query = request.query_params
-    check_parameters(query, (*PARAMETERS, *STYLE, *ROWS))
-    scope = await run_in_threadpool(scope_of, query, key)
+    check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS, *PAGE_PARAMETERS))
+    scope = await run_in_threadpool(parse_report_scope, query, key)
     engine: Engine = request.state.engine
-    asked = rows_of(query, question.name, None if key.deployments is None else engine.opaque_numbers)
-    style = style_of(query)
-    freshness = EtagCheck.of(request, key, is_timed=question.is_timed or scope.is_relative)
-    if freshness.is_known:
-        # Whoever says `*` has not been answered before: a wrong column is told, and not taken for an unchanged answer.
-        if asked.is_partial:
-            await ask_briefly(engine, key, partial(asked.check, view=question.view))
-        return freshness.not_modified(ASKED_ABOUT)
+    page = parse_page(query, rows.name, None if key.deployments is None else engine.opaque_numbers)
+    csv = parse_csv_options(query)
+    etag = EtagCheck.of(request, key, is_timed=rows.is_timed or scope.is_relative)
+    if etag.is_known:
+        # `If-None-Match: *` matches without an earlier response, so a wrong column must still be an error.
+        if page.is_partial:
+            await run_short_query(engine, key, partial(page.check, view=rows.view))
+        return etag.not_modified(NO_CACHE)
 
-    def write(reader: Reader, file: Spooled) -> Cursor | None:
-        selection, following = asked.select(reader, question.view)
-        write_rows(reader, selection, file, question.format, csv=style, scratch=file.scratch)
-        return following
+    def write(reader: Reader, file: SpoolFile) -> Cursor | None:
+        selection, next_cursor = page.select(reader, rows.view)
+        write_rows(reader, selection, file, rows.format, csv=csv, scratch=file.scratch)
+        return next_cursor
 
-    file, following = await while_awaited(request, spooled(engine, scope.variables(), write, key_id=key.key_id))
-    return download(
+    file, next_cursor = await cancel_on_disconnect(
+        request, spool_query(engine, scope.variables(), write, key_id=key.key_id)
+    )
+    return download_response(
         request,
         key,
         file,
-        freshness,
-        media_type=MEDIA_TYPES[question.format],
-        file_name=None if question.format is Format.JSON else f"{file_stem(question.name, scope)}.{question.format}",
-        headers=_onward(request, following, asked),
+        etag,
+        media_type=MEDIA_TYPES[rows.format],
+        file_name=None if rows.format is Format.JSON else f"{file_stem(rows.name, scope)}.{rows.format}",
+        headers=_next_page_headers(request, next_cursor, page),
     )
 
 
 def file_stem(name: str, scope: Scope) -> str:
-    """The name of a file to save: what it is, and its period by the reader's clocks."""
+    """Return a file name without suffix: the resource and the period, in the reader's time zone."""
     period = [scope.local(moment).strftime("%Y-%m-%d") for moment in (scope.since, scope.until) if moment]
     return "_".join([name, *period])
 
 
-def _onward(request: Request, following: Cursor | None, asked: PageRequest) -> dict[str, str]:
-    """Where the next page is (RFC 8288)."""
-    if following is None:
+def rows_content(formats: Sequence[Format]) -> dict[str, Schema]:
+    """Return the schema of rows by media type, for the API description."""
+    # Binary formats have no schema (OpenAPI 3.1.0, section 4.8.14.3).
+    schemas = {Format.JSON: array({"type": "object"}), Format.CSV: TEXT}
+    return {MEDIA_TYPES[format].partition(";")[0]: schemas.get(format, {}) for format in formats}
+
+
+def _next_page_headers(request: Request, next_cursor: Cursor | None, page: PageRequest) -> dict[str, str]:
+    """Return the link to the next page (RFC 8288)."""
+    if next_cursor is None:
         return {}
-    cursor = following.encode(asked.query, asked.opaque)
-    same = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    cursor = next_cursor.encode(page.query, page.opaque)
+    other = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     return {
-        "Link": f'<{request.url.path}?{urlencode([*same, ("cursor", cursor)])}>; rel="next"',
+        "Link": f'<{request.url.path}?{urlencode([*other, ("cursor", cursor)])}>; rel="next"',
         "X-Next-Cursor": cursor,
     }

@@ -1,22 +1,22 @@
-"""What answers tell browsers and proxies: how long they may be kept, and what a page may do."""
+"""Response headers for caches and for the security policy of pages."""
 
 from collections.abc import Mapping
 
-# Of what is one reader's: kept by nobody, or asked about each time it is shown.
-NEVER_KEPT = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
-ASKED_ABOUT = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
-# A page that draws itself by scripts of this server.
-BY_SCRIPTS = dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'")
+# Responses for one reader: never stored, or revalidated each time.
+NO_STORE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
+NO_CACHE = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
+# A page with scripts of this server.
+SCRIPTED_PAGE = dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'")
 _NOTHING = ("base-uri", "form-action", "frame-ancestors")
 
 
 def policy_headers(allowed: Mapping[str, str], *, referrer: str) -> dict[str, str]:
-    """The headers of a page that may do what is allowed, and else nothing.
+    """Return the headers of a page that may do only what its policy allows.
 
     Args:
-        allowed: directives of its Content-Security-Policy. Without any it runs no script, shows nothing from elsewhere,
-            sends no form, and stands in nobody's frame.
-        referrer: what of its address it tells where it leads (Referrer Policy).
+        allowed: directives of the Content-Security-Policy. By default a page runs no scripts, loads nothing, sends no
+            forms, and can't be framed.
+        referrer: the value of `Referrer-Policy`.
     """
     rules = {"default-src": "'none'", **allowed, **{name: "'none'" for name in _NOTHING if name not in allowed}}
     return {

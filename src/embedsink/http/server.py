@@ -1,4 +1,4 @@
-"""`embedsink serve`: the application in uvicorn, from the first signal handler to the exit code."""
+"""The server: the application in uvicorn, with its sockets, signals and exit code."""
 
 import asyncio
 import errno
@@ -32,15 +32,15 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS_WAITING_MAX = 2_048
 PORT_MAX = 65_535
-# For journal, store, snapshots and reports; and for connections that are not made yet.
+# For journal, store, snapshots and reports, and for pending connections.
 _DESCRIPTORS_RESERVED = 96 + HANDSHAKES_MAX
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_NOT_LOCAL = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where to listen, and how keys get there safely."""
+    """The address to listen on, and its encryption."""
 
     host: str = "127.0.0.1"
     port: int = 8321
@@ -50,100 +50,101 @@ class Listening:
 
     @property
     def transport(self) -> Transport:
-        """What keys may travel over to here."""
+        """The connections over which keys are accepted."""
         if self.behind_proxy:
             return Transport.FORWARDED
         return Transport.ANYTHING if is_loopback(self.host) else Transport.ENCRYPTED
 
     def check(self) -> None:
-        """Raises Misconfigured for an address beyond loopback without encryption."""
+        """Raise Misconfigured for an address beyond loopback without encryption."""
         if not (is_loopback(self.host) or self.certificate or self.behind_proxy):
             raise Misconfigured(
-                f"--host {self.host}: keys would travel unencrypted. Give --certificate and --private-key, "
-                "or --behind-proxy when a proxy that speaks HTTPS stands before this server."
+                f"--host {self.host}: keys would be sent unencrypted. Give --certificate and --private-key, "
+                "or --behind-proxy if a proxy in front of this server uses HTTPS."
             )
 
     def check_certificate(self) -> None:
-        """Raises Misconfigured unless certificate and private key can be read, and belong together."""
+        """Raise Misconfigured unless certificate and private key can be read and match."""
         if self.certificate is None or self.private_key is None:
             return
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
                 self.certificate, self.private_key, password=self._refuse_password
             )
-        except OSError as error:  # SSLError is one
-            seen = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else "no such pair in PEM"
+        except OSError as error:  # Includes SSLError.
+            cause = (
+                error.strerror if error.errno and not isinstance(error, ssl.SSLError) else "not a matching pair in PEM"
+            )
             raise Misconfigured(
-                f"--certificate {self.certificate} --private-key {self.private_key}: {seen}. "
-                "Give a certificate and the private key that belongs to it, each in PEM."
+                f"--certificate {self.certificate} --private-key {self.private_key}: {cause}. "
+                "Give a certificate and its private key, each in PEM."
             ) from None
 
     def _refuse_password(self) -> str:
-        # A server that starts again by itself has nobody to ask.
+        # A server that restarts automatically can't ask for a password.
         raise Misconfigured(f"--private-key {self.private_key}: is encrypted. Decrypt it: `openssl pkey -in … -out …`.")
 
     @contextmanager
     def bound(self, *, read_timeout_s: float = 60.0) -> Iterator[list[socket.socket]]:
-        """The sockets of every address that the host name has here, bound; nobody can connect before they listen.
+        """Bind a socket to each local address of the host name. Clients can't connect before the server listens.
 
         Args:
-            read_timeout_s: the longest pause of whoever reads an answer; then the system cuts the connection.
+            read_timeout_s: the maximum time without progress of a client that reads an answer. Then the system closes
+                the connection.
 
         Raises:
-            Misconfigured: the host is unknown or elsewhere, or the port is taken or not ours to take.
+            Misconfigured: the host is unknown or not local, or the port is in use or not permitted.
         """
         with ExitStack() as stack:
             try:
                 sockets = self._bind_all(stack, read_timeout_s)
             except (OSError, UnicodeError) as error:
-                raise Misconfigured(self._why_not(error)) from None
+                raise Misconfigured(self._bind_error(error)) from None
             yield sockets
 
     def _bind_all(self, stack: ExitStack, read_timeout_s: float) -> list[socket.socket]:
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         sockets: list[socket.socket] = []
         missing: OSError | None = None
-        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in addresses):
             try:
                 sockets.append(stack.enter_context(_bound(family, address, read_timeout_s)))
             except OSError as error:
-                if error.errno not in _NOT_HERE:
+                if error.errno not in _NOT_LOCAL:
                     raise
-                missing = error  # `localhost` has an IPv6 address also where IPv6 is switched off.
+                missing = error  # `localhost` resolves to an IPv6 address even if IPv6 is disabled.
         if missing and not sockets:
             raise missing
         return sockets
 
-    def _why_not(self, error: Exception) -> str:
+    def _bind_error(self, error: Exception) -> str:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            chosen = f"--port {self.port}: is in use. Choose another, or stop what listens there."
-            return f"{chosen} For example: --port {self.port + 1 if self.port < PORT_MAX else PORT_MAX - 1}."
-        seen = (error.strerror if isinstance(error, OSError) else None) or "is no name of a host"
-        return (
-            f"--host {self.host} --port {self.port}: {seen}. Name an address of this machine, and a port that is free."
-        )
+            in_use = f"--port {self.port}: is in use. Choose another port, or stop the program that uses it."
+            return f"{in_use} For example: --port {self.port + 1 if self.port < PORT_MAX else PORT_MAX - 1}."
+        cause = (error.strerror if isinstance(error, OSError) else None) or "is not a host name"
+        return f"--host {self.host} --port {self.port}: {cause}. Give an address of this machine, and a free port."
 
 
 def serve(folder: DataFolder, settings: Settings, listening: Listening, *, demo: Demo | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code: 0, or 1 when the disk failed or the start did.
+    """Serve until SIGTERM or SIGINT. Return the exit code: 0, or 1 if the start or the disk failed.
 
     Args:
         folder: the data folder.
         settings: the limits.
-        listening: where.
-        demo: what only a demo has.
+        listening: the address and its encryption.
+        demo: the additions of `embedsink demo`.
 
     Raises:
-        Misconfigured: the address, the certificate, the keys, the folder, or another server that has it open.
+        Misconfigured: the address, the certificate, the keys or the folder is invalid, or another server has it open.
     """
     listening.check()
     listening.check_certificate()
     folder.create()
-    # Asked before anything is opened, so that a start that can't succeed ends with one sentence.
+    # Checked first, so that a failed start prints one message.
     with FolderLock(folder):
         KeyStore(folder.keys).keys()
     with listening.bound(read_timeout_s=settings.read_timeout_s) as sockets:
-        log.info("bound", extra={"addresses": [list(one.getsockname()[:2]) for one in sockets]})
+        log.info("bound", extra={"addresses": [list(bound.getsockname()[:2]) for bound in sockets]})
         return _serve_on(sockets, folder, settings, listening, demo)
 
 
@@ -171,7 +172,7 @@ def _serve_on(
         interface="asgi3",
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.private_key,
-        proxy_headers=False,  # http/access.py reads the one that matters
+        proxy_headers=False,  # client_address.py and transport.py read the trusted ones.
         log_config=None,
         access_log=False,
         server_header=False,
@@ -185,12 +186,12 @@ def _serve_on(
             request_bytes_max=8 * settings.body_bytes_max,
         ),
     )
-    # uvicorn raises the signal again after a clean end; by then it has been answered.
+    # uvicorn raises the signal again after a clean shutdown, when it has been handled.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=sockets)
-    except SystemExit:  # uvicorn's way to say that the start failed
+    except SystemExit:  # uvicorn exits like this if the start fails.
         if app.failure is None:
             return 1
     if app.failure is not None:
@@ -199,7 +200,7 @@ def _serve_on(
 
 
 class _Startup:
-    """Passes everything on to the application, and keeps why it refused to start: uvicorn would log a traceback."""
+    """Wraps the application, and stores the error of a failed start. uvicorn would log a traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -225,7 +226,7 @@ class _Startup:
 
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Live streams have no end of their own, and would keep the server until its patience ends.
+        # Live streams don't end on their own, and would delay the shutdown until its timeout.
         self.lifespan.state["engine"].load_notifier.close()
         await super().shutdown(sockets)
 
@@ -234,26 +235,28 @@ class _Loop(uvloop.Loop):
     async def create_server(  # type: ignore[override]  # as uvicorn calls it
         self, protocol_factory: Any, *, sock: socket.socket, ssl: ssl.SSLContext | None, backlog: int
     ) -> Listener:
-        # uvloop gives a sender a minute for the handshake; it is a part of the head.
+        # uvloop's default is a minute. The handshake has the timeout of a head.
         options: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": HEAD_TIMEOUT_S} if ssl else {}
         connect = partial(self.connect_accepted_socket, protocol_factory, **options)
         return Listener(sock, backlog=backlog, connect=connect)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's event loop; `uvicorn.Config(loop=…)` takes it by name."""
+    """Return uvloop's event loop, for `uvicorn.Config(loop=…)`, which needs the name of a function."""
     return _Loop()
 
 
 def connections_max(settings: Settings) -> int:
-    """As many as the settings say, or as the system has descriptors for beside those of journal and store."""
+    """Return the maximum number of connections: the setting, or fewer if the system has too few descriptors."""
     wanted = settings.connections_max + _DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft < wanted:
-        log.warning("few_descriptors", extra={"detail": f"ulimit -n is {soft:,}, {wanted:,} were wanted. Raise it."})
+        log.warning(
+            "few_descriptors", extra={"detail": f"ulimit -n: is {soft:,}, and {wanted:,} are needed. Raise it."}
+        )
     return max(1, min(settings.connections_max, soft - _DESCRIPTORS_RESERVED))
 
 
@@ -262,9 +265,9 @@ def _bound(family: int, address: Any, read_timeout_s: float) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # Its IPv4 twin has a socket of its own.
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a separate socket.
         if sys.platform == "linux":
-            # Inherited by every connection. No server can see that a reader has stopped while the kernel still buffers.
+            # Inherited by every connection. A server can't detect that a client stops reading while the kernel buffers.
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout_s * 1_000))
         bound.bind(address)
     except BaseException:

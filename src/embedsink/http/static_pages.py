@@ -1,6 +1,6 @@
-"""Static pages as routes, under a Content-Security-Policy that allows no inline script and no other server.
+"""Routes for the static pages of `embedsink demo`.
 
-Only `embedsink demo` has any; `serve` answers 404 there.
+Their Content-Security-Policy forbids inline scripts and other servers. `embedsink serve` has no such pages.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from embedsink.errors import Refused, preview
-from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
-from embedsink.http.etag import tag_of
-from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
+from embedsink.http.cached_file import REVALIDATED, TaggedFile
+from embedsink.http.etag import content_etag
+from embedsink.http.security_headers import SCRIPTED_PAGE, policy_headers
 from embedsink.http.transport import is_loopback_host
 from embedsink.reasons import Reason
 
@@ -28,14 +28,14 @@ _MEDIA_TYPES = {
 
 
 class Page(NamedTuple):
-    """One file, as it goes out."""
+    """A file to send."""
 
     content: bytes
     media_type: str
 
 
 def read_pages(*folders: Path) -> dict[str, Page]:
-    """The files of some folders by their names. Nothing below them, and nothing outside of them, can be asked for."""
+    """Return the files directly in these folders, by name."""
     return {
         path.name: Page(path.read_bytes(), _MEDIA_TYPES[path.suffix])
         for folder in folders
@@ -45,45 +45,43 @@ def read_pages(*folders: Path) -> dict[str, Page]:
 
 
 def demo_headers(*, frames: str, framed_by: str) -> dict[str, str]:
-    """What every page of the demo is answered with.
+    """Return the headers of all pages of the demo.
 
     Args:
-        frames: the origin that may be shown in frames of the page, or `'none'`.
-        framed_by: the origins whose pages may frame this one, or `'none'`.
+        frames: the origin that the page may frame, or `'none'`.
+        framed_by: the origins that may frame the page, or `'none'`.
     """
-    allowed = BY_SCRIPTS | {
+    allowed = SCRIPTED_PAGE | {
         "frame-src": frames,
         "frame-ancestors": framed_by,
         "require-trusted-types-for": "'script'",
         "trusted-types": "'none'",
     }
-    # The embed learns from it which page to talk to: the origin, and nothing else of the address.
-    return policy_headers(allowed, referrer="strict-origin") | {"Cache-Control": SHARED_AND_ASKED_ABOUT}
+    # The embed needs the origin of the host page for its messages, and nothing else of the URL.
+    return policy_headers(allowed, referrer="strict-origin") | {"Cache-Control": REVALIDATED}
 
 
 def page_routes(
-    at: str, pages: Mapping[str, Page], headers: Mapping[str, str], *, only_here: bool = False
+    base_path: str, pages: Mapping[str, Page], headers: Mapping[str, str], *, loopback_only: bool = False
 ) -> list[BaseRoute]:
-    """A route for each page below `at`, which ends with a slash; `index.html` is `at` itself.
-
-    Whoever leaves out the slash, or all of the path, is sent there.
+    """Return a route for each page, and redirects from `/` and from the base path without its slash.
 
     Args:
-        at: where they are.
-        pages: by name.
-        headers: of each answer.
-        only_here: for browsers that came by a name of this machine alone, since the pages hold keys.
+        base_path: the path of `index.html`, with a slash at the end.
+        pages: the pages by name.
+        headers: the headers of all responses.
+        loopback_only: whether the page contains keys, and is therefore shown at loopback names only.
     """
-    paths = {at if name == "index.html" else f"{at}{name}": page for name, page in pages.items()}
-    shown = [_route(path, page, headers, only_here=only_here) for path, page in paths.items()]
-    return [*shown, *(_redirect(path, at) for path in ("/", at.removesuffix("/")))]
+    paths = {base_path if name == "index.html" else f"{base_path}{name}": page for name, page in pages.items()}
+    routes = [_route(path, page, headers, loopback_only=loopback_only) for path, page in paths.items()]
+    return [*routes, *(_redirect(path, base_path) for path in ("/", base_path.removesuffix("/")))]
 
 
-def _route(path: str, page: Page, headers: Mapping[str, str], *, only_here: bool) -> BaseRoute:
-    file = TaggedFile(page.media_type, tag_of(page.content), page.content)
+def _route(path: str, page: Page, headers: Mapping[str, str], *, loopback_only: bool) -> BaseRoute:
+    file = TaggedFile(page.media_type, content_etag(page.content), page.content)
 
     async def show(request: Request) -> Response:
-        if only_here:
+        if loopback_only:
             _check_host(request)
         return await file.answer(request, headers)
 
@@ -95,7 +93,7 @@ def _check_host(request: Request) -> None:
         host = preview(request.headers.get("host", ""))
         raise Refused(
             Reason.NOT_FOUND,
-            f"host: {host} is not 127.0.0.1 or localhost. Open it by these, where the server runs.",
+            f"host: {host} is not 127.0.0.1 or localhost. Open the page by these names, on the machine of the server.",
         )
 
 

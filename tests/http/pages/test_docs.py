@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from embedsink.engine import now_ms
-from embedsink.http.openapi.builder import description
 from embedsink.http.pages.docs import TABS, docs_pages
+from embedsink.http.resources import describe_api
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, ReportColumn
@@ -23,7 +23,7 @@ from tests.http.pages.reading import Page
 from tests.programs import require
 from tests.servers import running_server
 
-DESCRIBED = description(Settings())
+DESCRIBED = describe_api(Settings()).document
 OPERATIONS: list[tuple[str, str, dict[str, Any]]] = [
     (method, path, operation) for path, item in DESCRIBED["paths"].items() for method, operation in item.items()
 ]
@@ -206,7 +206,7 @@ def test_pages_run_no_script_and_load_nothing_from_other_servers(server: Server,
 def test_hostile_text_is_escaped() -> None:
     column = ReportColumn(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     report = Report("views", HOSTILE, HOSTILE, HOSTILE, [column])
-    pages = docs_pages(Settings(), [report], address=f"https://{HOSTILE}")
+    pages = docs_pages(describe_api(Settings()), [report], address=f"https://{HOSTILE}")
     table = Page(pages["/docs/reports/views"]).tables["Columns of views"]
     text = " ".join(HOSTILE.split())
     assert table.rows == [[text, text, text, shown(text)]]
@@ -227,7 +227,7 @@ def test_each_example_is_accepted_unchanged(server: Server, pages: dict[str, Pag
 
 def test_pages_contain_the_service_name_and_the_limits_of_this_server() -> None:
     settings = Settings(service_name="acme", events_max=7)
-    pages = docs_pages(settings, [], address="https://events.example.com")
+    pages = docs_pages(describe_api(settings), [], address="https://events.example.com")
     page = Page(pages["/docs/sending"])
     assert "at most 7 envelopes" in " ".join(page.text.split())
     assert "acme-embed" in page.code["A forwarder in JavaScript"]

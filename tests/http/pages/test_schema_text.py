@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from embedsink.http.openapi.builder import description
 from embedsink.http.pages.schema_text import type_text
+from embedsink.http.resources import describe_api
 from embedsink.settings import Settings
 
 
@@ -36,7 +36,7 @@ def test_it_says_what_may_stand_there(schema: dict[str, Any], words: str) -> Non
 
 
 def test_every_parameter_of_the_description_has_words() -> None:
-    items = [operation for item in description(Settings())["paths"].values() for operation in item.values()]
+    items = [operation for item in describe_api(Settings()).document["paths"].values() for operation in item.values()]
     schemas = [parameter["schema"] for operation in items for parameter in operation["parameters"]]
     assert schemas
     assert not [schema for schema in schemas if type_text(schema).startswith("anything")]

@@ -1,19 +1,25 @@
-"""`GET /forwarder.js` and its kin: modules that pages of any origin load (docs/browser.md)."""
+"""`GET /forwarder.js` and the other browser modules, for pages of any origin (docs/browser.md)."""
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from embedsink.browser.modules import BrowserFile, browser_files, plain_name, versioned_files
 from embedsink.errors import Refused, preview
-from embedsink.http.cached_file import IMMUTABLE, SHARED_AND_ASKED_ABOUT, TaggedFile
+from embedsink.http.cached_file import IMMUTABLE, REVALIDATED, TaggedFile
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import if_none_match, parameter
+from embedsink.http.openapi.parts import Schema
 from embedsink.reasons import Reason
+from embedsink.settings import Settings
 
-# Minutes, so that an upgrade arrives.
+# A few minutes, so that pages soon load the version of an upgraded server.
 PLAIN_MAX_AGE_S = 300
 
 
 async def show_file(request: Request) -> Response:
-    """A module or its types, by the plain name or by a versioned one."""
+    """Answer with a module or its types, by plain or versioned name."""
     name = request.url.path[1:]
     if file := browser_files().get(name):
         return await _answer(request, file, f"public, max-age={PLAIN_MAX_AGE_S}")
@@ -21,19 +27,55 @@ async def show_file(request: Request) -> Response:
         return await _answer(request, file, IMMUTABLE)
     if file := browser_files().get(plain_name(name)):
         # The version of a newer server, after a downgrade or during a rolling upgrade. A 404 would lose events.
-        return await _answer(request, file, SHARED_AND_ASKED_ABOUT)
+        return await _answer(request, file, REVALIDATED)
     known = ", ".join(f"/{name}" for name in browser_files())
     raise Refused(
-        Reason.NOT_FOUND, f"{preview(name)} does not exist here. There are {known}, and these by their versions."
+        Reason.NOT_FOUND, f"address: {preview(name)} does not exist. Available: {known}, and their versioned names."
     )
 
 
-async def _answer(request: Request, file: BrowserFile, caching: str) -> Response:
+async def _answer(request: Request, file: BrowserFile, cache_control: str) -> Response:
     headers = {
-        "Cache-Control": caching,
-        # A page loads a module script by CORS; these files are everybody's.
+        "Cache-Control": cache_control,
+        # Pages load module scripts by CORS, and these files are public.
         "Access-Control-Allow-Origin": "*",
         "Cross-Origin-Resource-Policy": "cross-origin",
     }
     tagged = TaggedFile(file.media_type, f'W/"{file.version}"', file.content, file.compressed)
     return await tagged.answer(request, headers)
+
+
+ROUTES = [Route("/{module}.js", show_file), Route("/{module}.d.ts", show_file)]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    return [
+        _operation("/{module}.js", "readModule", "Read a browser module: the forwarder or the actions", ".js"),
+        _operation("/{module}.d.ts", "readTypes", "Read the TypeScript types of a browser module", ".d.ts"),
+    ]
+
+
+def _operation(path: str, id_: str, summary: str, suffix: str) -> Operation:
+    files = [file for name, file in browser_files().items() if name.endswith(suffix)]
+    names = [file.name.removesuffix(suffix) for file in files]
+    module = {"type": "string", "pattern": rf"^({'|'.join(names)})(\.[0-9a-f]{{16}})?$"}
+    version = files[0].versioned_name.removesuffix(suffix)
+    meaning = f"{' or '.join(names)}, optionally with a version: {version}."
+    content: dict[str, Schema] = {file.media_type: {} for file in files}
+    return Operation(
+        "get",
+        path,
+        id_,
+        summary,
+        (
+            200,
+            "The file. A file with a version in its name never changes. A file without a version may change. "
+            "The server answers an unknown version with the current file.",
+            content,
+        ),
+        (Reason.NOT_FOUND, *ANY_REQUEST),
+        parameters=[parameter("module", module, meaning, location="path"), if_none_match()],
+        others={304: "The file has not changed."},
+        headers={"ETag": "Weak. Send it in If-None-Match."},
+    )

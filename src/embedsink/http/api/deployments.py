@@ -1,57 +1,87 @@
-"""`/api/v1/deployments`: which there are, as far as keys, events, actions and dbt syncs tell (spec 4.2)."""
+"""`GET /api/v1/deployments`: the deployments that keys, events, actions and dbt syncs name (spec 4.2)."""
 
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.parsing import parse_deployment
 from embedsink.engine import Engine
 from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_store, while_awaited
-from embedsink.http.query_params import check_parameters, limit_of
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.execute import cancel_on_disconnect, run_query
+from embedsink.http.openapi.errors import ACCESS
+from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.parameters import limit_parameter, parameter
+from embedsink.http.openapi.parts import TEXT, ref
+from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
+from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 
+PATH = "/api/v1/deployments"
 PARAMETERS = ("limit", "cursor")
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
 VIEW = "deployment_in_scope"
-# The view's columns, in order, as they are named on the wire.
+# The JSON names of the view's columns, in their order.
 FIELDS = ("deploymentId", "firstSeenAt", "lastSeenAt", "eventCount", "actionCount", "syncCount", "keyCount")
 
 
 async def list_deployments(request: Request) -> Response:
-    """A page of the deployments in the reader's scope, in the order of their numbers."""
+    """Answer with a page of the deployments in the reader's scope, ordered by id."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
-    limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
+    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
     engine: Engine = request.state.engine
     variables: dict[str, object] = {
         "deployments": None if key.deployments is None else sorted(key.deployments),
         "key_deployments": engine.keys.deployments(),
-        "after": _place_of(query.get("cursor")),
-        "row_limit": limit + 1,  # The one beyond says whether there is another page.
+        "after": _parse_cursor(query.get("cursor")),
+        "row_limit": limit + 1,  # One more row shows whether there is a next page.
     }
-    rows = await while_awaited(request, ask_store(engine, engine.limiters.reports.slot(key.key_id), variables, _read))
+    rows = await cancel_on_disconnect(
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read)
+    )
     page = [dict(zip(FIELDS, row, strict=True)) for row in rows[:limit]]
     answer = {"deployments": page, "nextCursor": str(page[-1]["deploymentId"]) if len(rows) > limit else None}
     body = orjson.dumps(answer, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z)
-    return Response(body, media_type="application/json", headers=NEVER_KEPT)
+    return Response(body, media_type="application/json", headers=NO_STORE)
 
 
 def _read(reader: Reader) -> list[tuple[Any, ...]]:
     return [row for rows in reader.rows(VIEW) for row in rows]
 
 
-def _place_of(cursor: str | None) -> int | None:
+def _parse_cursor(cursor: str | None) -> int | None:
     try:
         return None if cursor is None else parse_deployment(cursor)
     except Misconfigured:
-        unknown = f"cursor: {preview(cursor)} is none. Send the `nextCursor` of the page before."
+        unknown = f"cursor: {preview(cursor)} is not a cursor. Send the `nextCursor` of the previous page."
         raise Refused(Reason.BAD_PARAMETER, unknown) from None
+
+
+ROUTES = [Route(PATH, list_deployments)]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the route."""
+    limit = limit_parameter("The maximum number of deployments.", LIMIT_DEFAULT, LIMIT_MAX)
+    cursor = parameter("cursor", TEXT, "The `nextCursor` of the previous page. Leave it out for the first page.")
+    return [
+        Operation(
+            "get",
+            PATH,
+            "listDeployments",
+            "List the deployments in the reader's scope that keys, events, actions and dbt syncs name",
+            (200, "A page of deployments.", {"application/json": ref("Deployments")}),
+            (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE, Reason.OVERLOADED),
+            READERS,
+            parameters=[limit, cursor],
+        )
+    ]

@@ -1,234 +1,161 @@
-"""`POST /api/v1/events`: the way of a delivery from the socket to the journal (docs/wire.md)."""
+"""`POST /api/v1/events`: the path of a delivery from the connection to the journal (docs/wire.md)."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any
 
-import orjson
 from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from embedsink.auth.keys import Key, KeyKind
-from embedsink.engine import Engine, now_ms
-from embedsink.errors import EmbedsinkError, Refused, Unavailable, preview
-from embedsink.http.anonymous_limits import AnonymousLimits, cost_of
-from embedsink.http.authentication import check_kind, check_origin, key_for, token_of
-from embedsink.http.client_address import address_of
-from embedsink.http.cors import allowing, answer_preflight
-from embedsink.http.problems import nothing_accepted, problem_of
-from embedsink.http.rate_limiter import REJECTED_FACTOR, RateLimiter, Sender
-from embedsink.http.transport import check_transport
-from embedsink.http.wire.body_key import tokens_in
-from embedsink.http.wire.raw_response import Answer
-from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, BodyReader
-from embedsink.ingest.pipeline import ParseJob, ParseResult, encode_delivery, inflate, inflate_prefix, parse_and_encode
+from embedsink.auth.keys import KeyKind
+from embedsink.engine import now_ms
+from embedsink.errors import EmbedsinkError, Refused, Unavailable
+from embedsink.http.anonymous_limits import request_cost
+from embedsink.http.cors import INGEST_PATH, answer_preflight
+from embedsink.http.ingest_admission import LOOP_BYTES_MAX, Admission, RequestMeta
+from embedsink.http.ingest_response import error_response, receipt
+from embedsink.http.openapi.errors import ACCESS, ANY_REQUEST, BODY, JOURNAL
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import content_encoding, parameter
+from embedsink.http.openapi.parts import TEXT, Schema, array, ref
+from embedsink.http.rate_limiter import REJECTED_FACTOR
+from embedsink.http.wire.raw_response import RawResponse, Reply
+from embedsink.ingest.pipeline import ParseResult, encode_delivery, inflate, parse_and_encode
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.validation import parse_plain
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 
-_NDJSON = "application/x-ndjson"
-_MEDIA_TYPES = ("application/json", "text/plain", _NDJSON)
-# The worker parses larger bodies. A valid one of this size takes the event loop half a millisecond.
-LOOP_BYTES_MAX = 32_768
-# The worker also parses a body that `parse_plain` can't, if it is larger than this or has more values: each costs the
-# event loop some 4 µs then. All but the first follow a comma, or in NDJSON a line break.
+# The event loop runs the full parser on bodies that `parse_plain` does not accept, up to this size and number of
+# values. Each value takes some 4 µs. All values but the first follow a comma, or in NDJSON a line break.
 SLOW_BYTES_MAX = 4_096
 SLOW_VALUES_MAX = 64
-_UNKNOWN = Sender("")
-
-Reply = Callable[[Answer], None]
 
 
-class Events:
-    """The ingest endpoint: a bare ASGI application. `ingest_whole` is the same without ASGI.
+class IngestEndpoint:
+    """The ingest endpoint.
 
-    A Request, a Response and exceptions that the framework catches would cost a third on this path. Other endpoints
-    share the limits of its bodies and its rates.
+    Request and response objects would cost a third of the throughput here, so it works on ASGI scopes and callbacks.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.bodies = BodyReader(settings)
-        self.rates = RateLimiter(
-            settings.rate_events_per_s,
-            bytes_per_s=settings.rate_bytes_per_s,
-            address_bytes_per_s=settings.rate_address_bytes_per_s,
-        )
+        self.admission = Admission(settings)
         self.pool = IngestPool(settings.rules(), body_bytes_max=settings.body_bytes_max)
         self._body_bytes_max = settings.body_bytes_max
-        self.strangers = AnonymousLimits(settings.rate_strangers_per_s)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the key, read the body within its limits, take it in, answer. Or answer the preflight of it all."""
-        if scope["method"] == "OPTIONS":
-            preflight = await answer_preflight(Request(scope))
-            await preflight(scope, receive, send)
-            return
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    def ingest(self, scope: Scope, body: bytes, reply: Reply) -> None:
+        """Process a request that has arrived completely. `reply` is called once, at once or when all is durable."""
+        try:
+            meta = self.admission.admit(scope)
+        except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
+            self._reply_error(scope, error, reply)
+        else:
+            self._process(meta, body, reply)
 
-        def reply(answer: Answer) -> None:
-            if not answered.done():  # It is when a shutdown has cancelled this request.
-                answered.set_result(answer)
+    async def read_and_ingest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Process a request whose body is still arriving, as an ASGI application."""
+        answered: asyncio.Future[RawResponse] = asyncio.get_running_loop().create_future()
+
+        def reply(response: RawResponse) -> None:
+            if not answered.done():  # A shutdown cancels requests.
+                answered.set_result(response)
 
         try:
-            head = self._check_head(scope)
-            # The body has no name here: it would be kept until the answer is there, and that may be held back.
-            self._take_in(head, await self._read(head, receive), reply)
+            meta = self.admission.admit(scope)
+            # No variable refers to the body: it would stay in memory until the response, which may be delayed.
+            self._process(meta, await self.admission.read(meta, receive), reply)
         except ClientDisconnect:
             return
-        except Exception as error:  # noqa: BLE001  answered; and a bug is logged with its traceback
-            self._reply_with(scope, error, reply)
+        except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
+            self._reply_error(scope, error, reply)
         await (await answered).send(send)
 
-    def ingest_whole(self, scope: Scope, body: bytes, reply: Reply) -> None:
-        """The same for a request that has arrived whole. `reply` is called once: at once, or when all is durable."""
-        try:
-            head = self._check_head(scope)
-        except Exception as error:  # noqa: BLE001  as above
-            self._reply_with(scope, error, reply)
-        else:
-            self._take_in(head, body, reply)
+    def _process(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
+        """Authenticate, limit, validate, journal and answer a delivery whose head was admitted and whose body was read.
 
-    def _check_head(self, scope: Scope) -> "_Head":
-        check_transport(scope)
-        head = _Head.of(scope)
-        # With a key in the header, nothing is read before it is known to be good; without, it may be in the body.
-        if head.token is not None:
-            _admit(head, head.token)
-        head.is_ndjson = media_type_of(head.media_type) == _NDJSON
-        self.bodies.check_head(length=head.length, encoding=head.encoding)
-        if head.key is not None:
-            if head.length > LOOP_BYTES_MAX:
-                self.rates.check_work(head.sender)
-            self.rates.admit(head.sender, head.length)
-            head.charged_bytes = head.length
-        elif head.length > STRANGER_BYTES_MAX and (limited := self.strangers.limit_of(scope)):
-            raise limited
-        return head
-
-    async def _read(self, head: "_Head", receive: Receive) -> bytes:
-        if head.key is not None:
-            return await self.bodies.read(receive, head.sender)
-        return await self.bodies.read(receive, Sender(address_of(head.scope)), recognize=partial(self._recognize, head))
-
-    def _recognize(self, head: "_Head", beginning: bytes) -> Sender:
-        """Find the key in the first bytes of a body.
-
-        Raises:
-            Refused: `no_credential` or `bad_credential`, or the key may not do this.
+        Validation includes the scope of the key. The answer follows the fsync.
         """
-        beginning = beginning[:STRANGER_BYTES_MAX]
-        if head.encoding == "gzip":
-            beginning = inflate_prefix(beginning, bytes_max=STRANGER_BYTES_MAX)
-        tokens = list(tokens_in(beginning))
-        live = next(filter(head.engine.keys.find, tokens), None)
-        if live is None and not tokens:
-            limit = f"the first {STRANGER_BYTES_MAX:,} bytes of the body hold no key"
-            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {limit}. Send one of the two.")
-        head.token_in_body = live or tokens[0]
-        _admit(head, head.token_in_body)
-        self.rates.admit(head.sender, 0)
-        return head.sender
-
-    def _take_in(self, head: "_Head", body: bytes, reply: Reply) -> None:
         try:
-            if head.key is None:
-                self._recognize(head, body)
-            if len(body) > head.charged_bytes:
-                self.bodies.check_size(len(body))
-                self.rates.charge_bytes(head.sender, len(body) - head.charged_bytes)
-            outcome = self._read_at_once(head, body)
-            if outcome is not None:
-                self._keep(head, outcome, reply)
+            self.admission.admit_body(meta, body)
+            outcome = self._validate(meta, body)
+            if outcome is None:
+                self._validate_in_worker(meta, body, reply)
             else:
-                self._hand_over(head, body, reply)
-        except Exception as error:  # noqa: BLE001  as above
-            self._reply_with(head.scope, error, reply)
+                self._journal(meta, outcome, reply)
+        except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
+            self._reply_error(meta.scope, error, reply)
 
-    def _read_at_once(self, head: "_Head", body: bytes) -> ParseResult | None:
-        """The outcome of a small body; None where the worker has to read it."""
+    def _validate(self, meta: RequestMeta, body: bytes) -> ParseResult | None:
+        """Validate a small body on the event loop. Return None for a body that the worker has to validate."""
         if len(body) > LOOP_BYTES_MAX:
             return None
         text = body
-        if head.encoding == "gzip":
+        if meta.encoding == "gzip":
             try:
                 text = inflate(body, bytes_max=min(LOOP_BYTES_MAX, self._body_bytes_max))
-            except Refused:  # It is large, or damaged.
+            except Refused:  # The content is too large or damaged.
                 return None
-        rules = head.engine.rules
-        parsed = None if head.is_ndjson else parse_plain(text, now_ms(), rules)
+        rules = meta.engine.rules
+        parsed = None if meta.is_ndjson else parse_plain(text, now_ms(), rules)
         if parsed is not None:
-            key = head.good_key
+            key = meta.valid_key
             return encode_delivery(parsed, len(text), key_id=key.key_id, deployments=key.deployments)
-        self.rates.check_work(head.sender)
-        value_count = text.count(b",") + (text.count(b"\n") if head.is_ndjson else 0)
+        self.admission.rates.check_work(meta.sender)
+        value_count = text.count(b",") + (text.count(b"\n") if meta.is_ndjson else 0)
         if len(text) > SLOW_BYTES_MAX or value_count > SLOW_VALUES_MAX:
             return None
-        return parse_and_encode(head.job_of(body), rules, body_bytes_max=self._body_bytes_max)
+        return parse_and_encode(meta.job(body), rules, body_bytes_max=self._body_bytes_max)
 
-    def _hand_over(self, head: "_Head", body: bytes, reply: Reply) -> None:
-        """Let the worker read a body."""
-        sender, size = head.sender, len(body)
-        self.rates.check_work(sender)
-        self.bodies.inflight.hold(sender, size)
+    def _validate_in_worker(self, meta: RequestMeta, body: bytes, reply: Reply) -> None:
+        sender, size = meta.sender, len(body)
+        rates, inflight = self.admission.rates, self.admission.bodies.inflight
+        rates.check_work(sender)
+        inflight.acquire(sender, size)
 
         def done(outcome: ParseResult | Exception) -> None:
-            self.bodies.inflight.release(sender, size)
+            inflight.release(sender, size)
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
-                self.rates.charge_work(sender, max(0, outcome.body_bytes - size))
-                self._keep(head, outcome, reply)
-            except Exception as error:  # noqa: BLE001  as above
-                self._reply_with(head.scope, error, reply)
+                rates.charge_work(sender, max(0, outcome.body_bytes - size))
+                self._journal(meta, outcome, reply)
+            except Exception as error:  # noqa: BLE001  answered; a bug is logged with its traceback
+                self._reply_error(meta.scope, error, reply)
 
         try:
-            self.pool.submit(head.job_of(body), done, address=sender.address)
+            self.pool.submit(meta.job(body), done, address=sender.address)
         except Unavailable:
-            self.bodies.inflight.release(sender, size)
+            inflight.release(sender, size)
             raise
-        self.rates.charge_work(sender, size)
+        rates.charge_work(sender, size)
 
-    def _reply_with(self, scope: Scope, error: Exception, reply: Reply) -> None:
-        """Answer what was refused; later where no good key was found, and the address has sent too much of that."""
-        is_stranger = "key_id" not in scope["state"] and isinstance(error, EmbedsinkError)
-        limited = self.strangers.limit_of(scope, cost=cost_of(scope)) if is_stranger else None
-        if limited is None:
-            reply(_refuse(scope, error))
-        else:
-            self.strangers.hold_back(scope, lambda: reply(_refuse(scope, limited)))
-
-    def _keep(self, head: "_Head", outcome: ParseResult, reply: Reply) -> None:
-        """Journal. The answer waits for the fsync: a 202 promises that the events survive power loss."""
+    def _journal(self, meta: RequestMeta, outcome: ParseResult, reply: Reply) -> None:
+        """Journal the outcome, and answer after the fsync: a 202 promises that the events survive power loss."""
         refusal = outcome.refusal
         accepted_count, rejected_count, listed = (
             outcome.accepted_count,
             outcome.rejected_count,
             outcome.listed_rejections,
         )
-        if refusal is not None:
-            self.rates.charge_work(head.sender, REJECTED_FACTOR * outcome.body_bytes)
-        elif rejected_count:
-            self.rates.charge_work(head.sender, REJECTED_FACTOR * len(outcome.rejection_lines))
-        key = _key_of(head, outcome)
+        self._charge_rejections(meta, outcome, rejected_count)
+        key = self.admission.check_key(meta, outcome)
         if accepted_count + rejected_count > 1:
-            self.rates.charge_events(key.key_id, accepted_count + rejected_count)
+            self.admission.rates.charge_events(key.key_id, accepted_count + rejected_count)
         if refusal is not None and not rejected_count:
             raise refusal
 
-        # It holds what the answer needs and no more, so that the lines can go before the fsync: docs/decisions/0006.
+        # The closure must not refer to the outcome: its lines are freed before the fsync (docs/decisions/0006).
         def on_durable(failure: Unavailable | None) -> None:
-            problem = failure or refusal
-            reply(_refuse(head.scope, problem) if problem else _answer(head, accepted_count, rejected_count, listed))
+            error = failure or refusal
+            if error:
+                reply(error_response(meta.scope, error))
+            else:
+                reply(receipt(meta.scope, accepted_count, rejected_count, listed, origin=meta.origin))
 
         if rejected_count:
-            head.engine.append_with_rejections(
-                outcome, on_durable, key_id=key.key_id, is_scoped=key.deployments is not None
-            )
+            is_scoped = key.deployments is not None
+            meta.engine.append_with_rejections(outcome, on_durable, key_id=key.key_id, is_scoped=is_scoped)
         else:
-            head.engine.append_counted(
+            meta.engine.append_counted(
                 outcome.accepted_lines,
                 on_durable,
                 accepted=accepted_count,
@@ -236,124 +163,83 @@ class Events:
                 deployment=outcome.deployment,
             )
 
+    def _charge_rejections(self, meta: RequestMeta, outcome: ParseResult, rejected_count: int) -> None:
+        if outcome.refusal is not None:
+            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * outcome.body_bytes)
+        elif rejected_count:
+            self.admission.rates.charge_work(meta.sender, REJECTED_FACTOR * len(outcome.rejection_lines))
 
-@dataclass(slots=True)
-class _Head:
-    """What ingest knows of a request before it parses the body."""
-
-    scope: Scope
-    engine: Engine
-    token: str | None = None
-    token_in_body: str | None = None
-    origin: str | None = None
-    media_type: str = ""
-    encoding: str = ""
-    length: int = 0
-    charged_bytes: int = 0
-    key: Key | None = None
-    sender: Sender = _UNKNOWN  # until the key is found
-    is_ndjson: bool = False
-
-    @classmethod
-    def of(cls, scope: Scope) -> "_Head":
-        head, authorization = cls(scope, scope["state"]["engine"]), []
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                authorization.append(value.decode("latin-1"))
-            elif name == b"origin":
-                # Several origins together match no key.
-                origin = value.decode("latin-1")
-                head.origin = origin if head.origin is None else f"{head.origin}, {origin}"
-            elif name == b"content-type":
-                head.media_type = value.decode("latin-1")
-            elif name == b"content-encoding":
-                # Two such lines are one list (RFC 9110, section 5.3).
-                coding = value.decode("latin-1").strip().lower()
-                head.encoding = f"{head.encoding}, {coding}" if head.encoding else coding
-            elif name == b"content-length":
-                head.length = int(value)
-        head.token = token_of(authorization, scope["query_string"].decode("latin-1"))
-        return head
-
-    @property
-    def good_key(self) -> Key:
-        """The sender's key, once it is found."""
-        assert self.key is not None  # noqa: S101  a bug otherwise
-        return self.key
-
-    def job_of(self, body: bytes) -> ParseJob:
-        """What has to be known to read the body."""
-        key = self.good_key
-        return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
+    def _reply_error(self, scope: Scope, error: Exception, reply: Reply) -> None:
+        """Answer with an error. Without a valid key the answer is delayed once the address exceeds its rate."""
+        limits = self.admission.anonymous_limits
+        is_anonymous = "key_id" not in scope["state"] and isinstance(error, EmbedsinkError)
+        limited = limits.charge(scope, cost=request_cost(scope)) if is_anonymous else None
+        if limited is None:
+            reply(error_response(scope, error))
+        else:
+            limits.delay_answer(scope, lambda: reply(error_response(scope, limited)))
 
 
-def _key_of(head: _Head, outcome: ParseResult) -> Key:
-    """The key of a request whose body was read: a key in the body counts only where the parser finds it, too."""
-    key = head.good_key
-    if head.token_in_body is None and outcome.body_key is not None:
-        raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
-    if head.token_in_body != outcome.body_key:
-        if outcome.body_key is not None:
-            raise Refused(Reason.BAD_CREDENTIAL, "key: the body has another good key before this one. Send one key.")
-        if outcome.refusal is not None and not outcome.reasons:
-            raise outcome.refusal
-        # Nobody vouches for this body, so it is not kept.
-        because = f" {outcome.refusal}" if outcome.refusal is not None else ""
-        detail = f"authorization: is missing, and the body holds no key that can be read.{because}"
-        raise Refused(Reason.NO_CREDENTIAL, detail)
-    return key
+class _IngestApp:
+    """The ASGI application of the route."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS":
+            preflight = await answer_preflight(Request(scope))
+            await preflight(scope, receive, send)
+        else:
+            endpoint: IngestEndpoint = scope["state"]["events"]
+            await endpoint.read_and_ingest(scope, receive, send)
 
 
-def _admit(head: _Head, token: str | None) -> Key:
-    key = head.key = key_for(token, head.engine)
-    head.sender = Sender(address_of(head.scope), key.key_id)
-    head.scope["state"]["key_id"] = key.key_id
-    check_kind(key, (KeyKind.INGEST,))
-    check_origin(key, head.origin)
-    return key
+ROUTES = [Route(INGEST_PATH, _IngestApp(), methods=["POST", "OPTIONS"])]
+_REASONS = (
+    *(reason for reason in ACCESS if reason is not Reason.NOT_READY),
+    *BODY,
+    Reason.EMPTY,
+    Reason.OUT_OF_SCOPE,
+    Reason.TOO_MANY_EVENTS,
+    Reason.NOTHING_ACCEPTED,
+    Reason.RATE_LIMITED,
+    *JOURNAL,
+)
 
 
-def media_type_of(content_type: str, allowed: Sequence[str] = _MEDIA_TYPES) -> str:
-    """The media type without its parameters.
-
-    Raises:
-        Refused: `media_type`, also for a charset other than UTF-8.
-    """
-    if content_type in allowed:
-        return content_type
-    media_type, _, parameters = content_type.partition(";")
-    media_type = media_type.strip().lower()
-    charset = parameters.lower().replace(" ", "").replace('"', "").partition("charset=")[2].partition(";")[0]
-    if media_type not in allowed or charset not in ("", "utf-8", "utf8"):
-        listed = ", ".join(allowed)
-        which = f"one of {listed}" if len(allowed) > 1 else listed
-        raise Refused(Reason.MEDIA_TYPE, f"content-type: {preview(content_type)} is not {which}, in UTF-8.")
-    return media_type
-
-
-def _answer(head: _Head, accepted_count: int, rejected_count: int, listed: list[dict[str, Any]]) -> Answer:
-    if listed and not accepted_count:
-        return Answer.of(nothing_accepted(Request(head.scope), listed, rejected_count))
-    if not rejected_count:
-        return _all_accepted(accepted_count, head.origin)
-    content = {"accepted": accepted_count, "rejected": listed}
-    if rejected_count > len(listed):
-        content["rejectedCount"] = rejected_count
-    return _accepted(content, head.origin)
+def operations(settings: Settings) -> list[Operation]:
+    """Describe the route."""
+    return [
+        Operation(
+            "post",
+            INGEST_PATH,
+            "sendEvents",
+            "Store events durably: one envelope, an array of envelopes, NDJSON or a delivery",
+            (202, "The events are durable. Delete them from the client's queue.", {"application/json": ref("Receipt")}),
+            _REASONS,
+            (KeyKind.INGEST, KeyKind.ADMIN),
+            is_key_optional=True,
+            parameters=[content_encoding()],
+            body=_bodies(settings),
+        ),
+        Operation(
+            "options",
+            INGEST_PATH,
+            "preflightEvents",
+            "Answer a CORS preflight, without a key",
+            (204, "Pages of this origin may send events.", {}),
+            (Reason.WRONG_ORIGIN, *ANY_REQUEST),
+            parameters=[parameter("Origin", TEXT, location="header")],
+        ),
+    ]
 
 
-@lru_cache(maxsize=1_024)
-def _all_accepted(count: int, origin: str | None) -> Answer:
-    return _accepted({"accepted": count, "rejected": []}, origin)
-
-
-def _accepted(content: dict[str, Any], origin: str | None) -> Answer:
-    body = orjson.dumps(content)
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if origin is not None:
-        headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in allowing(origin).items()]
-    return Answer(202, headers, body)
-
-
-def _refuse(scope: Scope, error: Exception) -> Answer:
-    return Answer.of(problem_of(Request(scope), error))
+def _bodies(settings: Settings) -> dict[str, Schema]:
+    envelopes = array(ref("Envelope")) | {"minItems": 1, "maxItems": settings.events_max}
+    return {
+        "application/json": {"anyOf": [ref("Envelope"), envelopes, ref("Delivery")]},
+        "text/plain": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "description": "The same JSON, for beacons, which can't set another content type.",
+        },
+        "application/x-ndjson": {"type": "string", "description": "One envelope per line."},
+    }

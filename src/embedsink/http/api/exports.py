@@ -1,4 +1,4 @@
-"""What is taken away as files: raw events, the period in one ZIP, and the snapshot."""
+"""Downloads: raw events, the reports of a period as a ZIP file, and the snapshot."""
 
 import os
 from contextlib import ExitStack
@@ -8,95 +8,168 @@ from typing import IO
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, Unavailable, preview
 from embedsink.http.authentication import require_key
 from embedsink.http.etag import EtagCheck, is_known
-from embedsink.http.execute import while_awaited
-from embedsink.http.problems import unsatisfiable_range
-from embedsink.http.query_params import STYLE, check_parameters, scope_of, style_of
-from embedsink.http.ranges import Unsatisfiable, is_part_asked
-from embedsink.http.report_response import Question, answer_rows, file_stem
-from embedsink.http.security_headers import ASKED_ABOUT
-from embedsink.http.streaming import FileDownload, download, spooled
+from embedsink.http.execute import cancel_on_disconnect
+from embedsink.http.openapi.errors import SCOPED, SPOOLED
+from embedsink.http.openapi.operation import NOT_MODIFIED, READERS, WEAK_ETAG, Operation
+from embedsink.http.openapi.parameters import if_none_match, page_parameters, parameter, report_parameters
+from embedsink.http.openapi.parts import TEXT
+from embedsink.http.problems import unsatisfiable_range_response
+from embedsink.http.query_params import CSV_PARAMETERS, check_parameters, parse_csv_options, parse_report_scope
+from embedsink.http.ranges import Unsatisfiable, is_range_requested
+from embedsink.http.report_response import PAGED_HEADERS, RowsRequest, answer_rows, file_stem, rows_content
+from embedsink.http.security_headers import NO_CACHE
+from embedsink.http.spool import spool_query
+from embedsink.http.streaming import FileDownload, download_response
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENTS
 from embedsink.reports.format import Format
 from embedsink.reports.scope import PARAMETERS
 from embedsink.reports.zip_export import write_summary
+from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 
 EVENT_FORMATS = (Format.CSV, Format.NDJSON, Format.PARQUET)
-# Which database file it is stands in its first bytes; there is no registered type.
+# DuckDB has no registered media type.
 SNAPSHOT_MEDIA_TYPE = "application/vnd.duckdb"
 
 
 async def show_events(request: Request) -> Response:
-    """Raw events in the reader's scope."""
+    """Answer with raw events in the reader's scope."""
     key = require_key(request, KeyKind.READ)
     suffix = request.path_params["suffix"]
     if suffix not in EVENT_FORMATS:
-        there_are = "There are .csv, .ndjson and .parquet."
-        raise Refused(Reason.NOT_FOUND, f"{preview(f'events.{suffix}')} does not exist. {there_are}")
-    return await answer_rows(request, key, Question("events", EVENTS, Format(suffix)))
+        formats = "Formats: .csv, .ndjson and .parquet."
+        raise Refused(Reason.NOT_FOUND, f"{preview(f'events.{suffix}')} does not exist. {formats}")
+    return await answer_rows(request, key, RowsRequest("events", EVENTS, Format(suffix)))
 
 
 async def show_summary(request: Request) -> Response:
-    """Every report for a period as CSV, all of one moment, in one ZIP."""
+    """Answer with a ZIP file of all reports for a period as CSV, read in one transaction."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
-    check_parameters(query, (*PARAMETERS, *STYLE))
-    scope, style = await run_in_threadpool(scope_of, query, key), style_of(query)
-    freshness = EtagCheck.of(request, key, is_timed=True)
-    if freshness.is_known:
-        return freshness.not_modified(ASKED_ABOUT)
+    check_parameters(query, (*PARAMETERS, *CSV_PARAMETERS))
+    scope, csv = await run_in_threadpool(parse_report_scope, query, key), parse_csv_options(query)
+    etag = EtagCheck.of(request, key, is_timed=True)
+    if etag.is_known:
+        return etag.not_modified(NO_CACHE)
 
     def write(reader: Reader, file: IO[bytes]) -> None:
-        write_summary(reader, scope, file, csv=style)
+        write_summary(reader, scope, file, csv=csv)
 
-    file, _ = await while_awaited(request, spooled(request.state.engine, scope.variables(), write, key_id=key.key_id))
+    file, _ = await cancel_on_disconnect(
+        request, spool_query(request.state.engine, scope.variables(), write, key_id=key.key_id)
+    )
     name = f"{file_stem('summary', scope)}.zip"
-    return download(request, key, file, freshness, media_type="application/zip", file_name=name)
+    return download_response(request, key, file, etag, media_type="application/zip", file_name=name)
 
 
 async def show_snapshot(request: Request) -> Response:
-    """The whole snapshot, every deployment in it: only for a key for all of them."""
+    """Answer with the snapshot. It contains every deployment, so the key must have no scope."""
     key = require_key(request, KeyKind.READ)
     check_parameters(request.query_params, ())
     if key.deployments is not None:
-        raise Refused(Reason.OUT_OF_SCOPE, "analytics.duckdb: holds every deployment. Use a read key without a scope.")
+        detail = "analytics.duckdb: contains every deployment. Use a read key without a scope."
+        raise Refused(Reason.OUT_OF_SCOPE, detail)
     engine: Engine = request.state.engine
     try:
         descriptor = os.open(engine.folder.snapshot, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise Unavailable(
-            Reason.NOT_READY, "analytics.duckdb: does not exist yet. Ask again in some seconds.", retry_after_s=5
+            Reason.NOT_READY, "analytics.duckdb: does not exist yet. Retry in a few seconds.", retry_after_s=5
         ) from None
-    return _snapshot_of(request, key, descriptor)
+    return _snapshot_response(request, key, descriptor)
 
 
-def _snapshot_of(request: Request, key: Key, descriptor: int) -> Response:
+def _snapshot_response(request: Request, key: Key, descriptor: int) -> Response:
     engine: Engine = request.state.engine
     status = os.fstat(descriptor)
-    # Strong: a snapshot is a file of its own, written whole and then renamed.
-    headers = ASKED_ABOUT | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
-    with ExitStack() as held:
-        held.callback(os.close, descriptor)
+    # A strong tag: each snapshot is a new file, which is written completely and then renamed.
+    headers = NO_CACHE | {"ETag": f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'}
+    with ExitStack() as resources:
+        resources.callback(os.close, descriptor)
         if is_known(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         try:
-            is_part = is_part_asked(request, tag=headers["ETag"], size=status.st_size)
+            is_range = is_range_requested(request, etag=headers["ETag"], size=status.st_size)
         except Unsatisfiable:
-            return unsatisfiable_range(request, status.st_size)
-        held.pop_all()  # The download closes it.
+            return unsatisfiable_range_response(request, status.st_size)
+        resources.pop_all()  # The download closes the descriptor.
     return FileDownload(
         descriptor,
         partial(engine.keys.is_live, key),
-        place=engine.limiters.snapshots.slot(key.key_id),
-        is_part=is_part,
+        slot=engine.limiters.snapshots.slot(key.key_id),
+        is_range=is_range,
         filename=engine.folder.snapshot.name,
         media_type=SNAPSHOT_MEDIA_TYPE,
         headers=headers,
+    )
+
+
+ROUTES = [
+    Route("/api/v1/summary.zip", show_summary),
+    Route("/api/v1/events.{suffix}", show_events),
+    Route("/api/v1/analytics.duckdb", show_snapshot),
+]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    return [_summary_operation(), _events_operation(), _snapshot_operation()]
+
+
+def _summary_operation() -> Operation:
+    return Operation(
+        "get",
+        "/api/v1/summary.zip",
+        "readSummary",
+        "Download all reports for a period as CSV files with a manifest, read in one transaction",
+        (200, "The ZIP file.", {"application/zip": {}}),
+        SPOOLED,
+        READERS,
+        parameters=[*report_parameters(), if_none_match()],
+        headers=WEAK_ETAG,
+        others=NOT_MODIFIED,
+    )
+
+
+def _events_operation() -> Operation:
+    suffix = parameter("suffix", {"enum": list(EVENT_FORMATS)}, "The format of the rows.", location="path")
+    return Operation(
+        "get",
+        "/api/v1/events.{suffix}",
+        "readEvents",
+        "Read raw events in the reader's scope as rows. To move events between servers, use `embedsink export`",
+        (200, "The events.", rows_content(EVENT_FORMATS)),
+        (*SPOOLED, Reason.NOT_FOUND),
+        READERS,
+        parameters=[suffix, *report_parameters(), *page_parameters(), if_none_match()],
+        headers=PAGED_HEADERS,
+        others=NOT_MODIFIED,
+    )
+
+
+def _snapshot_operation() -> Operation:
+    if_range = "The ETag of the requested range's file. If the file has another ETag, the response is the whole file."
+    return Operation(
+        "get",
+        "/api/v1/analytics.duckdb",
+        "readSnapshot",
+        "Download the snapshot of all deployments, for notebooks. The key must have no scope",
+        (200, "A DuckDB database.", {SNAPSHOT_MEDIA_TYPE: {}}),
+        (*SCOPED, Reason.BAD_RANGE, Reason.OVERLOADED),
+        READERS,
+        parameters=[
+            parameter("Range", TEXT, "One range of bytes (RFC 9110, section 14.2).", location="header"),
+            parameter("If-Range", TEXT, if_range, location="header"),
+            if_none_match(),
+        ],
+        headers={"ETag": "Strong. Send it in If-None-Match or If-Range."},
+        others={206: "The range.", 304: "No newer snapshot was published."},
     )

@@ -1,42 +1,46 @@
-"""Whether the server lives, whether it can keep a promise, and what it did so far."""
+"""`/healthz`, `/readyz` and `/metrics`. They need no key."""
 
 import asyncio
 import time
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from embedsink.engine import Engine
 from embedsink.errors import Unavailable
 from embedsink.http.metrics import exposition
-from embedsink.http.problems import unavailable
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parts import plain_text, ref
+from embedsink.http.problems import unavailable_response
 from embedsink.reasons import Reason
+from embedsink.settings import Settings
 
 
 async def healthz(request: Request) -> Response:
-    """The process answers; that is all it says."""
+    """Answer that the process runs."""
     return PlainTextResponse("ok\n", headers={"Cache-Control": "no-store"})
 
 
 async def readyz(request: Request) -> Response:
-    """Whether an event would be kept now: proven by a write that reaches the disk. 503 with the reasons if not."""
+    """Answer whether the server can store an event now, after a test write to the disk; if not, 503 and the reasons."""
     engine: Engine = request.state.engine
     troubles = list(engine.loader.status.damaged)
-    journal_trouble = await _journal_trouble(engine)
-    if journal_trouble:
+    if journal_trouble := await _journal_trouble(engine):
         troubles.append(journal_trouble)
     if not engine.store.is_open:
-        troubles.append("store.duckdb: is being reopened. Ingest goes on.")
+        troubles.append("store.duckdb: is being reopened. The server still accepts events.")
     if engine.loader.status.trouble:
         troubles.append(engine.loader.status.trouble)
     if troubles:
-        refusal = Unavailable(Reason.NOT_READY, " ".join(troubles), retry_after_s=5)
-        return unavailable(request, refusal, members={"ready": False, "troubles": troubles})
+        error = Unavailable(Reason.NOT_READY, " ".join(troubles), retry_after_s=5)
+        return unavailable_response(request, error, members={"ready": False, "troubles": troubles})
     return JSONResponse({"ready": True, "troubles": []}, headers={"Cache-Control": "no-store"})
 
 
 async def metrics(request: Request) -> Response:
-    """Prometheus text exposition format 0.0.4."""
+    """Answer with all metrics in the Prometheus text format 0.0.4."""
     engine: Engine = request.state.engine
     return Response(exposition(engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -46,7 +50,26 @@ async def _journal_trouble(engine: Engine) -> str | None:
     try:
         await asyncio.wait_for(engine.journal.append(b""), engine.settings.journal_timeout_s)
     except TimeoutError:
-        return f"journal: a write takes more than {time.monotonic() - started_at:.0f} s. Look at the disk."
+        return f"journal: a write takes more than {time.monotonic() - started_at:.0f} s. Check the disk."
     except Unavailable as error:
         return str(error)
     return None
+
+
+ROUTES = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    return [
+        Operation("get", "/healthz", "healthz", "Check that the process runs", (200, "It runs.", plain_text())),
+        Operation(
+            "get",
+            "/readyz",
+            "readyz",
+            "Check that the server can store events, with a test write to the disk",
+            (200, "The server can store events.", {"application/json": ref("Readiness")}),
+            (Reason.NOT_READY, *ANY_REQUEST),
+        ),
+        Operation("get", "/metrics", "metrics", "Read the metrics for Prometheus", (200, "The metrics.", plain_text())),
+    ]

@@ -1,46 +1,53 @@
-"""`GET /api/v1/inspect`: what arrived of one session, for the tests of a host page (docs/inspector.md)."""
+"""`GET /api/v1/inspect`: the received events of a session, for automated tests of a host page (docs/inspector.md)."""
 
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_store, while_awaited
-from embedsink.http.query_params import ARRIVALS, arrivals_of, check_parameters, limit_of
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.execute import cancel_on_disconnect, run_query
+from embedsink.http.openapi.errors import SCOPED
+from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.parameters import event_filter_parameters, parameter, scope_parameters
+from embedsink.http.openapi.parts import ref
+from embedsink.http.query_params import EVENT_FILTERS, check_parameters, parse_event_filter, parse_limit
+from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import Counts, count_arrivals, rejected_arrivals
+from embedsink.settings import Settings
 from embedsink.store.reader import Reader
 
-PARAMETERS = ("since", "until", *ARRIVALS, "wait")
+PATH = "/api/v1/inspect"
+PARAMETERS = ("since", "until", *EVENT_FILTERS, "wait")
 WAIT_S_DEFAULT = 5
 WAIT_S_MAX = 30
 
 
 async def inspect(request: Request) -> Response:
-    """Counts by type and rejections, when all is loaded that was acknowledged before, or the reader's time is over."""
+    """Answer with counts by type and the rejections, once all acknowledged events are loaded or the wait has ended."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
     if "session" not in query and "since" not in query:
-        raise Refused(Reason.BAD_PARAMETER, "session: is missing. Say of which session, or since when.")
+        raise Refused(Reason.BAD_PARAMETER, "session: is missing. Give a session, or a time in `since`.")
     if query.get("session") == "":
-        raise Refused(Reason.BAD_PARAMETER, "session: is empty. Say of which session.")
-    variables = arrivals_of(query, key)
-    wait_s = limit_of("wait", query.get("wait"), default=WAIT_S_DEFAULT, least=0, most=WAIT_S_MAX)
+        raise Refused(Reason.BAD_PARAMETER, "session: is empty. Give a session.")
+    variables = parse_event_filter(query, key)
+    wait_s = parse_limit("wait", query.get("wait"), default=WAIT_S_DEFAULT, minimum=0, maximum=WAIT_S_MAX)
     engine: Engine = request.state.engine
-    is_complete = await while_awaited(
+    is_complete = await cancel_on_disconnect(
         request, engine.load_notifier.wait_until_loaded(wait_s, key_id=key.key_id, deployments=key.deployments)
     )
-    require_key(request, KeyKind.READ)  # It may have been revoked meanwhile.
-    counts, rejected = await while_awaited(
-        request, ask_store(engine, engine.limiters.reports.slot(key.key_id), variables, _read)
+    require_key(request, KeyKind.READ)  # The key may have been revoked during the wait.
+    counts, rejected = await cancel_on_disconnect(
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), variables, _read)
     )
-    return JSONResponse(_told(counts, rejected, is_complete=is_complete), headers=NEVER_KEPT)
+    return JSONResponse(_content(counts, rejected, is_complete=is_complete), headers=NO_STORE)
 
 
 def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
@@ -48,7 +55,7 @@ def _read(reader: Reader) -> tuple[Counts, list[dict[str, Any]]]:
         return count_arrivals(reader), rejected_arrivals(reader)
 
 
-def _told(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
+def _content(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) -> dict[str, Any]:
     return {
         "isComplete": is_complete,
         "acceptedCount": counts.outcomes["accepted"],
@@ -72,3 +79,27 @@ def _told(counts: Counts, rejected: list[dict[str, Any]], *, is_complete: bool) 
             for row in rejected
         ],
     }
+
+
+ROUTES = [Route(PATH, inspect)]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the route."""
+    wait = {"type": "integer", "minimum": 0, "maximum": WAIT_S_MAX, "default": WAIT_S_DEFAULT}
+    return [
+        Operation(
+            "get",
+            PATH,
+            "inspect",
+            "Count the events of a session or since a time by type, and list the rejections. For tests of a host page",
+            (200, "The counts and the rejections.", {"application/json": ref("Inspection")}),
+            (*SCOPED, Reason.OVERLOADED, Reason.RATE_LIMITED),
+            READERS,
+            parameters=[
+                *scope_parameters(),
+                *event_filter_parameters(),
+                parameter("wait", wait, "Seconds to wait until all acknowledged events are loaded."),
+            ],
+        )
+    ]

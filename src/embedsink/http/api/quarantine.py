@@ -1,4 +1,4 @@
-"""`/api/v1/quarantine`: kept rejections, and trying them again."""
+"""`/api/v1/quarantine`: list, purge and replay stored rejections."""
 
 from dataclasses import asdict
 from functools import partial
@@ -6,20 +6,29 @@ from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.authentication import require_key
-from embedsink.http.execute import ask_store, while_awaited
-from embedsink.http.query_params import check_parameters, limit_of
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.execute import cancel_on_disconnect, run_query
+from embedsink.http.openapi.errors import JOURNAL, SCOPED
+from embedsink.http.openapi.operation import READERS, Operation
+from embedsink.http.openapi.parameters import limit_parameter, parameter, scope_parameters
+from embedsink.http.openapi.parts import TEXT, Schema, array, ref
+from embedsink.http.query_params import check_parameters, parse_limit
+from embedsink.http.security_headers import NO_STORE
 from embedsink.reasons import Reason
 from embedsink.reports.scope import parse_scope
+from embedsink.settings import Settings
+from embedsink.store.reader import Reader
 from embedsink.transfer.replay import purge as purge_quarantine
 from embedsink.transfer.replay import purge_filter, rows_json
-from embedsink.transfer.replay import replay as try_again
+from embedsink.transfer.replay import replay as replay_quarantine
 
+PATH = "/api/v1/quarantine"
+REPLAY_PATH = f"{PATH}/replay"
 PARAMETERS = ("since", "until", "deployment", "tenant", "limit", "id")
 PURGE_PARAMETERS = ("before", "reason", "key")
 LIMIT_DEFAULT = 100
@@ -27,22 +36,12 @@ LIMIT_MAX = 1_000
 
 
 async def quarantine(request: Request) -> Response:
-    """GET lists, DELETE purges."""
+    """Dispatch by method: GET lists, DELETE purges."""
     return await (purge if request.method == "DELETE" else list_quarantine)(request)
 
 
-async def purge(request: Request) -> Response:
-    """Take kept rejections out of the quarantine; needs an admin key for all deployments."""
-    key = require_key(request, KeyKind.ADMIN)
-    query = request.query_params
-    check_parameters(query, PURGE_PARAMETERS)
-    _check_all_deployments(key)
-    which = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
-    return JSONResponse({"purged": await purge_quarantine(request.state.engine, which)})
-
-
 async def list_quarantine(request: Request) -> Response:
-    """The newest kept rejections in the reader's scope, as JSON: an array of row objects."""
+    """Answer with the newest rejections in the reader's scope, as a JSON array of rows."""
     key = require_key(request, KeyKind.READ)
     query = request.query_params
     check_parameters(query, PARAMETERS)
@@ -51,33 +50,103 @@ async def list_quarantine(request: Request) -> Response:
         deployments=query.getlist("deployment"),
         allowed=key.deployments,
     )
-    limit = limit_of("limit", query.get("limit"), default=LIMIT_DEFAULT, most=LIMIT_MAX)
-    quarantine_id = _id_of(query.get("id"))
+    limit = parse_limit("limit", query.get("limit"), default=LIMIT_DEFAULT, maximum=LIMIT_MAX)
+    quarantine_id = _parse_id(query.get("id"))
     engine: Engine = request.state.engine
-    # In a thread: a thousand rejections may be tens of megabytes of JSON.
-    read = partial(rows_json, limit=limit, quarantine_id=quarantine_id)
-    body = await while_awaited(
-        request, ask_store(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
+    read = partial(_read, limit=limit, quarantine_id=quarantine_id)
+    body = await cancel_on_disconnect(
+        request, run_query(engine, engine.limiters.reports.slot(key.key_id), scope.variables(), read)
     )
-    return Response(body, media_type="application/json", headers=NEVER_KEPT)
+    return Response(body, media_type="application/json", headers=NO_STORE)
+
+
+async def purge(request: Request) -> Response:
+    """Delete rejections from the quarantine. This needs an admin key without a scope."""
+    key = require_key(request, KeyKind.ADMIN)
+    query = request.query_params
+    check_parameters(query, PURGE_PARAMETERS)
+    _check_unscoped(key)
+    purged = purge_filter(before=query.get("before"), reason=query.get("reason"), key_id=query.get("key"))
+    return JSONResponse({"purged": await purge_quarantine(request.state.engine, purged)})
 
 
 async def replay(request: Request) -> Response:
-    """Try everything in quarantine again, or one input; needs an admin key for all deployments."""
+    """Replay one rejection or the whole quarantine. This needs an admin key without a scope."""
     key = require_key(request, KeyKind.ADMIN)
     check_parameters(request.query_params, ("id",))
-    quarantine_id = _id_of(request.query_params.get("id"))
-    _check_all_deployments(key)
-    return JSONResponse(asdict(await try_again(request.state.engine, quarantine_id)))
+    quarantine_id = _parse_id(request.query_params.get("id"))
+    _check_unscoped(key)
+    return JSONResponse(asdict(await replay_quarantine(request.state.engine, quarantine_id)))
 
 
-def _check_all_deployments(key: Key) -> None:
+def _check_unscoped(key: Key) -> None:
     if key.deployments is not None:
-        raise Refused(Reason.OUT_OF_SCOPE, "quarantine: is of all deployments. Use an admin key without a scope.")
+        detail = "quarantine: contains rejections of all deployments. Use an admin key without a scope."
+        raise Refused(Reason.OUT_OF_SCOPE, detail)
 
 
-def _id_of(text: str | None) -> UUID | None:
+def _read(reader: Reader, *, limit: int, quarantine_id: UUID | None) -> bytes:
+    # Runs in a thread: a thousand rejections may be tens of megabytes of JSON.
+    return rows_json(reader, limit=limit, quarantine_id=quarantine_id)
+
+
+def _parse_id(text: str | None) -> UUID | None:
     try:
         return UUID(text) if text is not None else None
     except ValueError:
-        raise Refused(Reason.BAD_PARAMETER, f"id: {preview(text)} is no UUID. Copy one from the list.") from None
+        raise Refused(Reason.BAD_PARAMETER, f"id: {preview(text)} is not a UUID. Copy one from the list.") from None
+
+
+# One route for both methods: the `Allow` header of a 405 lists the methods of one route.
+ROUTES = [
+    Route(PATH, quarantine, methods=["GET", "DELETE"]),
+    Route(REPLAY_PATH, replay, methods=["POST"]),
+]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    id_meaning = "Only this rejection; the list then contains all of its `raw`."
+    one = parameter("id", {"type": "string", "format": "uuid"}, id_meaning)
+    limit = limit_parameter("The maximum number of rejections.", LIMIT_DEFAULT, LIMIT_MAX)
+    return [
+        Operation(
+            "get",
+            PATH,
+            "listQuarantine",
+            "List the newest rejections in the reader's scope",
+            (200, "The rejections.", {"application/json": array({"type": "object"})}),
+            (*SCOPED, Reason.OVERLOADED),
+            READERS,
+            parameters=[*scope_parameters(), limit, one],
+        ),
+        Operation(
+            "delete",
+            PATH,
+            "purgeQuarantine",
+            "Delete rejections from the quarantine, and keep their counts",
+            (200, "The number of deleted rejections.", {"application/json": ref("Purge")}),
+            SCOPED,
+            (KeyKind.ADMIN,),
+            parameters=_purge_parameters(),
+        ),
+        Operation(
+            "post",
+            REPLAY_PATH,
+            "replayQuarantine",
+            "Replay one rejection or the whole quarantine",
+            (200, "The numbers of accepted and of rejected envelopes.", {"application/json": ref("Replay")}),
+            (*SCOPED, *JOURNAL),
+            (KeyKind.ADMIN,),
+            parameters=[one],
+        ),
+    ]
+
+
+def _purge_parameters() -> list[Schema]:
+    reasons = {"type": "string", "enum": [str(reason) for reason in Reason]}
+    return [
+        parameter("before", TEXT, "Only rejections received before this time or age, such as `7d`."),
+        parameter("reason", reasons, "Only rejections with this reason."),
+        parameter("key", TEXT, "Only rejections that were sent with the key of this id."),
+    ]

@@ -1,1 +1,1 @@
-"""`/openapi.json`: the HTTP surface as OpenAPI 3.1.0."""
+"""The OpenAPI 3.1.0 description of the server."""

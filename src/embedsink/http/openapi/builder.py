@@ -1,68 +1,83 @@
-"""`/openapi.json`: the HTTP surface as OpenAPI 3.1.0, made from the types, settings and reasons that enforce it.
+"""The OpenAPI description, built from the operations of all resources."""
 
-One module a group of operations (`ingestion`, `reading`, `dashboards`, `quarantine`, `deployments`, `upkeep`); what
-they are made of stands in `operation`, `parameters`, `failures` and `schemas`.
-"""
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
-import asyncio
-from functools import lru_cache
-
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+import orjson
+from starlette.routing import BaseRoute
 
 from embedsink import __version__
-from embedsink.engine import Engine
-from embedsink.http.openapi import browser, dashboards, deployments, ingestion, quarantine, reading, upkeep
-from embedsink.http.openapi.operation import Group
+from embedsink.http.openapi.operation import Group, Operation
 from embedsink.http.openapi.parts import Schema
 from embedsink.http.openapi.schemas import schemas, security_schemes
 from embedsink.settings import Settings
 
-__all__ = ["Schema", "describe", "description", "groups_of"]
+
+class Resource(Protocol):
+    """A module with routes, and the operations that describe them."""
+
+    @property
+    def ROUTES(self) -> Sequence[BaseRoute]:  # noqa: N802  a constant of a module
+        """The routes."""
+
+    def operations(self, settings: Settings) -> Sequence[Operation]:
+        """Return one operation for each method of each route."""
 
 
-async def describe(request: Request) -> Response:
-    """The description of this server: its limits and service name are in it."""
-    engine: Engine = request.state.engine
-    # In a thread: the first time it takes a tenth of a second, in which senders would wait.
-    return Response(await asyncio.to_thread(_written, engine.settings), media_type="application/json")
+class Tag(NamedTuple):
+    """A tag of the description, and its resources."""
+
+    name: str
+    description: str
+    resources: Sequence[Resource]
 
 
-@lru_cache(maxsize=4)
-def _written(settings: Settings) -> bytes:
-    return bytes(JSONResponse(description(settings)).body)
+class OpenApi:
+    """The description of a server. Each part is built at its first use, which takes up to 0.1 s.
 
+    Args:
+        settings: the limits and the service name.
+        tags: all resources.
+    """
 
-@lru_cache(maxsize=4)
-def description(settings: Settings) -> Schema:
-    """The OpenAPI document."""
-    paths: dict[str, Schema] = {}
-    groups = groups_of(settings)
-    for group in groups:
-        for operation in group.operations:
-            paths.setdefault(operation.path, {})[operation.method] = operation.described() | {"tags": [group.name]}
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "embedsink",
-            "version": __version__,
-            "summary": "Keeps every event of embedded analytics, and answers questions about them.",
-        },
-        "servers": [{"url": "/"}],
-        "tags": [{"name": group.name, "description": group.description} for group in groups],
-        "paths": paths,
-        "components": {"schemas": schemas(settings), "securitySchemes": security_schemes()},
-    }
+    def __init__(self, settings: Settings, tags: Sequence[Tag]) -> None:
+        self.settings = settings
+        self._tags = tags
 
+    @cached_property
+    def groups(self) -> list[Group]:
+        """All operations by tag."""
+        return [
+            Group(
+                tag.name,
+                tag.description,
+                [operation for resource in tag.resources for operation in resource.operations(self.settings)],
+            )
+            for tag in self._tags
+        ]
 
-def groups_of(settings: Settings) -> list[Group]:
-    """Every operation, by what it belongs to."""
-    return [
-        Group("Sending", "What pages and pipelines send: events.", ingestion.operations(settings)),
-        Group("Reading", "What readers take away, in the scope of their key.", reading.operations()),
-        Group("Dashboards", "Pages for people. A login stands for a read key.", dashboards.operations()),
-        Group("Quarantine", "What was rejected, kept with its reason, and tried again.", quarantine.operations()),
-        Group("Deployments", "Which there are, and what their dbt syncs came to.", deployments.operations()),
-        Group("Upkeep", "Whether the server does what it should, and what it says about itself.", upkeep.operations()),
-        Group("Browser", "What pages of any origin load.", browser.operations()),
-    ]
+    @cached_property
+    def document(self) -> Schema:
+        """The OpenAPI document."""
+        paths: dict[str, Schema] = {}
+        for group in self.groups:
+            for operation in group.operations:
+                paths.setdefault(operation.path, {})[operation.method] = operation.as_openapi() | {"tags": [group.name]}
+        return {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "embedsink",
+                "version": __version__,
+                "summary": "Stores all events of embedded analytics, and answers reports about them.",
+            },
+            "servers": [{"url": "/"}],
+            "tags": [{"name": group.name, "description": group.description} for group in self.groups],
+            "paths": paths,
+            "components": {"schemas": schemas(self.settings), "securitySchemes": security_schemes()},
+        }
+
+    @cached_property
+    def json(self) -> bytes:
+        """The document as JSON."""
+        return orjson.dumps(self.document)

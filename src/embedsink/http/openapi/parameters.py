@@ -3,77 +3,91 @@
 from collections.abc import Sequence
 
 from embedsink.auth.parsing import DEPLOYMENT_MAX
-from embedsink.http.openapi.parts import Schema, array
+from embedsink.http.openapi.parts import TEXT, Schema, array
 from embedsink.http.query_params import OUTCOMES
 from embedsink.reports.pagination import LIMIT_MAX
 from embedsink.reports.scope import INTERVALS, SURFACES
 
 DEPLOYMENT: Schema = {"type": "integer", "minimum": -DEPLOYMENT_MAX, "maximum": DEPLOYMENT_MAX}
-
 SWITCH: Schema = {"enum": ["on", "off"]}
 
 
-def parameter(name: str, schema: Schema, description: str = "", *, place: str = "query") -> Schema:
-    """A Parameter Object (OpenAPI 3.1.0, section 4.8.12); those of the path are required."""
-    described = {"name": name, "in": place, "schema": schema, "required": place == "path"}
+def parameter(name: str, schema: Schema, description: str = "", *, location: str = "query") -> Schema:
+    """Return a Parameter Object (OpenAPI 3.1.0, section 4.8.12). Path parameters are required."""
+    described = {"name": name, "in": location, "schema": schema, "required": location == "path"}
     return described | ({"description": description} if description else {})
 
 
-def limit_parameter(description: str, default: int, most: int) -> Schema:
-    """How many rows."""
-    return parameter("limit", {"type": "integer", "minimum": 1, "maximum": most, "default": default}, description)
+def limit_parameter(description: str, default: int, maximum: int) -> Schema:
+    """Return the parameter `limit`."""
+    return parameter("limit", {"type": "integer", "minimum": 1, "maximum": maximum, "default": default}, description)
 
 
-def known_tag() -> Schema:
-    """The tag of what the reader has."""
+def if_none_match() -> Schema:
+    """Return the parameter `If-None-Match`."""
     tag = {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'}
-    return parameter("If-None-Match", tag, "The ETag of the answer that you have.", place="header")
+    return parameter("If-None-Match", tag, "The ETag of the response that the client has stored.", location="header")
 
 
 def content_encoding() -> Schema:
-    """How a body is compressed."""
-    return parameter("Content-Encoding", {"enum": ["gzip", "identity"]}, place="header")
+    """Return the parameter `Content-Encoding`."""
+    return parameter("Content-Encoding", {"enum": ["gzip", "identity"]}, location="header")
+
+
+def timezone_parameter() -> Schema:
+    """Return the parameter `timezone`."""
+    meaning = (
+        "The IANA time zone in which days begin at midnight. It also applies to times without a zone. Default: UTC."
+    )
+    return parameter("timezone", {"type": "string", "examples": ["Europe/Berlin"]}, meaning)
+
+
+def surface_parameter() -> Schema:
+    """Return the parameter `surface`."""
+    return parameter("surface", {"enum": list(SURFACES)}, "Only this surface.")
 
 
 def scope_parameters() -> Sequence[Schema]:
-    """What is looked at."""
-    instant = "A date, an instant (ISO 8601) or a span back from now such as 7d."
+    """Return the parameters of a period, deployments and a tenant."""
+    instant = "A date, an ISO 8601 time, or a time span before now such as 7d."
     return [
-        parameter("since", {"type": "string"}, f"Only what happened then or later. {instant}"),
-        parameter("until", {"type": "string"}, f"Only what happened before. {instant}"),
-        parameter("deployment", array(DEPLOYMENT), "Only these; repeat it for several."),
-        parameter("tenant", {"type": "string"}, "Only this one."),
+        parameter("since", TEXT, f"Only events at this time or later. {instant}"),
+        parameter("until", TEXT, f"Only events before this time. {instant}"),
+        parameter("deployment", array(DEPLOYMENT), "Only this deployment. Repeat the parameter for several."),
+        parameter("tenant", TEXT, "Only this tenant."),
     ]
 
 
-def arrival_parameters() -> Sequence[Schema]:
-    """Which of what arrived."""
+def event_filter_parameters() -> Sequence[Schema]:
+    """Return the parameters that filter received events."""
     return [
-        parameter("session", {"type": "string"}, "Only of this session."),
-        parameter("type", {"type": "string", "examples": ["view"]}, "Only of this type, with or without its prefix."),
-        parameter("key", {"type": "string"}, "Only what was sent with the key of this id."),
-        parameter("outcome", {"enum": list(OUTCOMES)}, "Only what became this."),
+        parameter("session", TEXT, "Only this session."),
+        parameter("type", {"type": "string", "examples": ["view"]}, "Only this type, with or without its prefix."),
+        parameter("key", TEXT, "Only events that were sent with the key of this id."),
+        parameter("outcome", {"enum": list(OUTCOMES)}, "Only events with this outcome."),
     ]
 
 
 def report_parameters() -> Sequence[Schema]:
-    """The scope of a report, and how its rows are written."""
-    zone = "Where days begin at midnight, and by whose clocks times without a zone are (IANA). Default: UTC."
+    """Return the parameters of a report's scope and of its CSV format."""
+    guard = "CSV: whether to escape text that looks like a formula. Default: on."
+    bom = "CSV: whether to begin with a byte-order mark, which Excel needs. Default: off."
     return [
         *scope_parameters(),
-        parameter("surface", {"enum": list(SURFACES)}, "Only this one."),
+        surface_parameter(),
         parameter("interval", {"enum": list(INTERVALS)}, "The length of a period. Default: day."),
-        parameter("timezone", {"type": "string", "examples": ["Europe/Berlin"]}, zone),
-        parameter("guard", SWITCH, "CSV: whether text that looks like a formula is disarmed. Default: on."),
-        parameter("bom", SWITCH, "CSV: whether it begins with a byte-order mark, as Excel needs it. Default: off."),
+        timezone_parameter(),
+        parameter("guard", SWITCH, guard),
+        parameter("bom", SWITCH, bom),
     ]
 
 
-def rows_parameters() -> Sequence[Schema]:
-    """Which of its columns and rows."""
-    bounds = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}
+def page_parameters() -> Sequence[Schema]:
+    """Return the parameters that select columns and a page of rows."""
+    limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}
+    columns = {"type": "string", "examples": ["surface,view_count"]}
     return [
-        parameter("columns", {"type": "string", "examples": ["surface,view_count"]}, "Only these, with commas."),
-        parameter("limit", bounds, "Most rows in the answer. Rows with an arrival then come in its order."),
-        parameter("cursor", {"type": "string"}, "The next page, where rows have an arrival: from X-Next-Cursor."),
+        parameter("columns", columns, "Only these columns, separated by commas."),
+        parameter("limit", limit, "The maximum number of rows. Rows of events are then in order of ingestion."),
+        parameter("cursor", TEXT, "The position of the next page, from X-Next-Cursor. Only for rows of events."),
     ]

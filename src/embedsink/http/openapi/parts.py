@@ -1,4 +1,4 @@
-"""The small parts that schemas, parameters and operations are put together from."""
+"""Building blocks of schemas, parameters and operations."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,38 +7,45 @@ from embedsink.reasons import Reason
 
 Schema = dict[str, Any]
 
+TEXT: Schema = {"type": "string"}
+
 
 def ref(name: str) -> Schema:
-    """One of `components.schemas`."""
+    """Return a reference to a schema in `components.schemas`."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def array(items: Schema) -> Schema:
-    """An array of these."""
+    """Return the schema of an array."""
     return {"type": "array", "items": items}
 
 
 def object_of(properties: dict[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
-    """An object that has all of these but the optional ones."""
+    """Return the schema of an object. All properties are required, except the optional ones."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required}
 
 
 def one_of(reasons: Iterable[Reason]) -> Schema:
-    """One of these reasons."""
+    """Return the schema of a choice of reasons."""
     return {"enum": [str(reason) for reason in reasons]}
 
 
 def plain_text() -> dict[str, Schema]:
-    """Content that is text."""
-    return {"text/plain": {"type": "string"}}
+    """Return content of the type `text/plain`."""
+    return {"text/plain": TEXT}
+
+
+def html_page() -> dict[str, Schema]:
+    """Return content of the type `text/html`."""
+    return {"text/html": TEXT}
 
 
 def content(schemas: dict[str, Schema]) -> Schema:
-    """Schemas by media type, as OpenAPI nests them."""
+    """Return schemas by media type as the OpenAPI `content` object."""
     return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
 
 
-def headers_of(meanings: dict[str, str]) -> Schema:
-    """Headers with what each means."""
-    return {name: {"description": meaning, "schema": {"type": "string"}} for name, meaning in meanings.items()}
+def headers_of(descriptions: dict[str, str]) -> Schema:
+    """Return header descriptions as the OpenAPI `headers` object."""
+    return {name: {"description": text, "schema": TEXT} for name, text in descriptions.items()}

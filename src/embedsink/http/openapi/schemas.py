@@ -1,41 +1,40 @@
-"""`components`: the types of the wire, the answers, and the kinds of keys."""
+"""The `components` of the description: message types, responses, and the kinds of keys."""
 
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from embedsink.auth.keys import KeyKind
-from embedsink.http.api import dbt_syncs
-from embedsink.http.openapi.parts import Schema, array, object_of, one_of, ref
+from embedsink.http.openapi.parts import TEXT, Schema, array, object_of, one_of, ref
+from embedsink.http.sync_body import result_type
 from embedsink.protocol.delivery import REJECTIONS_LISTED_MAX
 from embedsink.protocol.messages import Catalog, Delivery, catalog_for
 from embedsink.reasons import Reason
 from embedsink.reports.recent_events import REJECTED_MAX
 from embedsink.settings import Settings
 
-_TEXT: Schema = {"type": "string"}
 _INTEGER: Schema = {"type": "integer"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
-_YES_OR_NO: Schema = {"type": "boolean"}
+_BOOLEAN: Schema = {"type": "boolean"}
 
 
 def schemas(settings: Settings) -> dict[str, Schema]:
-    """Every schema that operations refer to, by name."""
+    """Return all schemas to which operations refer, by name."""
     catalog = catalog_for(settings.service_name)
-    found = _wire_types(catalog, dbt_syncs.result_type(settings.service_name))
-    found["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
+    types = _wire_types(catalog, result_type(settings.service_name))
+    types["Delivery"]["properties"]["events"] |= {"items": ref("Envelope"), "maxItems": settings.events_max}
     mapping = {name: ref(envelope.__name__)["$ref"] for name, envelope in catalog.envelope_types.items()}
-    found["Envelope"] = {
+    types["Envelope"] = {
         "description": f"One protocol message, as JSON at most {settings.envelope_bytes_max:,} bytes long.",
         "oneOf": [{"$ref": address} for address in mapping.values()],
         "discriminator": {"propertyName": "type", "mapping": mapping},
     }
-    return dict(sorted((found | _problems() | _receipts() | _readings()).items()))
+    return dict(sorted((types | _problems() | _receipts() | _readings()).items()))
 
 
 def security_schemes() -> dict[str, Schema]:
-    """The kinds of keys."""
+    """Return the kinds of keys as security schemes."""
     return {
         f"{kind}Key": {"type": "http", "scheme": "bearer", "description": f"A key of the kind {kind}: es_{kind}_…"}
         for kind in KeyKind
@@ -43,17 +42,17 @@ def security_schemes() -> dict[str, Schema]:
 
 
 def _wire_types(catalog: Catalog, sync_result: Any) -> dict[str, Schema]:
-    types = [*catalog.envelope_types.values(), Delivery, sync_result]
-    adapters = [(type_.__name__, "validation", TypeAdapter(type_)) for type_ in types]
+    python_types = [*catalog.envelope_types.values(), Delivery, sync_result]
+    adapters = [(type_.__name__, "validation", TypeAdapter(type_)) for type_ in python_types]
     _, together = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    found: dict[str, Schema] = together["$defs"]
-    return found
+    types: dict[str, Schema] = together["$defs"]
+    return types
 
 
 def _problems() -> dict[str, Schema]:
-    problem = {"type": _TEXT, "title": _TEXT, "status": _INTEGER, "reason": one_of(Reason), "detail": _TEXT}
-    wrong_field = object_of({"field": _TEXT, "detail": _TEXT})
-    explanation = {"reason": one_of(Reason), "title": _TEXT, "status": {"type": ["integer", "null"]}, "advice": _TEXT}
+    problem = {"type": TEXT, "title": TEXT, "status": _INTEGER, "reason": one_of(Reason), "detail": TEXT}
+    wrong_field = object_of({"field": TEXT, "detail": TEXT})
+    explanation = {"reason": one_of(Reason), "title": TEXT, "status": {"type": ["integer", "null"]}, "advice": TEXT}
     return {
         "Problem": object_of(problem) | {"description": "RFC 9457 problem details."},
         "NothingAccepted": {"allOf": [ref("Problem"), _listing()]},
@@ -63,7 +62,7 @@ def _problems() -> dict[str, Schema]:
 
 
 def _receipts() -> dict[str, Schema]:
-    rejection = {"index": _COUNT, "id": _TEXT_OR_NULL, "reason": one_of(Reason), "detail": _TEXT}
+    rejection = {"index": _COUNT, "id": _TEXT_OR_NULL, "reason": one_of(Reason), "detail": TEXT}
     return {
         "Receipt": _listing(),
         "Rejection": object_of(rejection),
@@ -81,19 +80,19 @@ def _listing() -> Schema:
 def _inspection() -> Schema:
     by_type = {"type": "object", "additionalProperties": _COUNT}
     rejected = {
-        "id": _TEXT,
-        "receivedAt": _TEXT | {"format": "date-time"},
+        "id": TEXT,
+        "receivedAt": TEXT | {"format": "date-time"},
         "reason": one_of(Reason),
         "path": _TEXT_OR_NULL,
-        "detail": _TEXT,
+        "detail": TEXT,
         "direction": {"enum": ["event", "action"]},
         "type": _TEXT_OR_NULL,
         "session": _TEXT_OR_NULL,
         "deployment": {"type": ["integer", "null"]},
-        "isReplayed": _YES_OR_NO,
+        "isReplayed": _BOOLEAN,
     }
     return object_of(
-        {"isComplete": _YES_OR_NO}
+        {"isComplete": _BOOLEAN}
         | dict.fromkeys(("acceptedCount", "quarantinedCount", "lostCount"), _COUNT)
         | {"events": by_type, "actions": by_type}
         | {"rejected": array(object_of(rejected)) | {"maxItems": REJECTED_MAX}}
@@ -101,9 +100,9 @@ def _inspection() -> Schema:
 
 
 def _readings() -> dict[str, Schema]:
-    column = dict.fromkeys(("name", "type", "unit", "description"), _TEXT)
-    message = {"event": {"enum": ["connected", "recent", "loaded"]}, "id": _TEXT, "data": _TEXT, "retry": _COUNT}
-    report = dict.fromkeys(("name", "title", "question", "grain"), _TEXT)
+    column = dict.fromkeys(("name", "type", "unit", "description"), TEXT)
+    message = {"event": {"enum": ["connected", "recent", "loaded"]}, "id": TEXT, "data": TEXT, "retry": _COUNT}
+    report = dict.fromkeys(("name", "title", "question", "grain"), TEXT)
     return {
         "Deployments": object_of({"deployments": array(ref("Deployment")), "nextCursor": _TEXT_OR_NULL}),
         "Deployment": object_of(
@@ -115,5 +114,5 @@ def _readings() -> dict[str, Schema]:
         "LiveMessage": object_of(message, optional=("retry",)),
         "Report": object_of(report | {"columns": array(object_of(column))}),
         "ReportSchema": {"allOf": [ref("Report"), object_of({"row": {"type": "object"}})]},
-        "Readiness": object_of({"ready": {"type": "boolean"}, "troubles": array(_TEXT)}),
+        "Readiness": object_of({"ready": {"type": "boolean"}, "troubles": array(TEXT)}),
     }

@@ -5,11 +5,17 @@ from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from embedsink.errors import Refused, preview
-from embedsink.http.cached_file import SHARED_AND_ASKED_ABOUT, TaggedFile
-from embedsink.http.etag import tag_of
+from embedsink.http.cached_file import REVALIDATED, TaggedFile
+from embedsink.http.etag import content_etag
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import if_none_match, parameter
+from embedsink.http.openapi.parts import TEXT
 from embedsink.reasons import Reason
+from embedsink.settings import Settings
 
 FOLDER = Path(__file__).parent / "static"
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -27,11 +33,33 @@ async def show_file(request: Request) -> Response:
     file = page_files().get(name)
     if file is None:
         raise Refused(Reason.NOT_FOUND, f"{preview(name)} does not exist. The files are {', '.join(page_files())}.")
-    return await file.answer(request, {"Cache-Control": SHARED_AND_ASKED_ABOUT})
+    return await file.answer(request, {"Cache-Control": REVALIDATED})
 
 
 def _read(folder: Path) -> dict[str, TaggedFile]:
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in MEDIA_TYPES}
     return {
-        path.name: TaggedFile(MEDIA_TYPES[path.suffix], tag_of(content), content) for path, content in contents.items()
+        path.name: TaggedFile(MEDIA_TYPES[path.suffix], content_etag(content), content)
+        for path, content in contents.items()
     }
+
+
+ROUTES = [Route("/pages/{name}", show_file)]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the route."""
+    name = parameter("name", {"enum": list(page_files())}, "The file.", location="path")
+    return [
+        Operation(
+            "get",
+            "/pages/{name}",
+            "showPageFile",
+            "Read a style sheet, script or image of a page",
+            (200, "The file.", dict.fromkeys(MEDIA_TYPES.values(), TEXT)),
+            (Reason.NOT_FOUND, *ANY_REQUEST),
+            parameters=[name, if_none_match()],
+            headers={"ETag": "Send it in If-None-Match."},
+            others={304: "The file has not changed."},
+        )
+    ]

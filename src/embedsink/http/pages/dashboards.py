@@ -7,6 +7,7 @@ from urllib.parse import quote_plus, urlencode
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from embedsink.auth.keys import Key, KeyKind
 from embedsink.dashboards.files import INSPECTOR as INSPECTOR_NAME
@@ -19,12 +20,17 @@ from embedsink.dashboards.theme import DARK, LIGHT, vega_config
 from embedsink.dashboards.vega_spec import complete_spec
 from embedsink.engine import Engine
 from embedsink.errors import Refused, nearest, redact_keys
-from embedsink.http.api.dashboards import Dashboards
-from embedsink.http.authentication import check_kind, key_for, login_of
+from embedsink.http.api.dashboards import NAME_PARAMETER, period_parameters
+from embedsink.http.authentication import check_kind, find_key, session_key
+from embedsink.http.dashboards import Dashboards
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import event_filter_parameters, scope_parameters
+from embedsink.http.openapi.parts import Schema, html_page
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.pages.vega_bundle import VegaBundle
-from embedsink.http.query_params import ARRIVALS, check_parameters
-from embedsink.http.security_headers import NEVER_KEPT
+from embedsink.http.query_params import EVENT_FILTERS, check_parameters
+from embedsink.http.security_headers import NO_STORE
 from embedsink.http.sessions import Sessions
 from embedsink.http.transport import check_transport, is_loopback_host
 from embedsink.protocol.messages import catalog_for
@@ -72,7 +78,7 @@ class DashboardPages:
 
     async def redirect_to_dashboards(self, request: Request) -> Response:
         """Redirect `/` to the dashboards."""
-        return RedirectResponse("/dashboards/", 307, headers=self._headers | NEVER_KEPT)
+        return RedirectResponse("/dashboards/", 307, headers=self._headers | NO_STORE)
 
     async def show_list(self, request: Request) -> Response:
         """Show the list of dashboards."""
@@ -101,7 +107,7 @@ class DashboardPages:
 
     async def show_inspector(self, request: Request) -> Response:
         """Show the live list of envelopes (docs/inspector.md)."""
-        if other := self._redirect(request, ARRIVALS):
+        if other := self._redirect(request, EVENT_FILTERS):
             return other
         return await self._page(request, "inspector.html", name=INSPECTOR.name, types=self._types)
 
@@ -114,7 +120,7 @@ class DashboardPages:
             Refused: `bad_parameter` for a misspelt name, because ignoring a filter would show unfiltered data.
         """
         check_transport(request.scope)
-        key = login_of(request, or_navigation=True) or self._opening_key(request)
+        key = session_key(request, or_navigation=True) or self._opening_key(request)
         if key is None:
             return RedirectResponse(_login_url(request), 303, headers=self._headers)
         check_kind(key, [KeyKind.READ])
@@ -131,7 +137,7 @@ class DashboardPages:
         page = await run_in_threadpool(render, template, links=self._links(), **variables)
         headers = self._headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
-        if login_of(request, or_navigation=True) is None and (key := self._opening_key(request)):
+        if session_key(request, or_navigation=True) is None and (key := self._opening_key(request)):
             headers["Set-Cookie"] = sessions.cookie(key, request)
         return HTMLResponse(page, headers=headers)
 
@@ -140,7 +146,7 @@ class DashboardPages:
         if self._opened_with is None or not is_loopback_host(request):
             return None
         engine: Engine = request.state.engine
-        return key_for(self._opened_with, engine)
+        return find_key(self._opened_with, engine)
 
     def _links(self) -> list[Link]:
         links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
@@ -230,3 +236,68 @@ def _tooltips_of(spec: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(spec, list):
         for part in spec:
             yield from _tooltips_of(part)
+
+
+async def redirect_to_dashboards(request: Request) -> Response:
+    """Redirect `/` to the dashboards."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.redirect_to_dashboards(request)
+
+
+async def show_list(request: Request) -> Response:
+    """Show the list of dashboards."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.show_list(request)
+
+
+async def show_inspector(request: Request) -> Response:
+    """Show the inspector."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.show_inspector(request)
+
+
+async def show_dashboard(request: Request) -> Response:
+    """Show a dashboard."""
+    pages: DashboardPages = request.state.dashboard_pages
+    return await pages.show_dashboard(request)
+
+
+ROUTES = [
+    Route("/", redirect_to_dashboards),
+    Route("/dashboards", show_list),
+    Route("/dashboards/", show_list),
+    Route("/dashboards/inspector", show_inspector),
+    Route("/dashboards/{name}", show_dashboard),
+]
+_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_KIND, Reason.BAD_PARAMETER, Reason.NOT_READY, *ANY_REQUEST)
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    filters = [
+        *event_filter_parameters(),
+        *(parameter for parameter in scope_parameters() if parameter["name"] in EVENT_FILTERS),
+    ]
+    named = [NAME_PARAMETER, *period_parameters()]
+    return [
+        Operation("get", "/", "leadIn", "Redirect to the dashboards", (307, "Redirects to `/dashboards/`.", {})),
+        _page_operation("/dashboards", "listDashboards", "Show the list of dashboards"),
+        _page_operation("/dashboards/", "showDashboards", "Show the list of dashboards"),
+        _page_operation("/dashboards/inspector", "showInspector", "Show events as they arrive", parameters=filters),
+        _page_operation("/dashboards/{name}", "showDashboard", "Show a dashboard", Reason.NOT_FOUND, parameters=named),
+    ]
+
+
+def _page_operation(
+    path: str, operation_id: str, summary: str, *reasons: Reason, parameters: Sequence[Schema] = ()
+) -> Operation:
+    return Operation(
+        "get",
+        path,
+        operation_id,
+        summary,
+        (200, "The page.", html_page()),
+        (*_REASONS, *reasons),
+        parameters=parameters,
+        others={303: "Redirects to the login form, or to the same page without unknown parameters."},
+    )

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from embedsink import __version__
 from embedsink.auth.keys import KeyKind
@@ -16,15 +17,18 @@ from embedsink.engine import Engine
 from embedsink.errors import Refused, preview
 from embedsink.http.cached_file import TaggedFile
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.etag import tag_of
-from embedsink.http.openapi.builder import description, groups_of
+from embedsink.http.etag import content_etag
+from embedsink.http.openapi.builder import OpenApi
+from embedsink.http.openapi.errors import ANY_REQUEST
 from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import if_none_match, parameter
+from embedsink.http.openapi.parts import TEXT, Schema, html_page
 from embedsink.http.pages.base_url import address_of
 from embedsink.http.pages.docs_content import messages_of, shown_reasons
 from embedsink.http.pages.docs_examples import examples
 from embedsink.http.pages.schema_text import type_text
 from embedsink.http.pages.templating import HEADERS, render
-from embedsink.http.security_headers import ASKED_ABOUT
+from embedsink.http.security_headers import NO_CACHE
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, all_reports
 from embedsink.reports.format import REPORT_FORMATS
@@ -77,8 +81,8 @@ class _Group:
 class Docs:
     """The documentation pages. They require no key, so they are rendered once and compressed once for each address."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, openapi: OpenApi) -> None:
+        self._openapi = openapi
         self._rendering = asyncio.Lock()
         self._pages: dict[str, str] = {}
         self._compressed: dict[tuple[str, str], TaggedFile] = {}
@@ -97,11 +101,11 @@ class Docs:
         file = self._compressed.get((path, address))
         if file is None:
             body = pages[path].replace(_ADDRESS, escape(address)).encode()
-            file = TaggedFile("text/html; charset=utf-8", f"W/{tag_of(body)}", body)
+            file = TaggedFile("text/html; charset=utf-8", f"W/{content_etag(body)}", body)
             if len(self._compressed) < COMPRESSED_PAGES_MAX:
                 file = replace(file, content=b"", compressed=await run_in_threadpool(gzip.compress, body))
                 self._compressed[path, address] = file
-        return await file.answer(request, HEADERS | ASKED_ABOUT)
+        return await file.answer(request, HEADERS | NO_CACHE)
 
     async def _rendered(self, engine: Engine) -> dict[str, str]:
         async with self._rendering:
@@ -112,22 +116,23 @@ class Docs:
     def _render(self, engine: Engine) -> dict[str, str]:
         with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = all_reports(reader)
-        return docs_pages(self._settings, reports, address=_ADDRESS)
+        return docs_pages(self._openapi, reports, address=_ADDRESS)
 
 
-def docs_pages(settings: Settings, reports: list[Report], *, address: str) -> dict[str, str]:
+def docs_pages(openapi: OpenApi, reports: list[Report], *, address: str) -> dict[str, str]:
     """Return the HTML of all documentation pages by URL path.
 
     Args:
-        settings: with the limits and the service name that the pages show.
+        openapi: the description of the server, with its settings.
         reports: the report catalog.
         address: the scheme, host and port in the examples.
     """
+    settings = openapi.settings
     groups = [
         _Group(
             group.name, f"/docs/api/{group.name.lower().replace(' ', '-')}", group.description, list(group.operations)
         )
-        for group in groups_of(settings)
+        for group in openapi.groups
     ]
     content: dict[str, Any] = {
         "address": address,
@@ -136,7 +141,7 @@ def docs_pages(settings: Settings, reports: list[Report], *, address: str) -> di
         "groups": groups,
         "ingest_path": INGEST_PATH,
         "key_kinds": [str(kind) for kind in KeyKind],
-        "messages": messages_of(description(settings)["components"]["schemas"]),
+        "messages": messages_of(openapi.document["components"]["schemas"]),
         "operation_links": {one.id: f"{group.path}#{one.id}" for group in groups for one in group.operations},
         "reasons": shown_reasons(),
         "reports": reports,
@@ -152,3 +157,43 @@ def docs_pages(settings: Settings, reports: list[Report], *, address: str) -> di
     for report in reports:
         pages[f"/docs/reports/{report.name}"] = ("docs/report.html", {"title": report.title, "report": report})
     return {path: render(template, path=path, **content, **own) for path, (template, own) in pages.items()}
+
+
+async def show_docs(request: Request) -> Response:
+    """Show a page of the documentation."""
+    docs: Docs = request.state.docs
+    return await docs.show(request)
+
+
+ROUTES = [
+    Route("/docs", show_docs),
+    Route("/docs/{section}", show_docs),
+    Route("/docs/{section}/{page}", show_docs),
+]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    section = parameter("section", TEXT, "The section, such as `sending`, `api` or `reports`.", location="path")
+    page = parameter("page", TEXT, "The page of the section, such as the name of a report.", location="path")
+    return [
+        _page_operation("/docs", "showDocs", "Show the start page of the documentation"),
+        _page_operation("/docs/{section}", "showDocsSection", "Show a section of the documentation", section),
+        _page_operation(
+            "/docs/{section}/{page}", "showDocsPage", "Show a group of operations, or a report", section, page
+        ),
+    ]
+
+
+def _page_operation(path: str, operation_id: str, summary: str, *parameters: Schema) -> Operation:
+    return Operation(
+        "get",
+        path,
+        operation_id,
+        summary,
+        (200, "The page.", html_page()),
+        (*([Reason.NOT_FOUND] if parameters else []), Reason.NOT_READY, *ANY_REQUEST),
+        parameters=[*parameters, if_none_match()],
+        headers={"ETag": "Send it in If-None-Match."},
+        others={304: "The page has not changed."},
+    )

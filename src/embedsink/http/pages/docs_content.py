@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from embedsink.http.openapi.builder import Schema
+from embedsink.http.openapi.parts import Schema
 from embedsink.http.pages.schema_text import type_text
 from embedsink.http.problems import advice_on
 from embedsink.reasons import Reason

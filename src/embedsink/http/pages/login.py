@@ -5,12 +5,17 @@ from urllib.parse import parse_qs
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from embedsink.auth.keys import KeyKind
 from embedsink.engine import Engine
 from embedsink.errors import Refused
 from embedsink.http.authentication import check_kind
-from embedsink.http.client_address import address_of
+from embedsink.http.client_address import client_address
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import parameter
+from embedsink.http.openapi.parts import TEXT, html_page, object_of
 from embedsink.http.pages.templating import page_headers, render
 from embedsink.http.query_params import check_parameters
 from embedsink.http.rate_limiter import Sender
@@ -69,7 +74,7 @@ class LoginPage:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
         length = request.headers.get("content-length", "")
         self._bodies.check_head(length=int(length) if length.isascii() and length.isdigit() else 0, encoding="")
-        body = await self._bodies.read(request.receive, Sender(address_of(request.scope)))
+        body = await self._bodies.read(request.receive, Sender(client_address(request.scope)))
         try:
             fields = parse_qs(body.decode(), max_num_fields=FIELDS_MAX)
         except ValueError:
@@ -94,3 +99,48 @@ def _redirect_path(requested: str | None) -> str:
     if requested and requested.startswith(HOME) and "\\" not in requested and requested.isprintable():
         return requested
     return HOME
+
+
+async def login(request: Request) -> Response:
+    """Show the form, or log in."""
+    page: LoginPage = request.state.login_page
+    return await page.login(request)
+
+
+async def logout(request: Request) -> Response:
+    """Log out."""
+    page: LoginPage = request.state.login_page
+    return await page.logout(request)
+
+
+ROUTES = [Route("/login", login, methods=["GET", "POST"]), Route("/logout", logout, methods=["POST"])]
+_FORM_REASONS = (Reason.PLAIN_HTTP, Reason.WRONG_ORIGIN, *ANY_REQUEST)
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the routes."""
+    next_page = parameter("next", {"type": "string", "examples": ["/dashboards/overview"]}, "The page to open then.")
+    body_reasons = (Reason.MEDIA_TYPE, Reason.BODY_TOO_LARGE, Reason.BODY_TOO_SLOW, Reason.OVERLOADED)
+    return [
+        Operation(
+            "get",
+            "/login",
+            "showLogin",
+            "Show the login form",
+            (200, "The form.", html_page()),
+            (Reason.PLAIN_HTTP, Reason.BAD_PARAMETER, *ANY_REQUEST),
+            parameters=[next_page],
+        ),
+        Operation(
+            "post",
+            "/login",
+            "login",
+            "Log in with a read key. The cookie is valid until it expires or the key is revoked",
+            (303, "Redirects to the dashboards, with the cookie.", {}),
+            (*_FORM_REASONS, Reason.BAD_PARAMETER, *body_reasons),
+            body={FORM: object_of({"key": TEXT, "next": TEXT}, optional=("next",))},
+            headers={"Set-Cookie": "The session; HttpOnly."},
+            others={401: "The key is invalid or not a read key. The response is the form with an error message."},
+        ),
+        Operation("post", "/logout", "logout", "Log out", (303, "Redirects to the login form.", {}), _FORM_REASONS),
+    ]

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedsink.http.security_headers import BY_SCRIPTS, policy_headers
+from embedsink.http.security_headers import SCRIPTED_PAGE, policy_headers
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -19,7 +19,7 @@ _CODE = re.compile(r"`([^`]+)`")
 def page_headers(*, frame_origins: str) -> dict[str, str]:
     """Return the headers of a page with scripts and forms, which pages of `frame_origins` may embed."""
     frame_ancestors = "'none'" if frame_origins == "none" else frame_origins
-    allowed = BY_SCRIPTS | {"form-action": "'self'", "frame-ancestors": frame_ancestors}
+    allowed = SCRIPTED_PAGE | {"form-action": "'self'", "frame-ancestors": frame_ancestors}
     # With `no-referrer`, browsers submit forms with `Origin: null`, which hides their origin.
     return policy_headers(allowed, referrer="same-origin")
 

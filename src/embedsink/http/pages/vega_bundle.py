@@ -16,13 +16,19 @@ from importlib.metadata import version
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from embedsink.dashboards.model import VEGA_LITE
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Refused, Unavailable
 from embedsink.http.cached_file import IMMUTABLE, TaggedFile
 from embedsink.http.etag import is_known
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import if_none_match, parameter
+from embedsink.http.openapi.parts import TEXT
 from embedsink.reasons import Reason
+from embedsink.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +137,32 @@ def _has_failed(task: "asyncio.Task[bytes]") -> bool:
 def _note_failure(task: "asyncio.Task[bytes]") -> None:
     if not task.cancelled() and (error := task.exception()):
         log.error("bundle_not_made", extra={"detail": f"{type(error).__name__} {error}. Dashboards show no charts."})
+
+
+async def show_bundle(request: Request) -> Response:
+    """Answer with the bundle."""
+    vega: VegaBundle = request.state.vega
+    return await vega.show(request)
+
+
+ROUTES = [Route("/pages/vega/{version}.js", show_bundle)]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the route."""
+    return [
+        Operation(
+            "get",
+            "/pages/vega/{version}.js",
+            "showVega",
+            "Read the bundle of Vega, Vega-Lite and vega-embed, which draws the charts of the pages",
+            (200, "The bundle, which never changes for a version.", {"text/javascript": TEXT}),
+            (Reason.NOT_FOUND, Reason.NOT_READY, *ANY_REQUEST),
+            parameters=[parameter("version", TEXT, "The version, from a page.", location="path"), if_none_match()],
+            headers={"ETag": "Send it in If-None-Match."},
+            others={304: "The file has not changed."},
+        )
+    ]
 
 
 def main() -> None:

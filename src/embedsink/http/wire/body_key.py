@@ -1,16 +1,16 @@
-"""The key in a body, found without parsing it: a search for its form, in microseconds."""
+"""A search for the key in a body by its form, which takes microseconds. The body is not parsed."""
 
 import re
 from collections.abc import Iterator
 
 _NAME = b'"key"'
 _MEMBER = re.compile(rb'"key"[ \t\r\n]{0,16}:[ \t\r\n]{0,16}"([^"\\]{0,256})"')
-# A field of an event may have the same name.
+# Fields of events may have the same name.
 _CANDIDATES_MAX = 8
 
 
-def tokens_in(beginning: bytes) -> Iterator[str]:
-    """The texts that may be the field `key` of a delivery, in their order, at most 8 of them.
+def find_tokens(beginning: bytes) -> Iterator[str]:
+    """Yield at most 8 texts that may be the field `key` of a delivery, in their order.
 
     Args:
         beginning: the first bytes of a JSON body.

@@ -1,11 +1,11 @@
-"""uvicorn's HTTP protocol, with a short way for ingest requests that arrive whole.
+"""uvicorn's HTTP protocol, with a fast path for ingest requests that arrive in one read.
 
-ASGI starts a task for each request, so that it can wait for a body and for a slow reader. Most ingest requests need
-neither: head and body come in one read, and the answer is short. They are handed to `Events` at once, and the journal
-calls back when they are durable (docs/decisions/0006). Every other request goes uvicorn's usual way, and so does an
-ingest request whose body is still coming.
+ASGI starts a task for each request, which can wait for a body and for a slow client. Most ingest requests need neither:
+head and body arrive in one read, and the answer is short. The fast path passes them to `IngestEndpoint` directly, and
+the journal calls back when they are durable (docs/decisions/0006). uvicorn handles all other requests, and ingest
+requests whose body is still arriving.
 
-An upgrade to another protocol is ignored (RFC 9110, section 7.8): `curl --http2` asks for one with each request.
+Upgrades to other protocols are ignored (RFC 9110, section 7.8). `curl --http2` requests an upgrade each time.
 """
 
 import asyncio
@@ -21,52 +21,52 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from embedsink.http.cors import INGEST_PATH
-from embedsink.http.wire.raw_response import Answer
+from embedsink.http.wire.raw_response import RawResponse
 
 log = logging.getLogger(__name__)
 
-# Requests that wait on one connection until those before them are answered: each keeps 3 KiB. Browsers send none.
+# The maximum number of pipelined requests of a connection. Each takes 3 KiB. Browsers send none.
 PIPELINE_MAX = 4
-# Of the body of a request that waits for those before it. Nobody reads it yet.
+# The maximum bytes of a pipelined request's body, which is not read yet.
 PIPELINED_BYTES_MAX = 16_384
-# Chunks of one body, or reads that bring it: each costs 0.4 µs of the event loop, however small it is.
+# The maximum number of chunks or reads of a body. Each takes the event loop 0.4 µs, independent of its size.
 BODY_PARTS_MAX = 4_096
 _INGEST_URL = INGEST_PATH.encode()
 
 
 class IngestProtocol(HttpToolsProtocol):
-    """Holds the head of an ingest request back until the read that brought it is parsed to its end."""
+    """Defers the head of an ingest request until the current read is parsed completely."""
 
-    _held: list[bytes] | None = None  # the body so far, of a request that is held
-    _has_taken = False  # whether a request of the current read went the short way
-    _part_count = 0  # of the current body
-    _body_bytes = 0  # of the bodies in what is parsed
+    _deferred: list[bytes] | None = None  # the body parts of the deferred request
+    _used_fast_path = False  # whether a request of the current read used the fast path
+    _part_count = 0  # the number of parts of the current body
+    _body_bytes = 0  # the bytes of bodies in the current read
     _running: Any = None  # the cycle or exchange whose answer is next
-    _may_be_long = False  # whether the head that is parsed came in so many bytes that its size has to be looked at
+    _may_be_long = False  # whether the current head may exceed its size limit, and has to be measured
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to read requests."""
+        """Start reading requests."""
         super().connection_made(transport)
         self.parser = _new_parser(self)
         self.flow = _Flow(transport, self.pipeline)
-        # Each request gets a copy of it as its state.
-        self.app_state = {**self.app_state, "abort": self._abort, "hold_back": self.hold_back}
+        # Each request gets a copy as its state.
+        self.app_state = {**self.app_state, "abort": self._abort, "delay_answer": self.delay_answer}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for no further request, and tell all that are still being answered, not only the last."""
+        """Notify all requests in progress, not only the last."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         cycles: list[Any] = [self._running, *(cycle for cycle, _ in self.pipeline)]
         for cycle in filter(None, cycles):
-            cycle.body = b""  # The collector of cycles may take minutes to find it.
+            cycle.body = b""  # Garbage collection may take minutes to free it.
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The sender has said all: an answer that is still on its way to it is sent before the connection closes."""
+        """Send the pending answer of a half-closed connection before it closes."""
         cycle: Any = self.cycle  # None before the first request
         if not isinstance(cycle, _Exchange) or cycle.response_complete or self.scheme == "https":
             return False
@@ -74,15 +74,15 @@ class IngestProtocol(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has arrived; what is not whole by then goes the usual way."""
+        """Parse a read. Pass an incomplete ingest request to uvicorn."""
         self._idle_since = None
-        self._has_taken = False
+        self._used_fast_path = False
         self._feed(data)
-        if self._held is not None and not self.transport.is_closing():
-            self._release()
+        if self._deferred is not None and not self.transport.is_closing():
+            self._pass_to_uvicorn()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Handle a complete head."""
         self._part_count = 0
         if self._may_be_long:
             self._check_head()
@@ -92,24 +92,24 @@ class IngestProtocol(HttpToolsProtocol):
             self.transport.abort()
             raise ConnectionAbortedError
         if self.url == _INGEST_URL and self._is_simple():
-            self._held = []
-            # Not the list that is still open: trailers would be added to it (RFC 9110, section 6.5.1).
+            self._deferred = []
+            # A copy, because the parser appends trailers to the list (RFC 9110, section 6.5.1).
             self.scope["headers"] = list(self.headers)
-            # What the usual way would add; `state` is there.
+            # The fields that uvicorn would add; `state` is already set.
             self.scope["method"], self.scope["path"] = "POST", INGEST_PATH
             self.scope["raw_path"], self.scope["query_string"] = _INGEST_URL, b""
         else:
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body is there."""
+        """Handle a part of a body."""
         self._part_count += 1
         self._body_bytes += len(body)
         if self._part_count > BODY_PARTS_MAX:
-            self._refuse(f"The body comes in more than {BODY_PARTS_MAX:,} parts. Send it in fewer, larger ones.")
+            self._refuse(f"The body has more than {BODY_PARTS_MAX:,} parts. Send fewer, larger parts.")
             raise ConnectionAbortedError
-        if self._held is not None:
-            self._held.append(body)
+        if self._deferred is not None:
+            self._deferred.append(body)
         elif not self._is_refused():
             super().on_body(body)
             if self.pipeline and len(self.cycle.body) > PIPELINED_BYTES_MAX:
@@ -117,19 +117,19 @@ class IngestProtocol(HttpToolsProtocol):
                 raise ConnectionAbortedError
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Handle a complete request."""
         if self.parser.should_upgrade():
             return
-        if self._held is None:
+        if self._deferred is None:
             super().on_message_complete()
             return
-        body, self._held = b"".join(self._held), None
-        self._has_taken = True
+        body, self._deferred = b"".join(self._deferred), None
+        self._used_fast_path = True
         exchange = self._running = self.cycle = _Exchange(self)  # type: ignore[assignment]
-        self.app_state["events"].ingest_whole(self.scope, body, exchange.reply)
+        self.app_state["events"].ingest(self.scope, body, exchange.reply)
 
     def on_response_complete(self) -> None:
-        """What uvicorn does after an answer, but with one timer for many of them: each would cost 2 µs."""
+        """Do what uvicorn does after an answer, but with one timer for many answers: a timer takes 2 µs."""
         self.server_state.total_requests += 1
         self._running.body = b""
         self._running = None
@@ -144,21 +144,21 @@ class IngestProtocol(HttpToolsProtocol):
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_when_idle)
 
-    def hold_back(self, delay_s: float, answer: Callable[[], None]) -> None:
-        """Call `answer` after so long."""
+    def delay_answer(self, delay_s: float, answer: Callable[[], None]) -> None:
+        """Call `answer` after a delay."""
         self.loop.call_later(delay_s, answer)
 
     def _check_head(self) -> None:
-        """For whoever bounds heads: raise, and the connection is closed."""
+        """Check the size of a head; a subclass raises to close the connection."""
 
     def _is_refused(self) -> bool:
-        """For whoever holds answers back: whether the body that is parsed is of no use."""
+        """Return whether the current request was already refused, so that its body can be dropped."""
         return False
 
     def _close_when_idle(self) -> None:
         self._idle_timer = None
         if self._idle_since is None:
-            return  # The answer to what is on its way arms it again.
+            return  # The next answer starts the timer again.
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
             self._idle_timer = self.loop.call_later(left_s, self._close_when_idle)
@@ -166,22 +166,22 @@ class IngestProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_handler()
 
     def _abort(self) -> None:
-        """Close at once, with what the system still has to send: on a connection that lingers for 0 s it sends none."""
+        """Close at once, and drop unsent bytes, by a linger time of 0 s."""
         if not self.transport.is_closing():
             with socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno())) as same:
                 same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def _is_simple(self) -> bool:
-        """Nothing before it is still being answered, and nobody has to be waited for.
+        """Return whether the fast path can handle the request, because nothing has to be waited for.
 
-        One request of a read at most: a refusal is answered at once, so thousands of them in one read would hold all
-        other connections up.
+        It handles at most one request of a read. Refusals are answered at once, and thousands in one read would block
+        all other connections.
         """
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return (
             self.parser.get_method() == b"POST"
-            and not self._has_taken
+            and not self._used_fast_path
             and (cycle is None or cycle.response_complete)
             and not (self.expect_100_continue or self.flow.write_paused)
         )
@@ -194,14 +194,14 @@ class IngestProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
                 if self.parser.get_method() == b"CONNECT":
-                    self._refuse("CONNECT: this server is no proxy. Ask it for a path.")
-                else:  # The parser took it for another protocol.
+                    self._refuse("CONNECT: this server is not a proxy. Request a path.")
+                else:  # The parser treated it as another protocol.
                     rest = self._without_upgrade() + data[upgrade.args[0] :]
             except httptools.HttpParserError:
-                self._refuse("The request is not HTTP/1.1 (RFC 9112). Send it anew on another connection.")
+                self._refuse("The request is not HTTP/1.1 (RFC 9112). Correct it, and send it on a new connection.")
 
     def _refuse(self, why: str) -> None:
-        """Answer what is not HTTP, and close. Whoever waits for an answer to what came before it gets that instead."""
+        """Answer invalid HTTP with 400, and close. A pending answer to an earlier request is sent instead."""
         cycle: Any = self.cycle  # None before the first request
         is_waiting = cycle is not None and not cycle.response_complete
         if is_waiting and not cycle.more_body:
@@ -209,12 +209,12 @@ class IngestProtocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self._note_refusal(why)
             if is_waiting and cycle.response_started:
-                self.transport.close()  # A status line within a response would be read as a part of it.
+                self.transport.close()  # A client would read a status line within a response as part of the response.
             else:
                 self.send_400_response(why)
 
     def _note_refusal(self, why: str) -> None:
-        """Count and log a request that could not be read."""
+        """Count and log a request that is not valid HTTP."""
         if "engine" in self.app_state:
             self.app_state["engine"].counters["not_http"] += 1
         log.warning("not_http", extra={"detail": why})
@@ -224,7 +224,7 @@ class IngestProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _without_upgrade(self) -> bytes:
-        """The head of the request that was just read, as one that does not ask; the parser begins with it again."""
+        """Return the head of the current request without its upgrade, for a new parser."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":
@@ -234,8 +234,8 @@ class IngestProtocol(HttpToolsProtocol):
         self.parser = _new_parser(self)
         return b"\r\n".join([*lines, b"", b""])
 
-    def _release(self) -> None:
-        parts, self._held = self._held or [], None
+    def _pass_to_uvicorn(self) -> None:
+        parts, self._deferred = self._deferred or [], None
         super().on_headers_complete()
         for part in parts:
             super().on_body(part)
@@ -243,13 +243,13 @@ class IngestProtocol(HttpToolsProtocol):
 
 def _new_parser(protocol: IngestProtocol) -> httptools.HttpRequestParser:
     parser = httptools.HttpRequestParser(protocol)
-    # Whatever comes behind a request that asked to close is nobody's: that request is answered all the same.
+    # Ignore bytes after a request with `Connection: close`, and answer the request.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
 
 
 class _Flow(FlowControl):
-    """uvicorn's, but nothing more is read while requests wait: each of them would ask for its body, and so for more."""
+    """uvicorn's flow control, except that reading stays paused while pipelined requests wait."""
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
         super().__init__(transport)
@@ -261,7 +261,7 @@ class _Flow(FlowControl):
 
 
 class _Exchange:
-    """A request on the short way, in the place of uvicorn's RequestResponseCycle, with what uvicorn asks of that."""
+    """A request on the fast path, with the attributes of uvicorn's RequestResponseCycle that uvicorn uses."""
 
     more_body = False
     body = b""
@@ -274,14 +274,14 @@ class _Exchange:
 
     @property
     def message_event(self) -> asyncio.Event:
-        """What uvicorn sets when the client has left; here nobody waits for it."""
+        """The event that uvicorn sets when the client disconnects. Nothing waits for it here."""
         return asyncio.Event()
 
-    def reply(self, answer: Answer) -> None:
-        """Write the answer. A client that has left gets none."""
+    def reply(self, answer: RawResponse) -> None:
+        """Write the answer, unless the client has disconnected."""
         connection = self._connection
         self.response_complete = True
-        # Asked of the transport: it is closed before the connection is told that it is lost.
+        # The transport is closing before `connection_lost` is called.
         if connection.transport.is_closing():
             return
         headers: Any = connection.server_state.default_headers

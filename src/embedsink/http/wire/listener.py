@@ -1,4 +1,4 @@
-"""The listening socket of a server: all connections that wait are accepted at once."""
+"""A listening socket that accepts all pending connections in one batch."""
 
 import asyncio
 import errno
@@ -9,26 +9,27 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-# Each takes some 0.1 ms of the event loop.
+# Accepting a connection takes the event loop 0.1 ms.
 ACCEPTED_AT_ONCE_MAX = 64
-# TLS handshakes at once; beyond it the oldest is given up. Without TLS a connection is made within an iteration or two.
+# The maximum number of concurrent TLS handshakes. Beyond it the oldest is cancelled. Without TLS, connecting takes one
+# or two iterations of the event loop.
 HANDSHAKES_MAX = 256
-# While the system has no descriptors or no memory for a connection.
+# The pause after the system had no descriptor or no memory for a connection.
 PAUSE_S = 0.1
-# The client has left, or the network has failed, before the connection was accepted (accept(2)).
-_OF_THE_CLIENT = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EHOSTUNREACH, errno.ENETUNREACH)
+# The client disconnected or the network failed before the connection was accepted (accept(2)).
+_CLIENT_ERRORS = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class Listener:
-    """Accepts connections in batches, in the place of the server that `loop.create_server` returns.
+    """Accepts connections in batches. It replaces the server that `loop.create_server` returns.
 
-    uvloop accepts one connection in each iteration of the event loop. An iteration serves all connections that are
-    busy, so new clients of a flooded server would wait for one long iteration each (docs/decisions/0015).
+    uvloop accepts one connection in each iteration of the event loop, and an iteration serves all busy connections. So
+    the clients of a flooded server would wait for one long iteration each (docs/decisions/0015).
 
     Args:
-        listener: bound; it begins to listen.
-        backlog: how many connections the system keeps until they are accepted.
-        connect: makes a connection of an accepted socket.
+        listener: a bound socket.
+        backlog: the number of connections that the system queues until they are accepted.
+        connect: creates a connection from an accepted socket.
     """
 
     def __init__(
@@ -37,14 +38,14 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._connect = connect
-        self._connecting: dict[asyncio.Task[Any], None] = {}  # the oldest first
+        self._connecting: dict[asyncio.Task[Any], None] = {}  # oldest first
         self._resuming: asyncio.TimerHandle | None = None
         listener.setblocking(False)
         listener.listen(backlog)
         self._loop.add_reader(listener, self._accept_all)
 
     def close(self) -> None:
-        """Accept no more, and give up the connections that are not made yet."""
+        """Stop accepting, and cancel pending connections."""
         self._loop.remove_reader(self._listener)
         if self._resuming is not None:
             self._resuming.cancel()
@@ -52,7 +53,7 @@ class Listener:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until the connections that `close` gave up have ended."""
+        """Wait until the cancelled connections have ended."""
         if self._connecting:
             await asyncio.wait(list(self._connecting))
 
@@ -63,7 +64,7 @@ class Listener:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno in _OF_THE_CLIENT:
+                if error.errno in _CLIENT_ERRORS:
                     continue
                 self._pause(error)
                 return
@@ -78,7 +79,7 @@ class Listener:
 
         def end(task: asyncio.Task[Any]) -> None:
             self._connecting.pop(task, None)
-            # The exception is that of a handshake: the client's mistake, and nothing that an operator can mend.
+            # A failed handshake is the client's mistake, so it is not logged.
             if task.cancelled() or task.exception() is not None:
                 accepted.close()
 

@@ -1,4 +1,4 @@
-"""What answers tell browsers: the same in every answer of a kind."""
+"""Security headers of responses and pages."""
 
 import pytest
 
@@ -21,16 +21,14 @@ from tests.http.asking import Server
         ("/pages/base.css", "no-cache"),
     ],
 )
-def test_what_is_one_readers_is_kept_by_no_proxy_and_taken_for_what_it_says_it_is(
-    server: Server, path: str, caching: str
-) -> None:
+def test_responses_for_one_reader_are_private_and_not_sniffed(server: Server, path: str, caching: str) -> None:
     answer = server.get(path, key=server.key("read"))
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == caching
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_page_may_do_nothing_but_what_is_allowed() -> None:
+def test_a_page_allows_only_its_policy() -> None:
     nothing = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
     for allowed in ({}, {"form-action": "'self'"}, {"img-src": "'self'", "frame-ancestors": "https://a.example"}):
         headers = policy_headers(allowed, referrer="no-referrer")

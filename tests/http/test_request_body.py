@@ -1,4 +1,4 @@
-"""Request bodies at their limits: size, time, compression, and what all together may hold."""
+"""Request bodies at their limits: size, time, compression, and bytes in flight."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from starlette.types import Message
 
 from embedsink.errors import Unavailable
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.wire.request_body import STRANGER_BYTES_MAX, Inflight
+from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX, InflightBytes
 from embedsink.ingest.pipeline import GZIP_MEMBERS_MAX
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import Server, open_server, problem
@@ -25,7 +25,7 @@ ENVELOPE = json.dumps(event_or_action("event:error", {"message": "%s"}), separat
 
 
 def envelope(size: int) -> bytes:
-    """A valid envelope of just so many bytes."""
+    """Return a valid envelope of exactly this size."""
     return ENVELOPE % (b"x" * (size - len(ENVELOPE) + 2))
 
 
@@ -43,7 +43,7 @@ async def in_parts(body: bytes, size: int) -> AsyncIterator[bytes]:
 @pytest.mark.parametrize("size", [LIMIT - 1, LIMIT, LIMIT + 1])
 @pytest.mark.parametrize("part_bytes", [100, LIMIT, LIMIT + 1])
 @pytest.mark.parametrize("declared", [True, False])
-def test_the_size_of_a_body_is_checked_to_the_byte(small: Server, size: int, part_bytes: int, declared: bool) -> None:
+def test_the_body_size_limit_is_exact(small: Server, size: int, part_bytes: int, declared: bool) -> None:
     body = (b"[" + envelope(1_000)).ljust(size - 1) + b"]"
     headers = {"content-length": str(size)} if declared else {}
     answer = small.post(in_parts(body, part_bytes), key=small.key(), **headers)
@@ -54,7 +54,7 @@ def test_the_size_of_a_body_is_checked_to_the_byte(small: Server, size: int, par
         assert f"{LIMIT:,} (EMBEDSINK_BODY_BYTES_MAX)" in answer.json()["detail"]
 
 
-def test_a_declared_length_is_enough_to_refuse(small: Server) -> None:
+def test_a_declared_length_beyond_the_limit_is_refused(small: Server) -> None:
     async def never() -> AsyncIterator[bytes]:
         pytest.fail("the body was read")
         yield b""  # type: ignore[unreachable]
@@ -64,18 +64,18 @@ def test_a_declared_length_is_enough_to_refuse(small: Server) -> None:
 
 
 @pytest.mark.parametrize(("size", "status"), [(LIMIT // 2, 202), (LIMIT // 2 + 1, 422)])
-def test_the_size_of_an_envelope_is_checked_to_the_byte(small: Server, size: int, status: int) -> None:
+def test_the_envelope_size_limit_is_exact(small: Server, size: int, status: int) -> None:
     assert small.post(envelope(size), key=small.key()).status_code == status
 
 
 @pytest.mark.parametrize(("count", "status"), [(3, 202), (4, 413)])
-def test_the_number_of_envelopes_is_checked(tmp_path: Path, count: int, status: int) -> None:
+def test_too_many_envelopes_are_refused(tmp_path: Path, count: int, status: int) -> None:
     with open_server(tmp_path, events_max=3) as server:
         assert server.post([view()] * count, key=server.key()).status_code == status
 
 
 @pytest.mark.parametrize(("levels", "status"), [(5, 202), (6, 400)])
-def test_the_depth_is_checked(tmp_path: Path, levels: int, status: int) -> None:
+def test_a_too_deep_body_is_refused(tmp_path: Path, levels: int, status: int) -> None:
     nested: object = 1
     for _ in range(levels - 2):
         nested = [nested]
@@ -83,7 +83,7 @@ def test_the_depth_is_checked(tmp_path: Path, levels: int, status: int) -> None:
         assert server.post(view({"more": nested}), key=server.key()).status_code == status
 
 
-def test_gzip_is_understood_in_one_member_and_in_several(server: Server) -> None:
+def test_gzip_with_one_or_several_members_is_decompressed(server: Server) -> None:
     body = envelope(500)
     several = gzip.compress(body[:100]) + gzip.compress(body[100:])
     for packed in (gzip.compress(body), several):
@@ -92,12 +92,12 @@ def test_gzip_is_understood_in_one_member_and_in_several(server: Server) -> None
 
 
 @pytest.mark.parametrize("coding", ["br", "deflate", "gzip, gzip", "zstd", "x"])
-def test_other_codings_and_stacked_ones_are_refused(server: Server, coding: str) -> None:
+def test_unknown_and_stacked_encodings_are_refused(server: Server, coding: str) -> None:
     answer = server.post(gzip.compress(gzip.compress(envelope(500))), key=server.key(), content_encoding=coding)
     assert (answer.status_code, problem(answer)) == (415, "encoding")
 
 
-def test_stacked_codings_in_two_headers_are_refused(server: Server) -> None:
+def test_stacked_encodings_in_two_headers_are_refused(server: Server) -> None:
     headers = [(b"content-type", b"text/plain"), (b"content-encoding", b"gzip"), (b"content-encoding", b"gzip")]
     answer = server.ask("POST", "/api/v1/events", key=server.key(), headers=headers, content=b"x")
     assert problem(answer) == "encoding"
@@ -114,7 +114,7 @@ def test_stacked_codings_in_two_headers_are_refused(server: Server) -> None:
     ],
     ids=["no last byte", "cut", "more after it", "wrong checksum", "plain"],
 )
-def test_damaged_gzip_is_refused_and_not_kept(server: Server, body: bytes) -> None:
+def test_damaged_gzip_is_refused_and_not_stored(server: Server, body: bytes) -> None:
     before = len(server.journaled())
     answer = server.post(body, key=server.key(), content_encoding="gzip")
     assert (answer.status_code, problem(answer)) == (415, "encoding")
@@ -129,13 +129,13 @@ def test_a_gzip_bomb_is_refused_at_the_limit(server: Server) -> None:
 
 
 @pytest.mark.parametrize("excess", [0, 1])
-def test_gzip_is_held_against_the_limit_to_the_byte(small: Server, excess: int) -> None:
+def test_the_limit_after_decompression_is_exact(small: Server, excess: int) -> None:
     body = envelope(1_000).ljust(LIMIT + excess)
     answer = small.post(gzip.compress(body), key=small.key(), content_encoding="gzip")
     assert answer.status_code == (413 if excess else 202)
 
 
-def test_a_body_of_nothing_but_gzip_members_costs_no_time(server: Server) -> None:
+def test_a_body_of_empty_gzip_members_is_refused_quickly(server: Server) -> None:
     body = gzip.compress(b"") * 50_000
     started_at = time.perf_counter()
     answer = server.post(body, key=server.key(), content_encoding="gzip")
@@ -145,7 +145,7 @@ def test_a_body_of_nothing_but_gzip_members_costs_no_time(server: Server) -> Non
 
 
 @pytest.mark.parametrize("first", [b"", b"["])
-def test_a_slow_body_is_a_408_and_the_connection_closes(tmp_path: Path, first: bytes) -> None:
+def test_a_slow_body_answers_408_and_closes_the_connection(tmp_path: Path, first: bytes) -> None:
     async def slow() -> AsyncIterator[bytes]:
         yield first
         await asyncio.sleep(30)
@@ -161,7 +161,7 @@ def test_a_slow_body_is_a_408_and_the_connection_closes(tmp_path: Path, first: b
             assert server.post(view(), key=key).status_code == 202
 
 
-def test_a_drip_does_not_extend_the_time(tmp_path: Path) -> None:
+def test_trickling_bytes_do_not_extend_the_timeout(tmp_path: Path) -> None:
     async def drip() -> AsyncIterator[bytes]:
         while True:
             yield b" "
@@ -171,7 +171,7 @@ def test_a_drip_does_not_extend_the_time(tmp_path: Path) -> None:
         assert problem(server.post(drip(), key=server.key())) == "body_too_slow"
 
 
-def test_a_sender_who_leaves_gets_no_answer_and_leaves_nothing(server: Server) -> None:
+def test_a_client_that_disconnects_gets_no_answer_and_stores_nothing(server: Server) -> None:
     before = len(server.journaled())
     authorization = (b"authorization", f"Bearer {server.key()}".encode())
     begun: Message = {"type": "http.request", "body": b"[", "more_body": True}
@@ -181,7 +181,7 @@ def test_a_sender_who_leaves_gets_no_answer_and_leaves_nothing(server: Server) -
     assert len(server.journaled()) == before
 
 
-def test_what_all_bodies_held_is_given_back(tmp_path: Path) -> None:
+def test_bytes_in_flight_are_released(tmp_path: Path) -> None:
     with open_server(tmp_path, inflight_bytes_max=1_048_576) as server:
         key = server.key()
         for _ in range(5):
@@ -190,14 +190,14 @@ def test_what_all_bodies_held_is_given_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("type_", ["application/json", "text/plain", "application/x-ndjson"])
-def test_no_bytes_make_a_500(server: Server, type_: str) -> None:
+def test_no_body_causes_a_500(server: Server, type_: str) -> None:
     key, chance = server.key(), random.Random(7)
     for _ in range(50):
         answer = server.post(chance.randbytes(chance.randrange(200)), key=key, type_=type_)
         assert answer.status_code == 400
 
 
-def test_of_a_stranger_no_more_is_read_than_has_to_hold_the_key(server: Server) -> None:
+def test_an_anonymous_body_is_read_only_as_far_as_the_key_may_be(server: Server) -> None:
     read = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -209,21 +209,21 @@ def test_of_a_stranger_no_more_is_read_than_has_to_hold_the_key(server: Server) 
     answer = server.post(endless())
     assert (answer.status_code, problem(answer)) == (401, "no_credential")
     assert "65,536 bytes" in answer.json()["detail"]
-    assert read <= STRANGER_BYTES_MAX + 2 * 16_384
+    assert read <= ANONYMOUS_BYTES_MAX + 2 * 16_384
 
 
-def test_strangers_do_not_take_the_room_of_those_who_have_a_key(tmp_path: Path) -> None:
+def test_anonymous_bodies_have_a_separate_memory_limit(tmp_path: Path) -> None:
     with open_server(tmp_path, inflight_bytes_max=MIB) as server:
-        inflight = server.state["bodies"]._inflight_of_strangers
+        inflight = server.state["admission"].bodies._anonymous_inflight
         for address in ("192.0.2.1", "192.0.2.2"):
-            inflight.hold(Sender(address), STRANGER_BYTES_MAX)
-        stranger = server.post(in_parts(b" " * STRANGER_BYTES_MAX, 8_192))
+            inflight.acquire(Sender(address), ANONYMOUS_BYTES_MAX)
+        stranger = server.post(in_parts(b" " * ANONYMOUS_BYTES_MAX, 8_192))
         assert (stranger.status_code, problem(stranger)) == (503, "overloaded")
         assert server.post(in_parts(json.dumps([view()] * 900).encode(), 65_536), key=server.key()).status_code == 202
 
 
-def test_no_address_and_no_key_holds_all_of_the_memory_for_bodies() -> None:
-    inflight = Inflight(16, one_max=1)
+def test_no_address_and_no_key_can_use_all_memory_for_bodies() -> None:
+    inflight = InflightBytes(16, one_max=1)
     hold_all(inflight, Sender("192.0.2.1", "k_1"), 6)
     hold_all(inflight, Sender("192.0.2.2", "k_1"), 3)
     hold_all(inflight, Sender("192.0.2.3", "k_1"), 2)
@@ -233,19 +233,19 @@ def test_no_address_and_no_key_holds_all_of_the_memory_for_bodies() -> None:
     hold_all(inflight, Sender("192.0.2.4", "k_3"), 3)
 
 
-def test_slow_addresses_of_a_key_leave_room_for_a_body_of_another() -> None:
-    inflight = Inflight(64, one_max=1)
+def test_slow_addresses_of_a_key_leave_memory_for_another_address() -> None:
+    inflight = InflightBytes(64, one_max=1)
     for number in range(2):
         sender = Sender(f"192.0.2.{number}", "k_1")
         with contextlib.suppress(Unavailable):
             for _ in range(60):
-                inflight.hold(sender, 1)
-    inflight.hold(Sender("192.0.2.9", "k_1"), 1)
+                inflight.acquire(sender, 1)
+    inflight.acquire(Sender("192.0.2.9", "k_1"), 1)
 
 
-def hold_all(inflight: Inflight, sender: Sender, most: int) -> None:
-    """Hold byte after byte, so many and no more."""
+def hold_all(inflight: InflightBytes, sender: Sender, most: int) -> None:
+    """Acquire bytes one by one, and assert the exact limit."""
     for _ in range(most):
-        inflight.hold(sender, 1)
+        inflight.acquire(sender, 1)
     with pytest.raises(Unavailable):
-        inflight.hold(sender, 1)
+        inflight.acquire(sender, 1)

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from embedsink.http.api import dbt_syncs
-from embedsink.http.api.dbt_syncs import instant_us
+from embedsink.http import sync_body
+from embedsink.http.sync_body import instant_us
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from tests.envelope.sending import KEY, KEY_CUT, view
@@ -58,7 +58,7 @@ def nothing_is_held(server: Server) -> bool:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that loads at once."""
+    """Open a server that loads at once."""
     with open_server(tmp_path_factory.mktemp("quick"), segment_seal_s=0.01) as opened:
         yield opened
         with opened.engine.store.reader(EVERYTHING) as reader:
@@ -67,7 +67,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             )
 
 
-def test_what_is_recorded_is_readable_at_once_with_exactly_the_body_of_the_spec(server: Server) -> None:
+def test_a_recorded_result_is_readable_at_once_with_exactly_the_body_of_the_spec(server: Server) -> None:
     recorded = put(server, RESULT, key=server.key("sync"))
     assert recorded.status_code == 200
     # This server never loads, so it is in the journal alone.
@@ -80,7 +80,7 @@ def test_what_is_recorded_is_readable_at_once_with_exactly_the_body_of_the_spec(
     assert line["result"] == RESULT
 
 
-def test_what_is_loaded_reads_the_same(quick: Server) -> None:
+def test_a_loaded_result_reads_the_same(quick: Server) -> None:
     body = result("loaded", generatedFiles=[{"path": f"cubes/{place:05}.yml"} for place in range(5_000)])
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).status_code == 200
@@ -92,7 +92,9 @@ def test_what_is_loaded_reads_the_same(quick: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["server", "quick"])
-def test_the_same_again_changes_nothing_and_another_is_a_conflict(name: str, request: pytest.FixtureRequest) -> None:
+def test_a_repeated_result_changes_nothing_and_another_result_is_a_conflict(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     server: Server = request.getfixturevalue(name)
     key, body = server.key("sync"), result("again")
     reordered = json.dumps(dict(reversed(body.items())), indent=4).encode()
@@ -112,14 +114,14 @@ def test_the_same_again_changes_nothing_and_another_is_a_conflict(name: str, req
     assert server.get(address("again"), key=server.key("read")).json() == body
 
 
-def test_one_job_of_two_deployments_is_two_results(server: Server) -> None:
+def test_the_same_job_of_two_deployments_has_two_results(server: Server) -> None:
     key, reader = server.key("sync"), server.key("read")
     for deployment in (3, 4):
         assert put(server, result("both", svcCount=deployment), address("both", deployment), key=key).status_code == 200
     assert [server.get(address("both", n), key=reader).json()["svcCount"] for n in (3, 4)] == [3, 4]
 
 
-def test_an_unknown_job_is_a_404_as_is_the_job_of_another_deployment(server: Server) -> None:
+def test_an_unknown_job_and_a_job_of_another_deployment_answer_404(server: Server) -> None:
     put(server, result("elsewhere"), address("elsewhere", 2), key=server.key("sync"))
     for path in (address("nobody", 1), address("elsewhere", 1), address("x" * 5_000), address("%00"), address("%FF")):
         answer = server.get(path, key=server.key("read"))
@@ -127,14 +129,14 @@ def test_an_unknown_job_is_a_404_as_is_the_job_of_another_deployment(server: Ser
 
 
 @pytest.mark.parametrize("deployment", ["x", "1.5", "1e3", "９", "+1", "0x1", "1_0", "9" * 20, "%20", "true"])
-def test_a_deployment_that_is_no_integer_is_a_400(server: Server, deployment: str) -> None:
+def test_a_deployment_that_is_not_an_integer_answers_400(server: Server, deployment: str) -> None:
     for kind, method in (("read", "GET"), ("sync", "GET"), ("sync", "PUT")):
         answer = server.ask(method, address(deployment=deployment), key=server.key(kind))
         assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
         assert answer.json()["detail"].startswith("deploymentId: "), "as the description names it"
 
 
-def test_the_key_of_a_page_takes_no_jobs_name_from_the_pipeline(server: Server) -> None:
+def test_an_ingest_key_cannot_record_a_result(server: Server) -> None:
     before = len(server.journaled())
     for public in (server.key(), server.key(origins=[PAGE]), server.key(deployments=[1]), server.key("read")):
         answer = put(server, result("taken", svcCount=666), key=public)
@@ -143,7 +145,7 @@ def test_the_key_of_a_page_takes_no_jobs_name_from_the_pipeline(server: Server) 
     assert put(server, result("taken"), key=server.key("sync", deployments=[1])).json() == result("taken")
 
 
-def test_a_sync_key_reads_what_it_recorded_and_nothing_else(server: Server) -> None:
+def test_a_sync_key_reads_only_recorded_results(server: Server) -> None:
     key = server.key("sync", deployments=[1])
     assert put(server, result("own"), key=key).status_code == 200
     assert server.get(address("own"), key=key).json() == result("own")
@@ -155,20 +157,20 @@ def test_a_sync_key_reads_what_it_recorded_and_nothing_else(server: Server) -> N
         assert problem(server.get(address("other", deployment), key=key)) == reason
 
 
-def test_a_deployment_outside_the_scope_is_named_as_in_the_address(server: Server) -> None:
+def test_a_deployment_outside_the_scope_is_named_as_in_the_path(server: Server) -> None:
     answer = server.get(address(deployment=2), key=server.key("read", deployments=[1]))
     assert (answer.status_code, problem(answer)) == (403, "out_of_scope")
-    assert answer.json()["detail"] == "deploymentId: 2 is outside the key's scope. Use its own key."
+    assert answer.json()["detail"] == "deploymentId: 2 is outside the key's scope. Use a key for it."
 
 
-def test_who_has_no_key_learns_nothing_of_what_is_wrong(server: Server) -> None:
+def test_without_a_key_no_other_error_is_reported(server: Server) -> None:
     for path in (address(), address(deployment="x"), address("nobody")):
         for method in ("GET", "PUT"):
             answer = server.ask(method, path)
             assert (answer.status_code, problem(answer)) == (401, "no_credential")
 
 
-def test_whether_a_job_exists_is_not_told_outside_the_scope(server: Server) -> None:
+def test_whether_a_job_exists_is_hidden_outside_the_scope(server: Server) -> None:
     put(server, result("secret"), address("secret", 1), key=server.key("sync"))
     reader = server.key("read", deployments=[2])
     answers = [server.get(address(job, 1), key=reader) for job in ("secret", "nobody")]
@@ -208,9 +210,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "named"), WRONG, ids=lambda value: json.dumps(value)[:50])
-def test_a_body_that_breaks_the_spec_is_a_422_that_names_the_field(
-    server: Server, fields: dict[str, Any], named: str
-) -> None:
+def test_an_invalid_body_answers_422_and_names_the_field(server: Server, fields: dict[str, Any], named: str) -> None:
     before = len(server.journaled())
     answer = put(server, result("wrong") | fields, address("wrong"), key=server.key("sync"))
     assert (answer.status_code, problem(answer)) == (422, "invalid_body")
@@ -220,7 +220,7 @@ def test_a_body_that_breaks_the_spec_is_a_422_that_names_the_field(
     assert server.get(address("wrong"), key=server.key("read")).status_code == 404
 
 
-def test_a_sync_may_have_finished_as_far_ahead_as_two_clocks_differ_and_no_further(server: Server) -> None:
+def test_a_completion_may_be_ahead_by_a_clock_difference_only(server: Server) -> None:
     now = datetime.now(UTC)
     for ahead, status in ((timedelta(minutes=4), 200), (timedelta(minutes=6), 422)):
         body = result("ahead", completedAt=(now + ahead).isoformat())
@@ -239,18 +239,18 @@ def test_every_field_is_required(server: Server, field: str) -> None:
     assert "is missing" in answer.json()["detail"]
 
 
-def test_all_wrong_fields_are_named_at_once_as_far_as_twenty(server: Server) -> None:
+def test_up_to_20_invalid_fields_are_listed_at_once(server: Server) -> None:
     answer = put(server, {}, key=server.key("sync"))
     assert sorted(error["field"] for error in answer.json()["errors"]) == sorted(RESULT)
     many = {f"novel{number}": "\0" for number in range(50)}
     answer = put(server, result() | many, key=server.key("sync"))
     assert len(answer.json()["errors"]) == 20
-    assert "30 further ones" in answer.json()["detail"]
+    assert "30 more errors" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("file_count", [1, 1_000])
 @pytest.mark.parametrize(("levels", "reason"), [(28, ""), (29, ""), (30, "too_deep"), (5_000, "too_deep")])
-def test_a_body_that_nests_too_deep_is_a_400_however_many_files_stand_beside(
+def test_a_too_deep_body_answers_400_with_any_number_of_files(
     quick: Server, file_count: int, levels: int, reason: str
 ) -> None:
     deep = "[" * levels + "]" * levels
@@ -263,7 +263,7 @@ def test_a_body_that_nests_too_deep_is_a_400_however_many_files_stand_beside(
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b"7", b'"x"'])
-def test_a_body_that_is_no_object_is_a_422(server: Server, body: bytes) -> None:
+def test_a_body_that_is_not_an_object_answers_422(server: Server, body: bytes) -> None:
     assert problem(put(server, body, key=server.key("sync"))) == "invalid_body"
 
 
@@ -280,13 +280,15 @@ def test_a_body_that_is_no_object_is_a_422(server: Server, body: bytes) -> None:
     ],
     ids=["empty", "json", "utf8", "duplicate", "finite", "deep", "large"],
 )
-def test_a_body_has_the_limits_of_events_and_nothing_of_it_is_kept(server: Server, body: bytes, reason: str) -> None:
+def test_a_body_has_the_limits_of_ingest_and_is_not_stored_beyond_them(
+    server: Server, body: bytes, reason: str
+) -> None:
     before = len(server.journaled())
     assert problem(put(server, body, key=server.key("sync"))) == reason
     assert len(server.journaled()) == before
 
 
-def test_media_type_and_encoding_are_those_of_json(server: Server) -> None:
+def test_only_json_and_gzip_are_accepted(server: Server) -> None:
     key, body = server.key("sync"), result("gzip")
     packed = gzip.compress(json.dumps(body).encode())
     assert put(server, packed, address("gzip"), key=key, content_encoding="gzip").json() == body
@@ -295,7 +297,7 @@ def test_media_type_and_encoding_are_those_of_json(server: Server) -> None:
     assert put(server, body, key=key, content_type="application/json; charset=utf-8").status_code == 200
 
 
-def test_the_rate_of_a_key_counts_results_and_events_together(tmp_path: Path) -> None:
+def test_results_and_events_share_the_rate_of_a_key(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_events_per_s=1) as server:
         key = server.key("admin")
         assert server.post(view(), key=key).status_code == 202
@@ -303,7 +305,7 @@ def test_the_rate_of_a_key_counts_results_and_events_together(tmp_path: Path) ->
         assert problem(put(server, RESULT, key=key)) == "rate_limited"
 
 
-def test_results_that_are_not_loaded_have_a_bound(tmp_path: Path) -> None:
+def test_results_waiting_to_be_loaded_are_limited(tmp_path: Path) -> None:
     with open_server(tmp_path, sync_bytes_max=4_096) as server:
         key = server.key("sync")
         large = result("large", generatedFiles=[{"path": "x" * 4_000}])
@@ -314,7 +316,7 @@ def test_results_that_are_not_loaded_have_a_bound(tmp_path: Path) -> None:
         assert put(server, large, key=key).status_code == 200  # It is there.
 
 
-def test_what_the_vendor_adds_is_kept_and_not_answered(quick: Server) -> None:
+def test_extra_fields_are_stored_and_not_returned(quick: Server) -> None:
     body = result("grown", branch="dbt/sync")
     body["manifestStats"]["tests"] = 5
     body["generatedFiles"][1]["status"] = "added"
@@ -338,7 +340,7 @@ def test_what_the_vendor_adds_is_kept_and_not_answered(quick: Server) -> None:
     assert problem(put(quick, result("grown"), key=quick.key("sync"))) == "conflict"
 
 
-def test_the_count_carries_the_service_name(tmp_path: Path) -> None:
+def test_the_count_field_contains_the_service_name(tmp_path: Path) -> None:
     body = {("acmeCount" if name == "svcCount" else name): part for name, part in RESULT.items()}
     with open_server(tmp_path, service_name="acme") as server:
         assert put(server, body, key=server.key("sync")).json() == body
@@ -362,7 +364,7 @@ def test_a_job_may_have_any_name(quick: Server, job: str) -> None:
     assert quick.get(path, key=quick.key("read")).json() == body
 
 
-def test_no_key_is_kept_whichever_field_it_strayed_into(quick: Server) -> None:
+def test_no_key_is_stored_in_any_field(quick: Server) -> None:
     body = result(KEY, generatedFiles=[{"path": KEY}], novel={KEY: KEY})
     for _ in range(2):
         answer = put(quick, body, address(KEY), key=quick.key("sync"))
@@ -384,13 +386,13 @@ def test_no_key_is_kept_whichever_field_it_strayed_into(quick: Server) -> None:
         ("2026-11-02T10:00Z", "2026-11-02T10:00:00+00:00"),
     ],
 )
-def test_an_instant_is_read_as_iso_8601_says(text: str, same: str) -> None:
+def test_an_instant_is_parsed_as_iso_8601(text: str, same: str) -> None:
     assert instant_us(text) == instant_us(same)
     assert instant_us("1970-01-01T00:00:00.000001Z") == 1
 
 
-def test_many_who_record_one_job_at_once_agree(tmp_path: Path) -> None:
-    """Half of them say one thing, half another: exactly one of the two is recorded, and nobody is told otherwise."""
+def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:
+    """Record two different results concurrently: exactly one is stored, and every answer agrees."""
     with open_server(tmp_path, segment_seal_s=0.01) as server:
         key = server.key("sync")
 
@@ -410,7 +412,7 @@ def test_many_who_record_one_job_at_once_agree(tmp_path: Path) -> None:
         assert len([line for line in server.journaled() if line["kind"] == "sync"]) == 1
 
 
-def test_a_failing_disk_refuses_and_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_disk_refuses_and_stores_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -421,7 +423,7 @@ def test_a_failing_disk_refuses_and_holds_nothing(tmp_path: Path, monkeypatch: p
         assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
 
 
-def test_while_the_store_is_away_nothing_is_promised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_store_refuses_results(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     put(server, result("held"), key=server.key("sync"))
     monkeypatch.setattr(server.engine.store, "_connection", None)
     # Whether the job has a result already is in the store.
@@ -430,18 +432,18 @@ def test_while_the_store_is_away_nothing_is_promised(server: Server, monkeypatch
     assert server.get(address("held"), key=server.key("read")).status_code == 200
 
 
-def test_other_methods_are_told_which_there_are(server: Server) -> None:
+def test_other_methods_answer_405_with_the_allowed_methods(server: Server) -> None:
     answer = server.ask("POST", address(), key=server.key("sync"))
     assert problem(answer) == "method_not_allowed"
     assert {"GET", "PUT"} <= set(answer.headers["allow"].split(", "))
 
 
-def test_a_parameter_is_refused(server: Server) -> None:
+def test_an_unknown_parameter_is_refused(server: Server) -> None:
     assert problem(server.get(f"{address()}?deployment=2", key=server.key("read"))) == "bad_parameter"
 
 
-def test_the_limits_are_those_of_the_types() -> None:
-    assert (dbt_syncs.JOB_ID_CHARACTERS_MAX, dbt_syncs.PATH_CHARACTERS_MAX, dbt_syncs.EXTRA_BYTES_MAX) == (
+def test_the_limits_equal_those_of_the_types() -> None:
+    assert (sync_body.JOB_ID_CHARACTERS_MAX, sync_body.PATH_CHARACTERS_MAX, sync_body.EXTRA_BYTES_MAX) == (
         256,
         4_096,
         16_384,

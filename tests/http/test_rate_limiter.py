@@ -1,4 +1,4 @@
-"""How much one key and one address may send."""
+"""Rate limits of keys and addresses."""
 
 from collections.abc import Callable
 
@@ -40,13 +40,13 @@ def test_a_burst_of_two_seconds_passes_and_then_the_rate_holds(clock: Clock) -> 
     spend(rates, "k", 5)
 
 
-def test_keys_do_not_share(clock: Clock) -> None:
+def test_keys_have_separate_buckets(clock: Clock) -> None:
     rates = RateLimiter(10)
     spend(rates, "a", 20)
     spend(rates, "b", 20)
 
 
-def test_a_delivery_larger_than_the_burst_passes_when_the_key_has_rested(clock: Clock) -> None:
+def test_a_delivery_larger_than_the_burst_passes_with_a_full_bucket(clock: Clock) -> None:
     rates = RateLimiter(10)
     spend(rates, "k", 100)
     clock.now += 9
@@ -56,7 +56,7 @@ def test_a_delivery_larger_than_the_burst_passes_when_the_key_has_rested(clock: 
     spend(rates, "k", 100)
 
 
-def test_a_delivery_beyond_the_limit_is_charged_as_one_event_since_it_was_parsed(clock: Clock) -> None:
+def test_a_refused_delivery_is_charged_as_one_event(clock: Clock) -> None:
     rates = RateLimiter(10)
     spend(rates, "k", 15)
     for _ in range(5):
@@ -77,7 +77,7 @@ def is_limited(act: Callable[[], None]) -> bool:
     return False
 
 
-def test_bytes_of_a_key_are_limited_whatever_addresses_they_come_from(clock: Clock) -> None:
+def test_the_bytes_of_a_key_are_limited_across_addresses(clock: Clock) -> None:
     rates = RateLimiter(1_000, bytes_per_s=100, address_bytes_per_s=1_000)
     rates.admit(HERE, 150)
     assert is_limited(lambda: rates.admit(THERE, 51))
@@ -86,7 +86,7 @@ def test_bytes_of_a_key_are_limited_whatever_addresses_they_come_from(clock: Clo
     rates.admit(HERE, 100)
 
 
-def test_an_address_spends_neither_what_others_have_nor_what_it_has_with_another_key(clock: Clock) -> None:
+def test_an_address_cannot_use_the_rates_of_other_addresses_or_keys(clock: Clock) -> None:
     rates = RateLimiter(1_000, bytes_per_s=1_000, address_bytes_per_s=100)
     rates.admit(HERE, 200)
     assert is_limited(lambda: rates.admit(HERE, 1))
@@ -103,7 +103,7 @@ def test_a_key_without_events_left_is_refused_before_its_bytes_are_charged(clock
     rates.admit(HERE, 200)
 
 
-def test_a_debt_for_rejected_bodies_ends_after_twice_the_burst(clock: Clock) -> None:
+def test_a_debt_for_rejected_bodies_is_limited_to_twice_the_burst(clock: Clock) -> None:
     rates = RateLimiter(1_000, address_bytes_per_s=100)
     for _ in range(50):
         rates.charge_work(HERE, 1_000)
@@ -114,7 +114,7 @@ def test_a_debt_for_rejected_bodies_ends_after_twice_the_burst(clock: Clock) -> 
     rates.check_work(HERE)
 
 
-def test_what_an_address_is_refused_for_is_not_charged_to_its_key(clock: Clock) -> None:
+def test_bytes_refused_for_an_address_are_not_charged_to_its_key(clock: Clock) -> None:
     rates = RateLimiter(1_000, bytes_per_s=150, address_bytes_per_s=100)
     rates.admit(HERE, 200)
     for _ in range(5):
@@ -122,7 +122,7 @@ def test_what_an_address_is_refused_for_is_not_charged_to_its_key(clock: Clock) 
     rates.admit(THERE, 100)
 
 
-def test_bytes_that_were_not_declared_are_charged_without_another_event(clock: Clock) -> None:
+def test_undeclared_bytes_are_charged_without_another_event(clock: Clock) -> None:
     rates = RateLimiter(1, bytes_per_s=100)
     rates.admit(HERE, 0)
     rates.charge_bytes(HERE, 200)
@@ -131,7 +131,7 @@ def test_bytes_that_were_not_declared_are_charged_without_another_event(clock: C
     rates.admit(HERE, 100)
 
 
-def test_there_are_at_most_so_many_buckets_and_a_full_one_is_dropped_first(clock: Clock) -> None:
+def test_the_number_of_buckets_is_limited_and_full_ones_are_dropped_first(clock: Clock) -> None:
     buckets = TokenBuckets(10, count_max=2)
     buckets.take("a", 20, 100.0)
     buckets.take("b", 1, 100.0)

@@ -1,4 +1,4 @@
-"""Downloads: written whole before the first byte, and nothing of one is left behind when it is stopped."""
+"""Spool files and downloads: free space, slots and cleanup."""
 
 import asyncio
 import os
@@ -11,10 +11,11 @@ import pytest
 from starlette.types import Message
 
 import embedsink.http.report_response
-import embedsink.http.streaming
+import embedsink.http.spool
 from embedsink.errors import Unavailable
 from embedsink.http.api.exports import EVENT_FORMATS
-from embedsink.http.streaming import Download, _chunks, spooled
+from embedsink.http.spool import spool_query
+from embedsink.http.streaming import Download, _chunks
 from embedsink.reports.formats import write_rows
 from embedsink.store.reader import EVERYTHING, Reader
 from tests.envelope.sending import view
@@ -26,7 +27,7 @@ SCOPE = {"type": "http", "method": "GET", "headers": [], "extensions": {}}
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with an event, and with a place for one report."""
+    """Open a server with an event, and with a slot for one report."""
     limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, **limits) as server:
         server.post(view(), key=server.key())
@@ -34,7 +35,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_ended(narrow: Server) -> None:
+def test_an_abandoned_report_occupies_its_slot_until_its_thread_ends(narrow: Server) -> None:
     begun, may_end = threading.Event(), threading.Event()
     files: list[IO[bytes]] = []
 
@@ -45,7 +46,7 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 
     async def cancel() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
-        task = asyncio.create_task(spooled(narrow.engine, EVERYTHING, write, key_id="k_reader"))
+        task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING, write, key_id="k_reader"))
         await asyncio.to_thread(begun.wait, 10)
         for _ in range(2):
             task.cancel()
@@ -65,27 +66,27 @@ def test_a_report_that_nobody_waits_for_keeps_its_place_until_its_thread_has_end
 
 
 @pytest.mark.parametrize("format", EVENT_FORMATS)
-def test_the_disk_is_looked_at_after_the_last_byte_whoever_wrote_it(
+def test_the_free_space_is_checked_after_the_last_byte_of_any_format(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    monkeypatch.setattr(embedsink.http.streaming, "ROOM_BYTES", 1 << 60)
-    monkeypatch.setattr(embedsink.http.streaming, "LOOK_EVERY_S", 60)
+    monkeypatch.setattr(embedsink.http.spool, "RESERVED_BYTES", 1 << 60)
+    monkeypatch.setattr(embedsink.http.spool, "SPACE_CHECK_INTERVAL_S", 60)
     key = narrow.key("read")
     assert narrow.get(f"/api/v1/events.{format}", key=key).status_code == 200, "what is small needs no room"
-    monkeypatch.setattr(embedsink.http.streaming, "IN_MEMORY_BYTES_MAX", 10)
+    monkeypatch.setattr(embedsink.http.spool, "IN_MEMORY_BYTES_MAX", 10)
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
     # Where the system has no files in memory, it is written to the disk.
-    monkeypatch.setattr(embedsink.http.streaming, "SPOOLED_BYTES_MAX", 10)
+    monkeypatch.setattr(embedsink.http.spool, "SPOOLED_BYTES_MAX", 10)
     monkeypatch.delattr(os, "memfd_create")
     assert problem(narrow.get(f"/api/v1/events.{format}", key=key)) == "storage_low"
 
 
 @pytest.mark.parametrize("live_count", [0, 1, 2, 3, 1_000])
-def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int) -> None:
+def test_a_download_closes_its_file_at_any_time_of_revocation(live_count: int) -> None:
     asked: list[None] = []
     sent: list[Message] = []
 
-    def may_go_on() -> bool:
+    def is_key_live() -> bool:
         asked.append(None)
         return len(asked) <= live_count
 
@@ -99,16 +100,14 @@ def test_a_download_closes_its_file_whenever_its_key_is_revoked(live_count: int)
     with TemporaryFile() as file:
         file.write(b"x" * 200_000)
         file.seek(0)
-        asyncio.run(Download(_chunks(file), may_go_on, held=file)(SCOPE, receive, send))
+        asyncio.run(Download(_chunks(file), is_key_live, resource=file)(SCOPE, receive, send))
         assert file.closed
     is_whole = sum(len(message.get("body", b"")) for message in sent) == 200_000
     assert is_whole == (live_count == 1_000)
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet", "arrow"])
-def test_without_room_a_report_that_takes_long_is_answered(
-    narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str
-) -> None:
+def test_a_slow_report_succeeds_on_a_full_disk(narrow: Server, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     def write_slowly(*arguments: object, **options: object) -> None:
         write_rows(*arguments, **options)  # type: ignore[arg-type]
         wait_until(lambda: len(looks) > 2, what="the disk was looked at")
@@ -119,9 +118,9 @@ def test_without_room_a_report_that_takes_long_is_answered(
 
     looks: list[str] = []
     monkeypatch.setattr(embedsink.http.report_response, "write_rows", write_slowly)
-    monkeypatch.setattr(embedsink.http.streaming, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(embedsink.http.streaming._Spool, "_is_short_of_room", look)
-    monkeypatch.setattr(embedsink.http.streaming._Spool, "spills_without_room", lambda spool: look() and False)
+    monkeypatch.setattr(embedsink.http.spool, "SPACE_CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(embedsink.http.spool._SpooledQuery, "_is_disk_almost_full", look)
+    monkeypatch.setattr(embedsink.http.spool._SpooledQuery, "is_spilling_without_space", lambda spool: look() and False)
     answer = narrow.get(f"/api/v1/reports/views.{format}", key=narrow.key("read"))
     assert answer.status_code == 200
     assert len(answer.content) > 100

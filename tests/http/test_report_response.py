@@ -1,4 +1,4 @@
-"""Rows over HTTP: how they are named, found again unchanged, and read page by page."""
+"""Rows over HTTP: formats, file names, entity tags and pages."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 
 import embedsink.http.etag
 import embedsink.http.report_response
-import embedsink.http.streaming
+import embedsink.http.spool
 from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.http.report_response import MEDIA_TYPES
 from embedsink.reports.catalog import is_timed, report_names
@@ -28,7 +28,7 @@ PATHS = [*(f"reports/views.{format}" for format in REPORT_FORMATS), *(f"events.{
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Three views and two queries in deployment 7."""
+    """Open a server with three views and two queries in deployment 7."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         queries = [event_or_action("event:ai-query", {"query": query}) for query in ("why?", "how?")]
         send(server, [view(), view(), view(), *queries])
@@ -36,7 +36,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def send(server: Server, events: list[dict[str, Any]]) -> None:
-    """Make them durable, and wait until they are loaded."""
+    """Send events, and wait until they are loaded."""
     before = server.engine.loader.status.accepted_count
     context = {"deployment": 7, "session": "s", "viewer": "v"}
     assert server.post({"context": context, "events": events}, key=server.key()).status_code == 202
@@ -50,9 +50,7 @@ def get(server: Server, path: str, key: str | None = None, **headers: str) -> ht
     return server.get(f"/api/v1/{path}", key=key or server.key("read"), headers=named)
 
 
-def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_is_consistent_during_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path / "data", segment_seal_s=0.01) as server:
         send(server, [view(), view()])
 
@@ -68,7 +66,7 @@ def test_a_page_is_of_one_moment_whatever_is_loaded_while_it_is_written(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_an_answer_says_what_it_is_and_how_long(loaded: Server, path: str) -> None:
+def test_a_response_has_its_media_type_and_length(loaded: Server, path: str) -> None:
     answer = get(loaded, path)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == MEDIA_TYPES[Format(path.rpartition(".")[2])]
@@ -87,18 +85,16 @@ def test_an_answer_says_what_it_is_and_how_long(loaded: Server, path: str) -> No
         ("summary.zip?since=2025-11-01&until=2025-12-01", "summary_2025-11-01_2025-12-01.zip"),
     ],
 )
-def test_a_file_is_named_after_the_report_and_its_period(loaded: Server, path: str, name: str) -> None:
+def test_a_file_name_contains_the_report_and_its_period(loaded: Server, path: str, name: str) -> None:
     assert get(loaded, path).headers["content-disposition"] == f'attachment; filename="{name}"'
 
 
-def test_json_is_to_be_looked_at(loaded: Server) -> None:
+def test_json_is_shown_inline(loaded: Server) -> None:
     assert "content-disposition" not in get(loaded, "reports/views").headers
 
 
 @pytest.mark.parametrize("path", [*PATHS, "summary.zip"])
-def test_who_has_the_answer_gets_304_until_something_is_loaded(
-    loaded: Server, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_answers_304_until_the_next_load(loaded: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_the_clock(monkeypatch, 0)
     key = loaded.key("read")
     first = get(loaded, path, key)
@@ -115,7 +111,7 @@ def test_who_has_the_answer_gets_304_until_something_is_loaded(
     assert changed.headers["etag"] != tag
 
 
-def test_every_question_has_a_tag_of_its_own(loaded: Server) -> None:
+def test_different_requests_have_different_etags(loaded: Server) -> None:
     key, scoped = loaded.key("read"), loaded.key("read", deployments=[7])
     paths = ["reports/views", "reports/views.csv", "reports/views?surface=app", "reports/views?limit=1", "events.csv"]
     tags = [get(loaded, path, one).headers["etag"] for path in paths for one in (key, scoped)]
@@ -138,7 +134,7 @@ def test_every_question_has_a_tag_of_its_own(loaded: Server) -> None:
         ("events.csv", True),
     ],
 )
-def test_what_looks_at_the_clock_is_asked_again_each_minute(
+def test_reports_that_depend_on_the_clock_expire_each_minute(
     loaded: Server, path: str, lasts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = loaded.key("read")
@@ -158,7 +154,7 @@ def stop_the_clock(monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
     monkeypatch.setattr(embedsink.http.etag, "datetime", Stopped)
 
 
-def test_reports_on_the_clock_are_found_by_their_sql() -> None:
+def test_timed_reports_are_detected_by_their_sql() -> None:
     timed = {name for name in report_names() if is_timed(name)}
     assert timed == {"activity", "ai_queries", "ai_query", "ai_query_groups", "load_times", "tenants"}
 
@@ -187,7 +183,7 @@ def test_links_lead_through_all_pages_in_any_format(loaded: Server, path: str) -
     assert len(set(arrivals)) == len(arrivals) > 1
 
 
-def test_pages_are_as_long_as_asked_and_hold_every_row(loaded: Server) -> None:
+def test_pages_have_the_requested_length_and_contain_every_row(loaded: Server) -> None:
     key = loaded.key("read")
     everything = get(loaded, "events.ndjson", key).text.splitlines()
     path, seen = "/api/v1/events.ndjson?limit=2", []
@@ -201,7 +197,7 @@ def test_pages_are_as_long_as_asked_and_hold_every_row(loaded: Server) -> None:
     assert "key_id" not in json.loads(everything[0])
 
 
-def test_a_cursor_belongs_to_its_report_and_scope(loaded: Server) -> None:
+def test_a_cursor_is_valid_for_its_report_and_scope_only(loaded: Server) -> None:
     key = loaded.key("read")
     cursor = get(loaded, "events.csv?limit=1&since=9999d", key).headers["x-next-cursor"]
     assert get(loaded, f"events.ndjson?since=9999d&cursor={cursor}", key).status_code == 200
@@ -211,7 +207,7 @@ def test_a_cursor_belongs_to_its_report_and_scope(loaded: Server) -> None:
         assert answer.json()["detail"].startswith("cursor: ")
 
 
-def test_days_are_the_readers_days(loaded: Server) -> None:
+def test_days_begin_at_midnight_in_the_readers_time_zone(loaded: Server) -> None:
     # 2025-11-20T00:00Z is when the views happened.
     for zone, start in (("Asia/Tokyo", "2025-11-19T15:00:00Z"), ("America/New_York", "2025-11-19T05:00:00Z")):
         rows = get(loaded, f"reports/views?timezone={zone}").json()
@@ -230,22 +226,22 @@ def test_days_are_the_readers_days(loaded: Server) -> None:
         ("analytics.duckdb?since=7d", 'parameter "since" does not exist.'),
     ],
 )
-def test_a_wrong_parameter_is_told(loaded: Server, path: str, told: str) -> None:
+def test_an_invalid_parameter_is_reported(loaded: Server, path: str, told: str) -> None:
     answer = get(loaded, path)
     assert problem(answer) == "bad_parameter"
     assert told in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["reports/view/schema", "reports/views.xlsx", "events.json", "events.xlsx"])
-def test_what_there_is_not_is_a_404_that_says_what_there_is(loaded: Server, path: str) -> None:
+def test_an_unknown_report_answers_404_with_suggestions(loaded: Server, path: str) -> None:
     answer = get(loaded, path)
     assert problem(answer) == "not_found"
-    assert re.search(r"Did you mean|There are", answer.json()["detail"])
+    assert re.search(r"Did you mean|There are|Formats: ", answer.json()["detail"])
 
 
 @pytest.mark.parametrize("path", ["reports/views", "events"])
 @pytest.mark.parametrize("suffix", ["%1b%5b31m%0a", "%22", "x" * 70])
-def test_a_suffix_that_there_is_not_is_quoted(loaded: Server, path: str, suffix: str) -> None:
+def test_an_unknown_suffix_is_quoted(loaded: Server, path: str, suffix: str) -> None:
     detail = get(loaded, f"{path}.{suffix}").json()["detail"]
     quoted = re.search(r'"(?:[^"\\]|\\.)*"', detail)
     assert quoted
@@ -255,7 +251,7 @@ def test_a_suffix_that_there_is_not_is_quoted(loaded: Server, path: str, suffix:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Something for every report."""
+    """Open a server with rows for every report."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         types = ["view", "dashboard-loaded", "navigate", "download", "drilldown", "error"]
         events = [event_or_action(f"event:{type_}", seq=seq) for seq, type_ in enumerate(types, start=3)]
@@ -272,7 +268,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("name", report_names())
-def test_a_schema_describes_the_rows_that_come(busy: Server, name: str) -> None:
+def test_a_schema_describes_the_rows(busy: Server, name: str) -> None:
     schema = get(busy, f"reports/{name}/schema").json()
     [listed] = [report for report in get(busy, "reports").json() if report["name"] == name]
     assert {part: schema[part] for part in listed} == listed
@@ -286,7 +282,7 @@ def test_a_schema_describes_the_rows_that_come(busy: Server, name: str) -> None:
             assert value is None or isinstance(value, types.get(type_, object))
 
 
-def test_ingest_keys_read_nothing(loaded: Server) -> None:
+def test_ingest_keys_cannot_read(loaded: Server) -> None:
     for path in (*PATHS, "summary.zip", "analytics.duckdb", "reports/views/schema"):
         assert problem(get(loaded, path, loaded.key("ingest"))) == "wrong_kind"
         assert problem(loaded.get(f"/api/v1/{path}")) == "no_credential"
@@ -296,7 +292,7 @@ def test_ingest_keys_read_nothing(loaded: Server) -> None:
     "period",
     ["since=0001-01-01T00:00Z&timezone=America/New_York", "until=9999-12-31T23:59:59Z&timezone=Asia/Tokyo"],
 )
-def test_the_ends_of_time_are_times(loaded: Server, period: str) -> None:
+def test_the_earliest_and_latest_times_are_valid(loaded: Server, period: str) -> None:
     for path in ("reports/views.csv", "summary.zip"):
         assert get(loaded, f"{path}?{period}").status_code == 200
 
@@ -317,7 +313,7 @@ def test_a_report_that_would_fill_the_disk_is_stopped(
 
     ended: list[str] = []
     monkeypatch.setattr(embedsink.http.report_response, "write_rows", write_for_ever)
-    monkeypatch.setattr(embedsink.http.streaming, "ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(embedsink.http.spool, "RESERVED_BYTES", 1 << 60)
     answer = get(loaded, f"events.{format}")
     assert (answer.status_code, problem(answer)) == (503, "storage_low")
     assert "disk: is almost full" in answer.json()["detail"]

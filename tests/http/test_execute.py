@@ -1,4 +1,4 @@
-"""Whoever leaves is worked for no longer, and keeps no place."""
+"""Queries: cancellation, time limit and priority."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from embedsink.errors import Unavailable
-from embedsink.http.execute import while_awaited
+from embedsink.http.execute import cancel_on_disconnect
 from embedsink.store.reader import Reader
 from tests.http.asking import Server, open_server, problem
 
@@ -28,26 +28,26 @@ ENDED_S_MAX = 5.0
 every_reading = pytest.mark.parametrize(
     ("path", "read"),
     [
-        ("/api/v1/reports/views", "rows.write_rows"),
-        ("/api/v1/summary.zip", "exports.write_summary"),
-        ("/api/v1/dashboards/overview/sections/use", "dashboards.answer_section"),
-        ("/api/v1/quarantine", "quarantine.rows"),
-        ("/api/v1/deployments", "deployments._read"),
-        ("/api/v1/inspect?session=s", "inspection.count_arrivals"),
+        ("/api/v1/reports/views", "report_response.write_rows"),
+        ("/api/v1/summary.zip", "api.exports.write_summary"),
+        ("/api/v1/dashboards/overview/sections/use", "api.dashboards.answer_section"),
+        ("/api/v1/quarantine", "api.quarantine.rows"),
+        ("/api/v1/deployments", "api.deployments._read"),
+        ("/api/v1/inspect?session=s", "api.inspection.count_arrivals"),
     ],
 )
 
 
 @pytest.fixture
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a place for one report, and for nobody who waits."""
+    """Open a server with a slot for one report and none for waiting."""
     limits: dict[str, Any] = {"report_concurrency_max": 1, "report_waiting_max": 0}
     with open_server(tmp_path_factory.mktemp("data"), **limits) as server:
         yield server
 
 
 @every_reading
-def test_the_place_of_a_reader_that_has_left_is_free(
+def test_a_disconnected_reader_frees_its_slot(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
     begun = threading.Event()
@@ -86,7 +86,7 @@ def test_the_place_of_a_reader_that_has_left_is_free(
 
 
 @every_reading
-def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
+def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
     def read_long(reader: Reader, *_: Any, **__: Any) -> None:
@@ -98,7 +98,7 @@ def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
             patched.setattr(f"embedsink.http.{read}", read_long)
             answer = server.get(path, key=key)
         assert (answer.status_code, problem(answer)) == (503, "overloaded")
-        told = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Ask for a shorter period."
+        told = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Request a shorter period."
         assert answer.json()["detail"] == told
         assert "retry-after" in answer.headers
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
@@ -106,8 +106,10 @@ def test_what_takes_longer_than_it_may_is_a_503_and_its_place_is_free(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priorities belong to processes")
 @every_reading
-def test_reading_gives_way_to_ingest(narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str) -> None:
-    module, name = read.split(".")
+def test_queries_have_a_lower_priority_than_ingest(
+    narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
+) -> None:
+    module, _, name = read.rpartition(".")
     original = getattr(importlib.import_module(f"embedsink.http.{module}"), name)
     had = threads()
     priorities: dict[int, int] = {}
@@ -126,11 +128,11 @@ def test_reading_gives_way_to_ingest(narrow: Server, monkeypatch: pytest.MonkeyP
 
 
 def threads() -> set[int]:
-    """Those of this process."""
+    """Return those of this process."""
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
-def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end = threading.Event(), threading.Event()
     bodies: list[list[bytes]] = [[], []]
     is_told = asyncio.Event()
@@ -163,7 +165,7 @@ def test_who_leaves_takes_a_section_from_nobody(narrow: Server, monkeypatch: pyt
     assert bodies[1] == []
 
 
-def test_a_bug_is_still_told_as_one_and_not_as_a_reader_that_has_left() -> None:
+def test_a_bug_is_raised_and_not_taken_for_a_disconnect() -> None:
     async def fail() -> None:
         raise ValueError("no")
 
@@ -172,10 +174,10 @@ def test_a_bug_is_still_told_as_one_and_not_as_a_reader_that_has_left() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(ValueError, match="no"):
-        asyncio.run(while_awaited(Request({"type": "http"}, receive), fail()))
+        asyncio.run(cancel_on_disconnect(Request({"type": "http"}, receive), fail()))
 
 
-def test_what_a_reader_still_sends_is_no_leaving() -> None:
+def test_further_bytes_of_a_client_are_not_a_disconnect() -> None:
     parts: list[Message] = [{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}]
     ended: list[bool] = []
 
@@ -190,5 +192,5 @@ def test_what_a_reader_still_sends_is_no_leaving() -> None:
         return parts.pop(0)
 
     with pytest.raises(ClientDisconnect):
-        asyncio.run(while_awaited(Request({"type": "http"}, receive), wait()))
+        asyncio.run(cancel_on_disconnect(Request({"type": "http"}, receive), wait()))
     assert ended == [True]

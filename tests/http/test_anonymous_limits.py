@@ -1,4 +1,4 @@
-"""What costs more than a small valid body: who has to wait for it, who pays for it, and who never notices."""
+"""Limits on anonymous requests and on expensive bodies."""
 
 import asyncio
 import gzip
@@ -13,10 +13,11 @@ import pytest
 import embedsink.http.anonymous_limits
 import embedsink.http.api.dbt_syncs
 import embedsink.http.api.events
+import embedsink.http.sync_body
 from embedsink.http.anonymous_limits import AnonymousLimits
 from embedsink.http.rate_limiter import Sender
-from embedsink.http.wire.raw_response import Answer
-from embedsink.http.wire.request_body import STRANGER_BYTES_MAX
+from embedsink.http.wire.raw_response import RawResponse
+from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.delivery import Rules
 from tests.envelope.sending import KEY, view
@@ -51,23 +52,23 @@ def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["hostile", "large", "empty", "good", "unknown key", "no key", "gzip"],
 )
-def test_nothing_of_a_stranger_is_parsed(server: Server, body: bytes, reason: str) -> None:
+def test_an_anonymous_body_is_never_parsed(server: Server, body: bytes, reason: str) -> None:
     coding = {"content_encoding": "gzip"} if body.startswith(b"\x1f") else {}
     answer = server.post(body, **coding)
     assert (answer.status_code, problem(answer)) == (401, reason)
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
-def test_the_key_of_a_larger_body_stands_in_its_first_64_kib(server: Server, coding: str) -> None:
+def test_the_key_of_a_larger_body_must_be_in_its_first_64_kib(server: Server, coding: str) -> None:
     key, events = server.key(), [view({"title": f"{number:0100}"}) for number in range(400)]
     for body, status in (({"key": key, "events": events}, 202), ({"events": events, "key": key}, 401)):
         content = json.dumps(body).encode()
-        assert len(content) > STRANGER_BYTES_MAX
+        assert len(content) > ANONYMOUS_BYTES_MAX
         packed = gzip.compress(content) if coding else content
         assert server.post(packed, content_encoding=coding or "identity").status_code == status
 
 
-def test_a_key_that_stands_elsewhere_than_in_the_delivery_is_none(server: Server) -> None:
+def test_a_key_outside_the_delivery_object_is_ignored(server: Server) -> None:
     key, other, before = server.key(), server.key(), len(server.journaled())
     stray = view({"key": key})
     assert problem(server.post([stray])) == "no_credential"
@@ -76,7 +77,7 @@ def test_a_key_that_stands_elsewhere_than_in_the_delivery_is_none(server: Server
     assert server.post({"events": [view({"key": KEY})], "key": key}).status_code == 202
 
 
-def test_an_unreadable_body_with_a_key_in_it_is_not_kept(server: Server) -> None:
+def test_an_unreadable_body_with_a_key_is_not_stored(server: Server) -> None:
     before = len(server.journaled())
     for body in (b'{"key": "%b", "events": [' % server.key().encode(), b'{"key": "%b", "a":1,' % server.key().encode()):
         answer = server.post(body + b'"a":1,' * 10_000)
@@ -85,12 +86,12 @@ def test_an_unreadable_body_with_a_key_in_it_is_not_kept(server: Server) -> None
 
 
 @pytest.mark.usefixtures("nothing_is_parsed")
-def test_a_429_spares_the_parse(tmp_path: Path) -> None:
+def test_a_429_is_sent_before_the_body_is_parsed(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_bytes_per_s=10_000) as server:
         key = server.key()
         known = server.engine.keys.find(key)
         assert known is not None
-        server.state["rates"].admit(Sender("", known.key_id), 19_999)
+        server.state["admission"].rates.admit(Sender("", known.key_id), 19_999)
         for answer in (server.post(b" " * 19_000, key=key), server.post(b'{"key":"%b"' % key.encode() + b" " * 19_000)):
             assert (answer.status_code, problem(answer)) == (429, "rate_limited")
 
@@ -106,7 +107,7 @@ def test_a_429_spares_the_parse(tmp_path: Path) -> None:
     ],
     ids=["a key again and again", "rejected", "large", "deep", "lines"],
 )
-def test_what_takes_long_never_runs_on_the_event_loop(
+def test_slow_bodies_are_never_parsed_on_the_event_loop(
     server: Server, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_ = "application/x-ndjson" if body.startswith(b"1\n") else "application/json"
@@ -128,7 +129,7 @@ def test_small_bodies_need_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert server.post(gzip.compress(json.dumps(view()).encode()), key=key, content_encoding="gzip").is_success
 
 
-def test_who_sends_unreadable_bodies_waits_and_small_events_of_the_same_sender_do_not(tmp_path: Path) -> None:
+def test_unreadable_bodies_are_limited_without_delaying_small_events(tmp_path: Path) -> None:
     with open_server(tmp_path, rate_address_bytes_per_s=2 * MIB) as server:
         key = server.key()
         statuses = [server.post(b"x" * 500_000, key=key).status_code for _ in range(4)]
@@ -144,7 +145,7 @@ def test_who_sends_unreadable_bodies_waits_and_small_events_of_the_same_sender_d
     [[view()] * 1_001, [view()] * 1_000, [view()] * 3_000],
     ids=["too many", "accepted", "too large"],
 )
-def test_work_is_charged_by_the_size_after_decompression(tmp_path: Path, events: list[Any]) -> None:
+def test_work_is_charged_by_the_decompressed_size(tmp_path: Path, events: list[Any]) -> None:
     with open_server(tmp_path, rate_address_bytes_per_s=MIB // 16) as server:
         key = server.key()
         body = gzip.compress(json.dumps(events).encode())
@@ -153,10 +154,10 @@ def test_work_is_charged_by_the_size_after_decompression(tmp_path: Path, events:
         assert statuses[-1] == 429
 
 
-def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
+def test_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse, running, most = embedsink.http.api.dbt_syncs._parse, 0, 0
+    parse, running, most = embedsink.http.sync_body.parse_sync, 0, 0
 
     def note_and_parse(*arguments: Any) -> Any:
         nonlocal running, most
@@ -168,7 +169,7 @@ def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_c
         finally:
             running -= 1
 
-    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "_parse", note_and_parse)
+    monkeypatch.setattr(embedsink.http.api.dbt_syncs, "parse_sync", note_and_parse)
     with open_server(tmp_path, rate_address_bytes_per_s=MIB) as server:
         key = server.key("sync")
 
@@ -185,10 +186,10 @@ def test_results_of_dbt_syncs_are_parsed_one_at_a_time_and_unreadable_ones_are_c
         assert server.post(view(), key=server.key()).status_code == 202
 
 
-def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
+def test_an_address_without_a_valid_key_is_limited_and_valid_keys_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
     form = {"content-type": "application/x-www-form-urlencoded"}
     with open_server(tmp_path) as server:
         key, read = server.key(), server.key("read")
@@ -219,10 +220,10 @@ def test_an_address_that_goes_on_without_a_good_key_waits_and_good_keys_do_not(
         ("POST", "/healthz/"),
     ],
 )
-def test_every_address_of_the_server_counts_requests_without_a_good_key(
+def test_every_path_counts_requests_without_a_valid_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
     with open_server(tmp_path) as server:
         ingest = server.key()
         assert server.ask(method, path).status_code != 429
@@ -233,25 +234,23 @@ def test_every_address_of_the_server_counts_requests_without_a_good_key(
         assert server.ask(method, path, key=server.key("read")).status_code != 429
 
 
-def test_probes_are_always_answered_and_no_flood_of_other_requests_delays_them(
+def test_probes_are_always_answered_and_never_delayed_by_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.2)
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.2)
     with open_server(tmp_path, rate_strangers_per_s=1_000) as server:
         use_up(server)
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
         assert time.monotonic() - started_at < 0.2
-        server.state["events"].strangers._buckets.take_debt(("127.0.0.1", True), 10_000, time.monotonic())
+        server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", True), 10_000, time.monotonic())
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == 200
         assert time.monotonic() - started_at > 0.2, "a flood of probes has to wait, too"
 
 
-def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 0.01)
+def test_a_large_anonymous_body_costs_as_much_as_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
     with open_server(tmp_path, rate_strangers_per_s=5) as server:
         assert server.post(b" " * (MIB - 1)).status_code == 401
         assert server.post(b" " * (MIB - 1)).status_code == 401
@@ -259,17 +258,15 @@ def test_a_large_body_without_a_good_key_costs_as_much_as_many_requests(
 
 
 def use_up(server: Server) -> None:
-    """Take all that this address may send without a good key."""
-    server.state["events"].strangers._buckets.take_debt(("127.0.0.1", False), 10_000, time.monotonic())
+    """Use up the anonymous rate of this address."""
+    server.state["admission"].anonymous_limits._buckets.charge(("127.0.0.1", False), 10_000, time.monotonic())
 
 
-def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedsink.http.anonymous_limits, "HOLD_BACK_S", 3_600.0)
+def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 3_600.0)
     with open_server(tmp_path, rate_strangers_per_s=1) as server:
         events = server.state["events"]
-        replies: list[Answer] = []
+        replies: list[RawResponse] = []
         scope = {
             "type": "http",
             "method": "POST",
@@ -284,26 +281,26 @@ def test_an_address_that_waits_for_its_429_does_not_hold_up_others(
             for client in (("192.0.2.1", 1), ("192.0.2.2", 1)):
                 for _ in range(5):
                     asked = scope | {"state": dict(server.state), "client": client}
-                    events.ingest_whole(asked, b"{}", replies.append)
+                    events.ingest(asked, b"{}", replies.append)
             await asyncio.sleep(0)
 
         server._runner.run(send_all())
         assert [reply.status for reply in replies] == [401] * 4, "the others are held back"
 
 
-def test_held_answers_follow_each_other_and_come_no_faster_than_an_address_may_ask() -> None:
-    strangers, held = AnonymousLimits(100), []
-    scope = {"state": {"hold_back": lambda delay_s, answer: held.append((delay_s, answer))}}
+def test_delayed_answers_are_spaced_by_the_rate_of_one_address() -> None:
+    limits, delayed = AnonymousLimits(100), []
+    scope = {"state": {"delay_answer": lambda delay_s, answer: delayed.append((delay_s, answer))}}
     for _ in range(3):
-        strangers.hold_back(scope, lambda: None)
-    assert [delay_s for delay_s, _ in held] == pytest.approx([1.01, 1.02, 1.03])
-    for _, answer in held:
+        limits.delay_answer(scope, lambda: None)
+    assert [delay_s for delay_s, _ in delayed] == pytest.approx([1.01, 1.02, 1.03])
+    for _, answer in delayed:
         answer()
-    strangers.hold_back(scope, lambda: None)
-    assert held[-1][0] == pytest.approx(1.01)
+    limits.delay_answer(scope, lambda: None)
+    assert delayed[-1][0] == pytest.approx(1.01)
 
 
-def test_the_worker_and_the_loop_go_by_the_same_rules(tmp_path: Path) -> None:
+def test_the_worker_and_the_event_loop_use_the_same_rules(tmp_path: Path) -> None:
     with open_server(tmp_path, service_name="acme", events_max=400) as server:
         assert server.state["events"].pool._worker._arguments[0] == json.dumps(
             {"service_name": "acme", "events_max": 400}

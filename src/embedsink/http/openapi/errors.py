@@ -1,8 +1,8 @@
-"""Why operations fail: the reasons that several of them share."""
+"""The reasons for errors that several operations share."""
 
 from embedsink.reasons import Reason
 
-# A query beyond its limits is refused whatever the address.
+# The server checks the query of every request, on all paths.
 ANY_REQUEST = (Reason.INTERNAL_ERROR, Reason.BAD_PARAMETER)
 ACCESS = (
     Reason.TWO_CREDENTIALS,
@@ -16,7 +16,7 @@ ACCESS = (
     *ANY_REQUEST,
 )
 SCOPED = (*ACCESS, Reason.BAD_PARAMETER, Reason.OUT_OF_SCOPE)
-# What is written whole before it is sent needs a place to run, and room on the disk.
+# A report is written completely before it is sent: it needs a free slot, and space on the disk.
 SPOOLED = (*SCOPED, Reason.OVERLOADED, Reason.STORAGE_LOW)
 BODY = (
     Reason.NOT_JSON,

@@ -1,14 +1,14 @@
-"""Where a request comes from, as limits count it."""
+"""The client address of a request."""
 
 import pytest
 
-from embedsink.http.client_address import address_of
+from embedsink.http.client_address import client_address
 from embedsink.http.transport import Transport
 
 
 def address(client: str | None, *forwarded: str, transport: Transport = Transport.ANYTHING) -> str:
     headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
-    return address_of({"client": client and (client, 1), "headers": headers, "state": {"transport": transport}})
+    return client_address({"client": client and (client, 1), "headers": headers, "state": {"transport": transport}})
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ def address(client: str | None, *forwarded: str, transport: Transport = Transpor
         (None, ""),
     ],
 )
-def test_an_address_is_that_of_the_connection_and_of_ipv6_its_network(client: str | None, expected: str) -> None:
+def test_the_client_address_is_an_ipv4_address_or_an_ipv6_network(client: str | None, expected: str) -> None:
     assert address(client) == expected
 
 
-def test_without_a_proxy_nobody_may_say_where_a_request_comes_from() -> None:
+def test_x_forwarded_for_is_ignored_without_a_proxy() -> None:
     assert address("192.0.2.7", "198.51.100.1") == "192.0.2.7"
     assert address("192.0.2.7", "198.51.100.1", transport=Transport.ENCRYPTED) == "192.0.2.7"
 
@@ -46,5 +46,5 @@ def test_without_a_proxy_nobody_may_say_where_a_request_comes_from() -> None:
         ([], "127.0.0.1"),
     ],
 )
-def test_behind_a_proxy_the_last_entry_counts_which_the_proxy_has_added(forwarded: list[str], expected: str) -> None:
+def test_the_last_x_forwarded_for_entry_counts_behind_a_proxy(forwarded: list[str], expected: str) -> None:
     assert address("127.0.0.1", *forwarded, transport=Transport.FORWARDED) == expected

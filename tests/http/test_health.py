@@ -1,4 +1,4 @@
-"""What the people who run a server look at."""
+"""`/healthz`, `/readyz` and `/metrics`."""
 
 import os
 import time
@@ -21,12 +21,12 @@ def metric(server: Server, name: str) -> float:
     return float(line.split()[-1])
 
 
-def test_healthz_says_that_it_lives(server: Server) -> None:
+def test_healthz_answers_ok(server: Server) -> None:
     answer = server.get("/healthz")
     assert (answer.status_code, answer.text) == (200, "ok\n")
 
 
-def test_readyz_proves_a_write(server: Server) -> None:
+def test_readyz_writes_to_the_disk(server: Server) -> None:
     before = metric(server, "embedsink_journal_groups_total")
     answer = server.get("/readyz")
     assert (answer.status_code, answer.json()) == (200, {"ready": True, "troubles": []})
@@ -54,7 +54,7 @@ def test_readyz_does_not_wait_for_a_hung_disk(tmp_path: Path, monkeypatch: pytes
         assert "a write takes more than" in answer.json()["detail"]
 
 
-def test_readyz_says_when_the_disk_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_reports_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -64,7 +64,7 @@ def test_readyz_says_when_the_disk_has_failed(tmp_path: Path, monkeypatch: pytes
             assert problem(server.get("/readyz")) == "not_ready"
 
 
-def test_readyz_says_when_the_loader_has_ended_and_ingest_goes_on(
+def test_readyz_reports_a_stopped_loader_while_ingest_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def end(*_: object, **__: object) -> None:
@@ -82,7 +82,7 @@ def test_readyz_says_when_the_loader_has_ended_and_ingest_goes_on(
         assert server.rows("/api/v1/reports/views", key=server.key("read"))[0]["view_count"] == 1
 
 
-def test_metrics_count_each_fate(tmp_path: Path) -> None:
+def test_metrics_count_each_outcome(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
         key = server.key()
         server.post([view(), view(), 1], key=key)
@@ -94,7 +94,7 @@ def test_metrics_count_each_fate(tmp_path: Path) -> None:
         assert metric(server, 'embedsink_refused_requests_total{reason="not_json"}') == 1
 
 
-def test_metrics_look_at_no_file_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_read_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "journal").mkdir()
     for number in (1, 2, 3):
         (tmp_path / "journal" / f"{number:012d}-00000000.ndjson").write_bytes(trailer(b""))
@@ -109,7 +109,7 @@ def test_metrics_look_at_no_file_however_many_there_are(tmp_path: Path, monkeypa
         assert metric(server, "embedsink_journal_segments") > 0
 
 
-def test_metrics_say_nothing_of_what_events_hold(server: Server) -> None:
+def test_metrics_contain_no_content_of_events(server: Server) -> None:
     secret = "s_3cr3t"
     server.post({"context": {"tenant": secret}, "events": [view({"title": secret})]}, key=server.key(label=secret))
     assert secret not in server.get("/metrics").text

@@ -1,4 +1,4 @@
-"""What stands in an address is known, valid and said once: a mistake is told, not read as something else."""
+"""Query parameters: unknown, invalid and repeated ones are errors."""
 
 import re
 
@@ -27,13 +27,13 @@ def detail(answer: httpx.Response) -> str:
     [
         ("sinse=7d", 'parameter "sinse" does not exist. Did you mean "since"?'),
         ("zzz=1", 'parameter "zzz" does not exist. There are since, '),
-        ("since=7d&since=1d", "since: stands more than once in the address. Give it once."),
-        ("tenant=a&tenant=a", "tenant: stands more than once"),
+        ("since=7d&since=1d", "since: is given more than once. Give it once."),
+        ("tenant=a&tenant=a", "tenant: is given more than once"),
         ("since=2026-11-02&until=2026-11-01", 'since: "2026-11-02" is later than until, "2026-11-01". Swap them.'),
         ("tenant=a%00b", 'tenant: "a\\u0000b" contains a NUL or a lone surrogate. Remove it.'),
     ],
 )
-def test_a_mistake_in_the_address_is_a_400_that_names_it(server: Server, path: str, query: str, told: str) -> None:
+def test_an_invalid_query_answers_400_and_names_the_parameter(server: Server, path: str, query: str, told: str) -> None:
     assert told in detail(server.get(f"{path}?{query}", key=server.key("read")))
 
 
@@ -45,22 +45,20 @@ def test_a_mistake_in_the_address_is_a_400_that_names_it(server: Server, path: s
         ("e" * (QUERY_BYTES_MAX + 1), "address: its query has 8,193 bytes; the limit is 8,192. Shorten it."),
     ],
 )
-def test_a_query_beyond_its_limits_is_refused_wherever_it_leads(
-    server: Server, path: str, query: str, told: str
-) -> None:
+def test_a_query_beyond_its_limits_is_refused_on_every_path(server: Server, path: str, query: str, told: str) -> None:
     assert detail(server.get(f"{path}?{query}", key=server.key("admin"))) == told
     assert detail(server.get(f"{path}?{query}")) == told
 
 
-def test_a_query_at_its_limits_is_read(server: Server) -> None:
+def test_a_query_at_its_limits_is_accepted(server: Server) -> None:
     key, path = server.key("read"), "/api/v1/reports/views"
     deployments = "&".join(f"deployment={number}" for number in range(PARAMETERS_MAX))
     assert server.get(f"{path}?{deployments}", key=key).status_code == 200
     assert server.get(f"{path}?tenant={'x' * (QUERY_BYTES_MAX - len('tenant='))}", key=key).status_code == 200
 
 
-def test_every_address_of_the_api_refuses_a_parameter_that_it_does_not_have(server: Server) -> None:
-    """Enumerated, so that a new address is looked at without being named here. Probes may say what they like."""
+def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
+    """Return all API paths, so that new paths are tested automatically. Probes are excluded."""
     named = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
     admin, routes = server.key("admin"), [route for route in server.app.routes if isinstance(route, Route)]
     asked = [
@@ -81,7 +79,7 @@ def test_every_address_of_the_api_refuses_a_parameter_that_it_does_not_have(serv
         assert told.startswith('parameter "sinse" does not exist. '), path
 
 
-def test_a_wrong_parameter_is_told_and_not_called_unchanged(server: Server) -> None:
+def test_an_invalid_parameter_is_an_error_and_never_a_304(server: Server) -> None:
     key = server.key("read")
     for wrong in ("columns=zzz", "limit=0", "cursor=zzz", "guard=zzz", "since=zzz", "zzz=1", "timezone=zzz"):
         answer = server.get(f"/api/v1/reports/ai_query?{wrong}", key=key, headers={"if-none-match": "*"})
@@ -96,7 +94,7 @@ def test_a_wrong_parameter_is_told_and_not_called_unchanged(server: Server) -> N
     "number",
     ["1_2", "%EF%BC%91%EF%BC%92", "%2B12", "12.0", "", "9007199254740992", "-9223372036854775809", "9" * 100],
 )
-def test_a_deployment_is_digits_of_ascii_within_what_the_wire_allows(server: Server, path: str, number: str) -> None:
+def test_a_deployment_is_ascii_digits_within_the_limits(server: Server, path: str, number: str) -> None:
     told = detail(server.get(f"{path}?deployment={number}", key=server.key("read")))
     assert told.startswith("deployment: ")
     assert told.endswith(
@@ -113,7 +111,7 @@ def test_a_deployment_is_digits_of_ascii_within_what_the_wire_allows(server: Ser
         "tenant=&until=1d",
     ],
 )
-def test_what_is_valid_is_answered(server: Server, path: str, query: str) -> None:
+def test_valid_parameters_are_accepted(server: Server, path: str, query: str) -> None:
     assert server.get(f"{path}?{query}", key=server.key("read")).status_code == 200
 
 
@@ -127,7 +125,7 @@ def test_what_is_valid_is_answered(server: Server, path: str, query: str) -> Non
         ("/api/v1/events/live?recent", 1, ROWS_MAX),
     ],
 )
-def test_a_number_is_one_within_its_bounds_wherever_it_stands(server: Server, path: str, least: int, most: int) -> None:
+def test_a_number_must_be_within_its_bounds(server: Server, path: str, least: int, most: int) -> None:
     key, name = server.key("read"), re.split(r"[?&]", path)[-1]
     for number in (str(least - 1), str(most + 1), f"0{most}", "%EF%BC%91", "", "9" * 5_000):
         told = detail(server.get(f"{path}={number}", key=key))
@@ -135,5 +133,5 @@ def test_a_number_is_one_within_its_bounds_wherever_it_stands(server: Server, pa
         assert told.endswith(f" is not an integer from {least} to {most:,}.")
 
 
-def test_the_command_lists_as_many_rejections_as_the_server_gives() -> None:
+def test_the_command_has_the_same_limit_of_rejections_as_the_server() -> None:
     assert embedsink.cli.quarantine.LIMIT_MAX == embedsink.http.api.quarantine.LIMIT_MAX

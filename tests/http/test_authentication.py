@@ -1,4 +1,4 @@
-"""Who may do what: every route, every credential, two deployments (spec 5 and 7)."""
+"""Authentication and authorization: every route, every credential, two deployments (spec 5 and 7)."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import new_token
 from embedsink.errors import Refused
-from embedsink.http.authentication import token_of
+from embedsink.http.authentication import parse_bearer_token
 from tests.envelope.sending import event_or_action, view
 from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
 
@@ -27,7 +27,7 @@ LIVE = tuple(f"{kind} {scope}" for kind, scope in product(KeyKind, SCOPES))
 
 @dataclass(frozen=True)
 class Route:
-    """A route of the matrix; `{}` stands for a deployment."""
+    """A route of the matrix; `{}` is replaced by a deployment."""
 
     method: str
     path: str
@@ -58,7 +58,7 @@ ROUTES = (
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with an event and a rejection of each deployment."""
+    """Open a server with an event and a rejection of each deployment."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
         key = server.key()
         for deployment in DEPLOYMENTS:
@@ -123,7 +123,7 @@ def expected(route: Route, credential: str, deployment: int) -> tuple[int, str]:
 
 @pytest.mark.parametrize("credential", DEAD)
 @pytest.mark.parametrize("route", ROUTES, ids=str)
-def test_without_a_live_key_every_route_answers_401(
+def test_every_route_with_a_key_answers_401_without_one(
     house: Server, credentials: dict[str, str | None], route: Route, credential: str
 ) -> None:
     before = len(house.journaled())
@@ -137,7 +137,7 @@ def test_without_a_live_key_every_route_answers_401(
 
 @pytest.mark.parametrize("credential", LIVE)
 @pytest.mark.parametrize("route", ROUTES, ids=str)
-def test_a_live_key_reaches_what_is_its_own_and_nothing_else(
+def test_a_live_key_reaches_only_the_resources_of_its_kind(
     house: Server, credentials: dict[str, str | None], route: Route, credential: str
 ) -> None:
     for deployment in DEPLOYMENTS:
@@ -160,7 +160,7 @@ def test_a_live_key_reaches_what_is_its_own_and_nothing_else(
     ],
 )
 @pytest.mark.parametrize("kind", ["read", "admin"])
-def test_a_scoped_reader_sees_no_trace_of_other_deployments(house: Server, kind: str, path: str) -> None:
+def test_a_scoped_reader_sees_no_rows_of_other_deployments(house: Server, kind: str, path: str) -> None:
     mine = house.get(path, key=house.key(kind, deployments=[2]))
     others = house.get(f"{path}?deployment=2", key=house.key(kind))
     assert mine.status_code == 200
@@ -174,13 +174,13 @@ def test_a_scoped_reader_sees_no_trace_of_other_deployments(house: Server, kind:
 
 
 @pytest.mark.parametrize("kind", ["read", "admin"])
-def test_a_scoped_reader_learns_of_no_other_deployment(house: Server, kind: str) -> None:
+def test_a_scoped_reader_gets_no_hint_of_other_deployments(house: Server, kind: str) -> None:
     for scope, seen in ((None, {1, 2}), ([2], {2}), ([1, 2], {1, 2}), ([3], {3})):
         listed = house.get("/api/v1/deployments", key=house.key(kind, deployments=scope)).json()["deployments"]
         assert {one["deploymentId"] for one in listed if one["deploymentId"] < 3 or scope == [3]} == seen
 
 
-def test_all_bad_keys_get_the_very_same_body(house: Server, credentials: dict[str, str | None]) -> None:
+def test_all_invalid_keys_get_the_same_body(house: Server, credentials: dict[str, str | None]) -> None:
     answers = [house.get("/api/v1/reports", key=credentials[name]) for name in DEAD if name != "none"]
     answers.append(house.get("/api/v1/reports", headers={"authorization": "Basic dXNlcjpwYXNz"}))
     answers.append(house.get("/api/v1/reports", headers={"authorization": "Bearer"}))
@@ -192,7 +192,7 @@ def test_all_bad_keys_get_the_very_same_body(house: Server, credentials: dict[st
     assert len({answer.headers["www-authenticate"] for answer in answers}) == 1
 
 
-def test_whether_a_report_exists_is_told_only_to_readers(house: Server) -> None:
+def test_only_readers_learn_whether_a_report_exists(house: Server) -> None:
     for key in (None, "es_read_wrong", house.key("ingest")):
         exists, does_not = (house.get(f"/api/v1/reports/{name}", key=key) for name in ("views", "nothing"))
         assert exists.content == does_not.content
@@ -200,7 +200,7 @@ def test_whether_a_report_exists_is_told_only_to_readers(house: Server) -> None:
     assert problem(house.get("/api/v1/reports/nothing", key=house.key("read"))) == "not_found"
 
 
-def test_the_bare_address_leads_everybody_alike_to_the_dashboards(
+def test_the_root_path_redirects_all_clients_to_the_dashboards(
     house: Server, credentials: dict[str, str | None]
 ) -> None:
     for credential, key in credentials.items():
@@ -213,7 +213,7 @@ def test_the_bare_address_leads_everybody_alike_to_the_dashboards(
 
 
 @pytest.mark.parametrize("name", ["access_token", "key"])
-def test_a_key_in_the_address_does_not_count(house: Server, name: str) -> None:
+def test_a_key_in_the_url_is_not_accepted(house: Server, name: str) -> None:
     for path in ("/api/v1/reports", EVENTS):
         method = "POST" if path == EVENTS else "GET"
         key = house.key("admin")
@@ -225,16 +225,16 @@ def test_a_key_in_the_address_does_not_count(house: Server, name: str) -> None:
 
 @pytest.mark.parametrize("query", ["since={key}", "access_token={key}", "access_token=other", "tenant=es_read_madrid"])
 @pytest.mark.parametrize("kind", KeyKind)
-def test_a_key_in_the_address_is_told_apart_from_a_bad_one_in_the_header(query: str, kind: KeyKind) -> None:
+def test_a_key_in_the_url_gets_another_error_than_a_bad_key_in_the_header(query: str, kind: KeyKind) -> None:
     key = new_token(kind)
     for authorization in ([], [f"Bearer {key}"], ["Bearer"]):
-        with pytest.raises(Refused, match=r"^address: a key, or access_token, stands in it, ") as refused:
-            token_of(authorization, query.format(key=key))
+        with pytest.raises(Refused, match=r"^address: contains a key or access_token, ") as refused:
+            parse_bearer_token(authorization, query.format(key=key))
         assert refused.value.reason == "bad_credential"
         assert key not in str(refused.value)
 
 
-def test_a_key_in_the_address_is_told_where_a_key_is_asked_for_and_nowhere_else(house: Server) -> None:
+def test_a_key_in_the_url_is_an_error_only_where_a_key_is_required(house: Server) -> None:
     key = house.key("read")
     for path in ("/api/v1/reports", "/api/v1/reports/views.csv", "/api/v1/reports/nothing"):
         answer = house.get(f"{path}?since={key}", key=key)
@@ -244,9 +244,9 @@ def test_a_key_in_the_address_is_told_where_a_key_is_asked_for_and_nowhere_else(
         assert house.get(f"{path}?access_token={key}").status_code == status
 
 
-def test_an_ordinary_parameter_may_begin_like_a_key(house: Server) -> None:
+def test_a_parameter_may_begin_like_a_key(house: Server) -> None:
     assert house.get("/api/v1/reports/views?tenant=es_madrid", key=house.key("read")).status_code == 200
-    assert token_of([], "tenant=es_read") is None
+    assert parse_bearer_token([], "tenant=es_read") is None
 
 
 def test_two_credentials_are_refused(house: Server) -> None:
@@ -258,7 +258,7 @@ def test_two_credentials_are_refused(house: Server) -> None:
 
 
 @pytest.mark.parametrize("type_", ["application/json", "text/plain", "text/plain;charset=UTF-8"])
-def test_the_key_may_stand_in_the_body(house: Server, type_: str) -> None:
+def test_the_key_may_be_in_the_body(house: Server, type_: str) -> None:
     answer = house.post({"events": [view()], "key": house.key()}, type_=type_)
     assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
 
@@ -267,19 +267,19 @@ def test_the_key_may_stand_in_the_body(house: Server, type_: str) -> None:
     ("key", "reason"),
     [("es_ingest_wrong", "bad_credential"), ("", "bad_credential"), (None, "no_credential"), (7, "no_credential")],
 )
-def test_a_wrong_key_in_the_body_is_a_401_and_leaves_nothing(house: Server, key: Any, reason: str) -> None:
+def test_a_wrong_key_in_the_body_answers_401_and_stores_nothing(house: Server, key: Any, reason: str) -> None:
     before = len(house.journaled())
     assert problem(house.post({"events": [view(), 1], "key": key})) == reason
     assert len(house.journaled()) == before
 
 
-def test_a_body_that_nobody_vouches_for_is_not_kept(server: Server) -> None:
+def test_a_body_without_a_confirmed_key_is_not_stored(server: Server) -> None:
     before = len(server.journaled())
     assert problem(server.post(b'{"events": [')) == "no_credential"
     assert len(server.journaled()) == before
 
 
-def test_a_key_for_one_deployment_supplies_it(server: Server) -> None:
+def test_a_key_for_one_deployment_supplies_the_deployment(server: Server) -> None:
     assert server.post(view(), key=server.key(deployments=[7])).status_code == 202
     assert server.journaled()[-1]["context"]["deployment"] == 7
 
@@ -291,7 +291,7 @@ def test_a_revoked_key_is_refused_at_once(server: Server) -> None:
     assert problem(server.post(view(), key=key)) == "bad_credential"
 
 
-def test_over_plain_http_no_key_is_taken_where_others_can_listen(tmp_path: Path) -> None:
+def test_plain_http_is_refused_on_a_server_beyond_loopback(tmp_path: Path) -> None:
     with open_server(tmp_path, https_only=True) as server:
         key = server.key("admin")
         for method, path in (("POST", EVENTS), ("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")):
@@ -302,7 +302,7 @@ def test_over_plain_http_no_key_is_taken_where_others_can_listen(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["read", "admin"])
-def test_a_page_can_not_read_with_a_key_of_other_pages(server: Server, kind: str) -> None:
+def test_a_page_cannot_read_with_a_key_of_other_origins(server: Server, kind: str) -> None:
     key = server.key(kind, origins=[PAGE])
     for path in ("/api/v1/reports", "/api/v1/reports/views", "/api/v1/quarantine"):
         assert server.get(path, key=key, headers={"origin": PAGE}).status_code == 200

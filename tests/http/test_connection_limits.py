@@ -1,4 +1,4 @@
-"""The head of a request: its size and its time are limited, whatever the application."""
+"""Limits of connections: heads, unread bodies, and the number of connections."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ def port() -> Iterator[int]:
 
 
 def answer_to(port: int, *parts: bytes, pause_s: float = 0.0) -> bytes:
-    """All that comes back until the server closes, or is silent."""
+    """Return all received bytes until the server closes or is silent."""
     with socket.create_connection(("127.0.0.1", port), timeout=2 * TIMEOUT_S + 1) as connection:
         received = b""
         with contextlib.suppress(ConnectionError, TimeoutError):
@@ -67,7 +67,7 @@ def test_a_huge_head_is_refused_and_the_connection_closed(port: int, request_: b
     assert answer_to(port, request_)[:12] in (b"HTTP/1.1 431", b"")
 
 
-def test_a_body_that_goes_on_after_its_answer_is_cut(port: int) -> None:
+def test_an_endless_body_is_cut_after_its_answer(port: int) -> None:
     chunk = b"%x\r\n%b\r\n" % (MIB, b" " * MIB)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk)
@@ -77,20 +77,20 @@ def test_a_body_that_goes_on_after_its_answer_is_cut(port: int) -> None:
             connection.sendall(endless)
 
 
-def test_a_body_that_stops_after_its_answer_does_not_keep_the_connection(port: int) -> None:
+def test_a_body_that_stops_after_its_answer_does_not_keep_the_connection_open(port: int) -> None:
     begun = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
     started_at = time.monotonic()
     assert answer_to(port, begun, b" ", pause_s=0.1).startswith(b"HTTP/1.1 204")
     assert time.monotonic() - started_at < TIMEOUT_S + 1
 
 
-def test_what_is_left_of_an_answered_body_does_not_spoil_the_next_request(port: int) -> None:
+def test_the_rest_of_an_answered_body_does_not_affect_the_next_request(port: int) -> None:
     first = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
     last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     assert answer_to(port, first, b" " * 100_000, last, pause_s=0.05).count(b"HTTP/1.1 204") == 2
 
 
-def test_the_end_of_an_answered_body_is_not_counted_as_the_next_head(port: int) -> None:
+def test_the_end_of_an_answered_body_does_not_count_as_the_next_head(port: int) -> None:
     body = 3 * HEAD_BYTES_MAX
     beginning = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % body
     last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -98,13 +98,13 @@ def test_the_end_of_an_answered_body_is_not_counted_as_the_next_head(port: int) 
     assert answer_to(port, *parts, pause_s=TIMEOUT_S / 10).count(b"HTTP/1.1 204") == 2
 
 
-def test_a_head_within_the_limit_passes(port: int) -> None:
+def test_a_head_within_the_limit_is_accepted(port: int) -> None:
     head = b"GET / HTTP/1.1\r\nX: " + b"x" * (HEAD_BYTES_MAX - 1_000) + b"\r\nConnection: close\r\n\r\n"
     assert answer_to(port, head[:100], head[100:], pause_s=0.05).startswith(b"HTTP/1.1 204")
 
 
 def head_of(byte_count: int, where: str) -> bytes:
-    """A request without a body that is so long."""
+    """Return a request of this size without a body."""
     head = b"GET /%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: %b\r\n\r\n"
     long = b"x" * (byte_count - len(head % (b"", b"")))
     return head % ((long, b"") if where == "in the address" else (b"", long))
@@ -112,7 +112,7 @@ def head_of(byte_count: int, where: str) -> bytes:
 
 @pytest.mark.parametrize("where", ["in the address", "in a header"])
 @pytest.mark.parametrize("cut_at", [None, 100, 15_000, -2])
-def test_a_head_has_the_same_limit_however_it_arrives(port: int, where: str, cut_at: int | None) -> None:
+def test_the_limit_of_a_head_is_independent_of_its_packets(port: int, where: str, cut_at: int | None) -> None:
     for byte_count, status in ((HEAD_BYTES_MAX, b"204"), (HEAD_BYTES_MAX + 1, b"431")):
         head = head_of(byte_count, where)
         assert len(head) == byte_count
@@ -121,14 +121,14 @@ def test_a_head_has_the_same_limit_however_it_arrives(port: int, where: str, cut
 
 
 @pytest.mark.parametrize("cut_at", [None, 20, -2])
-def test_a_head_has_at_most_100_fields_however_it_arrives(port: int, cut_at: int | None) -> None:
+def test_a_head_has_at_most_100_fields_independent_of_its_packets(port: int, cut_at: int | None) -> None:
     for count, status in ((FIELDS_MAX, b"204"), (FIELDS_MAX + 1, b"431")):
         head = b"GET / HTTP/1.1\r\nConnection: close\r\n" + b"a:\r\n" * (count - 1) + b"\r\n"
         parts = [head] if cut_at is None else [head[:cut_at], head[cut_at:]]
         assert answer_to(port, *parts, pause_s=0.05 if cut_at else 0)[:12] == b"HTTP/1.1 " + status
 
 
-def test_a_head_without_an_end_is_refused_before_much_of_it_is_kept(port: int) -> None:
+def test_an_endless_head_is_refused_before_much_of_it_is_in_memory(port: int) -> None:
     begun = b"GET / HTTP/1.1\r\nX: " + b"x" * 3 * HEAD_BYTES_MAX
     started_at = time.monotonic()
     assert answer_to(port, REQUEST + begun).endswith(b"connection: close\r\n\r\n")
@@ -152,17 +152,17 @@ def test_a_body_of_too_many_chunks_is_refused() -> None:
         while piece := second.recv(65_536):
             answered += piece
         assert answered.startswith(b"HTTP/1.1 400")
-        assert answered.endswith(b"Send it in fewer, larger ones.")
+        assert answered.endswith(b"Send fewer, larger parts.")
 
 
-def test_the_size_of_a_body_or_of_requests_before_is_none_of_a_head(port: int) -> None:
+def test_the_size_of_a_head_excludes_bodies_and_earlier_requests(port: int) -> None:
     body = b" " * 2 * HEAD_BYTES_MAX
     first = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     last = head_of(HEAD_BYTES_MAX, "in a header")
     assert answer_to(port, first + body + REQUEST * 3 + last).count(b"HTTP/1.1 204") == 5
 
 
-def test_who_waits_for_an_answer_gets_it_before_a_huge_head_closes_the_connection() -> None:
+def test_a_pending_answer_is_sent_before_a_huge_head_closes_the_connection() -> None:
     with crowded(slow_answer) as (connection, _):
         connection.sendall(REQUEST + head_of(HEAD_BYTES_MAX + 1, "in a header"))
         answered = b""
@@ -178,17 +178,17 @@ def test_a_slow_head_is_cut(port: int, begun: bytes) -> None:
     assert TIMEOUT_S * 0.9 < time.monotonic() - started_at < TIMEOUT_S + 1
 
 
-def test_a_drip_does_not_extend_the_time(port: int) -> None:
+def test_trickling_bytes_do_not_extend_the_timeout_of_a_head(port: int) -> None:
     assert answer_to(port, *[b"G"] + [b"x"] * 20, pause_s=0.05) == b""
 
 
-def test_a_second_request_has_the_same_time(port: int) -> None:
+def test_the_second_request_has_the_same_timeout(port: int) -> None:
     started_at = time.monotonic()
     assert answer_to(port, REQUEST, REQUEST, b"GET ", pause_s=0.2).count(b"HTTP/1.1 204") == 2
     assert time.monotonic() - started_at < 0.6 + TIMEOUT_S + 1
 
 
-def test_requests_that_follow_each_other_are_not_cut(port: int) -> None:
+def test_consecutive_requests_are_not_cut(port: int) -> None:
     last = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     answered = answer_to(port, *[REQUEST] * 4, last, pause_s=TIMEOUT_S / 2)
     assert answered.count(b"HTTP/1.1 204") == 5
@@ -201,7 +201,7 @@ async def slow_answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 @contextmanager
 def crowded(application: ASGIApp) -> Iterator[list[socket.socket]]:
-    """Two connections, in the order in which they were opened, to a server that allows two."""
+    """Open two connections to a server that allows two, in order."""
     bounded = limited_connections(connections_max=2)
     config = uvicorn.Config(
         application,
@@ -234,7 +234,7 @@ def is_answered(connection: socket.socket) -> bool:
     return connection.recv(65_536).startswith(b"HTTP/1.1 204")
 
 
-def test_one_connection_too_many_closes_the_one_that_waits_longest() -> None:
+def test_beyond_the_maximum_the_longest_waiting_connection_is_closed() -> None:
     with crowded(empty_answer) as (first, second):
         assert is_answered(second)
         assert is_answered(first), "so it is the second now that waits longest"
@@ -264,7 +264,7 @@ def slow_after_the_first() -> ASGIApp:
     return answer
 
 
-def test_a_body_that_is_not_whole_locks_nobody_out() -> None:
+def test_incomplete_bodies_do_not_block_new_connections() -> None:
     with crowded(reading_answer) as (first, second):
         for slow in (first, second):
             slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\nx")
@@ -290,7 +290,7 @@ async def large_answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def received_bytes(connection: socket.socket) -> int:
-    """How much comes back until the server closes, or is silent."""
+    """Return the number of received bytes until the server closes or is silent."""
     count = 0
     connection.settimeout(0.5)
     with contextlib.suppress(ConnectionError, TimeoutError):
@@ -299,7 +299,7 @@ def received_bytes(connection: socket.socket) -> int:
     return count
 
 
-def test_clients_that_do_not_read_lock_nobody_out() -> None:
+def test_clients_that_do_not_read_do_not_block_new_connections() -> None:
     with crowded(large_answer) as (first, second):
         for stalled in (first, second):
             stalled.sendall(REQUEST * 2)
@@ -311,7 +311,7 @@ def test_clients_that_do_not_read_lock_nobody_out() -> None:
         assert received_bytes(second) > ANSWER_BYTES
 
 
-def test_a_client_that_reads_on_keeps_its_place() -> None:
+def test_a_client_that_resumes_reading_keeps_its_connection() -> None:
     with crowded(large_answer) as (first, second):
         first.sendall(REQUEST)
         time.sleep(0.2)
@@ -323,7 +323,7 @@ def test_a_client_that_reads_on_keeps_its_place() -> None:
             assert third.send(REQUEST)
 
 
-def test_beyond_so_many_unsent_bytes_the_client_that_has_stalled_longest_is_closed(
+def test_beyond_the_limit_of_unsent_bytes_the_longest_stalled_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_registry, "UNSENT_BYTES_MAX", ANSWER_BYTES * 3 // 2)
@@ -337,12 +337,12 @@ def test_beyond_so_many_unsent_bytes_the_client_that_has_stalled_longest_is_clos
 
 async def held_answer(scope: Scope, receive: Receive, send: Send) -> None:
     held = asyncio.get_running_loop().create_future()
-    scope["state"]["hold_back"](60.0, lambda: held.set_result(None))
+    scope["state"]["delay_answer"](60.0, lambda: held.set_result(None))
     await held
     await empty_answer(scope, receive, send)
 
 
-def test_answers_that_are_held_back_lock_nobody_out_and_are_sent_when_the_server_ends() -> None:
+def test_delayed_answers_do_not_block_new_connections_and_are_sent_at_shutdown() -> None:
     with crowded(held_answer) as (first, second):
         for held in (first, second):
             held.sendall(REQUEST * 3)
@@ -359,7 +359,7 @@ def test_answers_that_are_held_back_lock_nobody_out_and_are_sent_when_the_server
     assert answered.count(b"HTTP/1.1 204") == 3
 
 
-def test_one_connection_too_many_is_closed_at_once_when_all_others_are_busy() -> None:
+def test_a_new_connection_is_closed_at_once_when_all_others_are_busy() -> None:
     with crowded(slow_answer) as (first, second):
         for busy in (first, second):
             busy.sendall(REQUEST)

@@ -1,0 +1,43 @@
+"""`GET /problems/{reason}`: the explanation to which the `type` of a problem refers."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from embedsink.errors import Refused, preview
+from embedsink.http.openapi.errors import ANY_REQUEST
+from embedsink.http.openapi.operation import Operation
+from embedsink.http.openapi.parameters import parameter
+from embedsink.http.openapi.parts import one_of, ref
+from embedsink.http.problems import advice_on
+from embedsink.reasons import Reason
+from embedsink.settings import Settings
+
+
+async def explain_problem(request: Request) -> Response:
+    """Answer with the meaning of a reason, and what the client does next."""
+    name = request.path_params["reason"]
+    reason = next((reason for reason in Reason if reason.value == name), None)
+    if reason is None:
+        raise Refused(Reason.NOT_FOUND, f"reason: {preview(name)} does not exist. docs/wire.md lists all reasons.")
+    return JSONResponse(
+        {"reason": reason, "title": reason.sentence, "status": reason.status, "advice": advice_on(reason)}
+    )
+
+
+ROUTES = [Route("/problems/{reason}", explain_problem)]
+
+
+def operations(_: Settings) -> list[Operation]:
+    """Describe the route."""
+    return [
+        Operation(
+            "get",
+            "/problems/{reason}",
+            "explainProblem",
+            "Read the meaning of a problem type",
+            (200, "The meaning of the reason.", {"application/json": ref("Explanation")}),
+            (Reason.NOT_FOUND, *ANY_REQUEST),
+            parameters=[parameter("reason", one_of(Reason), location="path")],
+        )
+    ]

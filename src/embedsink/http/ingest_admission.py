@@ -1,0 +1,204 @@
+"""The admission of a delivery: its transport, its key, its size and its rates. Nothing is parsed before."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.types import Receive, Scope
+
+from embedsink.auth.keys import Key, KeyKind
+from embedsink.engine import Engine, now_ms
+from embedsink.errors import Refused
+from embedsink.http.anonymous_limits import AnonymousLimits
+from embedsink.http.authentication import check_kind, check_origin, find_key, parse_bearer_token
+from embedsink.http.client_address import client_address
+from embedsink.http.media_type import parse_media_type
+from embedsink.http.rate_limiter import RateLimiter, Sender
+from embedsink.http.transport import check_transport
+from embedsink.http.wire.body_key import find_tokens
+from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX, BodyReader
+from embedsink.ingest.pipeline import ParseJob, ParseResult, inflate_prefix
+from embedsink.reasons import Reason
+from embedsink.settings import Settings
+
+NDJSON = "application/x-ndjson"
+MEDIA_TYPES = ("application/json", "text/plain", NDJSON)
+# A worker parses larger bodies. A valid body of this size takes the event loop half a millisecond.
+LOOP_BYTES_MAX = 32_768
+_UNKNOWN_SENDER = Sender("")
+
+
+@dataclass(slots=True)
+class RequestMeta:
+    """The properties of an ingest request before its body is parsed.
+
+    Args:
+        scope: the ASGI scope.
+        engine: the open data folder.
+        header_token: the token of the header, if any.
+        body_token: the token that was found in the body, if the header has none.
+        origin: the origin of the page; several origins are joined, and match no key.
+        content_type: the `Content-Type`.
+        encoding: the `Content-Encoding`, in lower case.
+        length: the declared length in bytes; 0 if unknown.
+        charged_bytes: the bytes that the rate limiter has charged so far.
+        key: the sender's key, once it is found.
+        sender: the sender, once its key is found.
+        is_ndjson: whether the body is NDJSON.
+    """
+
+    scope: Scope
+    engine: Engine
+    header_token: str | None = None
+    body_token: str | None = None
+    origin: str | None = None
+    content_type: str = ""
+    encoding: str = ""
+    length: int = 0
+    charged_bytes: int = 0
+    key: Key | None = None
+    sender: Sender = _UNKNOWN_SENDER
+    is_ndjson: bool = False
+
+    @classmethod
+    def parse(cls, scope: Scope) -> "RequestMeta":
+        """Parse the headers.
+
+        Raises:
+            Refused: `bad_credential` or `two_credentials`.
+        """
+        meta, authorization = cls(scope, scope["state"]["engine"]), []
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                authorization.append(value.decode("latin-1"))
+            elif name == b"origin":
+                origin = value.decode("latin-1")
+                meta.origin = origin if meta.origin is None else f"{meta.origin}, {origin}"
+            elif name == b"content-type":
+                meta.content_type = value.decode("latin-1")
+            elif name == b"content-encoding":
+                # Several lines are one list (RFC 9110, section 5.3).
+                encoding = value.decode("latin-1").strip().lower()
+                meta.encoding = f"{meta.encoding}, {encoding}" if meta.encoding else encoding
+            elif name == b"content-length":
+                meta.length = int(value)
+        meta.header_token = parse_bearer_token(authorization, scope["query_string"].decode("latin-1"))
+        return meta
+
+    @property
+    def valid_key(self) -> Key:
+        """The sender's key, after the admission."""
+        assert self.key is not None  # noqa: S101  a bug otherwise
+        return self.key
+
+    def job(self, body: bytes) -> ParseJob:
+        """Return the job to validate a body."""
+        key = self.valid_key
+        return ParseJob(body, self.encoding, self.is_ndjson, now_ms(), key.key_id, key.deployments)
+
+
+class Admission:
+    """Admits deliveries within the limits of a server. Other endpoints share its limits of bodies and rates."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.bodies = BodyReader(settings)
+        self.rates = RateLimiter(
+            settings.rate_events_per_s,
+            bytes_per_s=settings.rate_bytes_per_s,
+            address_bytes_per_s=settings.rate_address_bytes_per_s,
+        )
+        self.anonymous_limits = AnonymousLimits(settings.rate_strangers_per_s)
+
+    def admit(self, scope: Scope) -> RequestMeta:
+        """Check a request before its body is read. The key may also be in the body: then its checks follow later.
+
+        Raises:
+            Refused: the transport, the key, the media type, the encoding or the length.
+            Unavailable: `rate_limited`.
+        """
+        check_transport(scope)
+        meta = RequestMeta.parse(scope)
+        if meta.header_token is not None:
+            self._authenticate(meta, meta.header_token)
+        meta.is_ndjson = parse_media_type(meta.content_type, MEDIA_TYPES) == NDJSON
+        self.bodies.check_head(length=meta.length, encoding=meta.encoding)
+        if meta.key is not None:
+            if meta.length > LOOP_BYTES_MAX:
+                self.rates.check_work(meta.sender)
+            self.rates.admit(meta.sender, meta.length)
+            meta.charged_bytes = meta.length
+        elif meta.length > ANONYMOUS_BYTES_MAX and (limited := self.anonymous_limits.charge(scope)):
+            raise limited
+        return meta
+
+    async def read(self, meta: RequestMeta, receive: Receive) -> bytes:
+        """Read the body within its limits.
+
+        Raises:
+            Refused: the size, the duration, or a key in the body.
+            Unavailable: too many bytes of bodies are in flight.
+            ClientDisconnect: the client has disconnected.
+        """
+        if meta.key is not None:
+            return await self.bodies.read(receive, meta.sender)
+        authenticate = partial(self._authenticate_by_body, meta)
+        return await self.bodies.read(receive, Sender(client_address(meta.scope)), authenticate=authenticate)
+
+    def admit_body(self, meta: RequestMeta, body: bytes) -> None:
+        """Check a complete body before it is parsed: its key, its size and its rate.
+
+        Raises:
+            Refused: the key or the size.
+            Unavailable: `rate_limited`.
+        """
+        if meta.key is None:
+            self._authenticate_by_body(meta, body)
+        if len(body) > meta.charged_bytes:
+            self.bodies.check_size(len(body))
+            self.rates.charge_bytes(meta.sender, len(body) - meta.charged_bytes)
+
+    def check_key(self, meta: RequestMeta, outcome: ParseResult) -> Key:
+        """Return the key of a parsed body. A key that was found in the body counts only if the parser confirms it.
+
+        Raises:
+            Refused: `no_credential`, `bad_credential` or `two_credentials`.
+        """
+        if meta.body_token is None and outcome.body_key is not None:
+            raise Refused(Reason.TWO_CREDENTIALS, "key: is in the body and in the header. Send it once.")
+        if meta.body_token != outcome.body_key:
+            if outcome.body_key is not None:
+                detail = "key: the body contains another valid key before this one. Send one key."
+                raise Refused(Reason.BAD_CREDENTIAL, detail)
+            if outcome.refusal is not None and not outcome.reasons:
+                raise outcome.refusal
+            # Without a confirmed key the body is not stored, not even in the quarantine.
+            cause = f" {outcome.refusal}" if outcome.refusal is not None else ""
+            detail = f"authorization: is missing, and the body contains no key that can be read.{cause}"
+            raise Refused(Reason.NO_CREDENTIAL, detail)
+        return meta.valid_key
+
+    def _authenticate_by_body(self, meta: RequestMeta, beginning: bytes) -> Sender:
+        """Find the key in the first bytes of a body.
+
+        Raises:
+            Refused: `no_credential` or `bad_credential`, or the key may not send events.
+            Unavailable: `rate_limited`.
+        """
+        beginning = beginning[:ANONYMOUS_BYTES_MAX]
+        if meta.encoding == "gzip":
+            beginning = inflate_prefix(beginning, bytes_max=ANONYMOUS_BYTES_MAX)
+        tokens = list(find_tokens(beginning))
+        valid = next(filter(meta.engine.keys.find, tokens), None)
+        if valid is None and not tokens:
+            detail = f"the first {ANONYMOUS_BYTES_MAX:,} bytes of the body contain no key"
+            raise Refused(Reason.NO_CREDENTIAL, f"authorization: is missing, and {detail}. Send a key in one of both.")
+        meta.body_token = valid or tokens[0]
+        self._authenticate(meta, meta.body_token)
+        self.rates.admit(meta.sender, 0)
+        return meta.sender
+
+    def _authenticate(self, meta: RequestMeta, token: str) -> None:
+        key = meta.key = find_key(token, meta.engine)
+        meta.sender = Sender(client_address(meta.scope), key.key_id)
+        meta.scope["state"]["key_id"] = key.key_id
+        check_kind(key, (KeyKind.INGEST,))
+        check_origin(key, meta.origin)

@@ -1,0 +1,50 @@
+"""All resources of the server. Each module has its handlers, `ROUTES`, and `operations`, which describe the routes.
+
+To add a resource, add its module to a tag here.
+"""
+
+from starlette.routing import BaseRoute
+
+from embedsink.http.api import (
+    browser,
+    dashboards,
+    dbt_syncs,
+    deployments,
+    events,
+    exports,
+    health,
+    inspection,
+    live,
+    openapi,
+    problems,
+    quarantine,
+    reports,
+)
+from embedsink.http.openapi.builder import OpenApi, Tag
+from embedsink.http.pages import assets, docs, login, vega_bundle
+from embedsink.http.pages import dashboards as dashboard_pages
+from embedsink.settings import Settings
+
+TAGS = (
+    Tag("Sending", "Send events from pages and pipelines.", (events,)),
+    Tag("Reading", "Read reports and events, in the scope of the key.", (reports, exports, live, inspection)),
+    Tag(
+        "Dashboards",
+        "Pages for people, and their data. A login uses a read key.",
+        (dashboard_pages, dashboards, login),
+    ),
+    Tag("Quarantine", "Stored rejections with their reasons.", (quarantine,)),
+    Tag("Deployments", "Deployments, and the results of their dbt syncs.", (deployments, dbt_syncs)),
+    Tag("Upkeep", "Health, metrics and documentation.", (health, openapi, docs, assets, vega_bundle, problems)),
+    Tag("Browser", "Modules for pages of any origin.", (browser,)),
+)
+
+
+def all_routes() -> list[BaseRoute]:
+    """Return the routes of all resources."""
+    return [route for tag in TAGS for resource in tag.resources for route in resource.ROUTES]
+
+
+def describe_api(settings: Settings) -> OpenApi:
+    """Return the API description of a server with these settings."""
+    return OpenApi(settings, TAGS)

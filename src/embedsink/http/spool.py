@@ -1,0 +1,181 @@
+"""Spool files: a report is written completely before its first byte is sent.
+
+A slow client must not keep a transaction of the store open, nor occupy a slot for reports. And no report may use the
+disk space that the journal needs.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from io import FileIO
+from pathlib import Path
+from tempfile import SpooledTemporaryFile, TemporaryFile
+from typing import IO, Any, TypeVar
+
+from embedsink.engine import Engine
+from embedsink.errors import Unavailable
+from embedsink.http.execute import interrupt_and_wait, query_timeout
+from embedsink.reasons import Reason
+from embedsink.store.reader import Reader
+
+SPOOLED_BYTES_MAX = 1_048_576
+# While the disk is almost full, responses up to this size are written to memory.
+IN_MEMORY_BYTES_MAX = 8 * 1_048_576
+SPACE_CHECK_INTERVAL_S = 0.25
+# Reports may write this much between two checks, in addition to the space that the journal needs.
+RESERVED_BYTES = 128 * 1_048_576
+_ALMOST_FULL = "is almost full"
+
+T = TypeVar("T")
+
+
+async def spool_query(
+    engine: Engine, variables: Mapping[str, object], write: Callable[[Reader, "SpoolFile"], T], *, key_id: str
+) -> tuple[IO[bytes], T]:
+    """Run a query that writes to a spool file, in one transaction. Return the file, and the result of `write`.
+
+    On a full disk, responses of up to `IN_MEMORY_BYTES_MAX` still succeed.
+
+    Args:
+        engine: the open data folder.
+        variables: the session variables of the reader.
+        write: the function to call in a thread.
+        key_id: the key whose share of slots is used.
+
+    Raises:
+        Unavailable: too many queries wait, the store is not open, the disk is almost full, or the query exceeds the
+            time limit.
+    """
+    async with engine.limiters.reports.slot(key_id), query_timeout(engine):
+        query = _SpooledQuery(engine, variables)
+        running = asyncio.get_running_loop().run_in_executor(engine.reader_threads, query.run, write)
+        try:
+            while not (await asyncio.wait({running}, timeout=SPACE_CHECK_INTERVAL_S))[0]:
+                if query.is_file_too_large() or query.is_spilling_without_space():
+                    query.interrupt()
+        except asyncio.CancelledError:
+            await interrupt_and_wait(running, query.interrupt)
+            query.file.close()
+            raise
+        result = await running
+        if query.is_file_too_large():
+            query.file.close()
+            raise _no_space(_ALMOST_FULL)
+        return query.file, result
+
+
+class _SpooledQuery:
+    """A query, and the unnamed file to which it writes."""
+
+    def __init__(self, engine: Engine, variables: Mapping[str, object]) -> None:
+        self._engine = engine
+        self._variables = variables
+        self._reader: Reader | None = None
+        in_memory = _MemoryFile.open() if self._is_disk_almost_full() else None
+        self.file: SpoolFile = in_memory or _DiskFile(engine.folder.path)
+
+    def run(self, write: Callable[[Reader, "SpoolFile"], T]) -> T:
+        """Run the query in this thread. If it fails, close the file."""
+        try:
+            with self._engine.store.reader(self._variables) as reader, reader.consistent():
+                self._reader = reader
+                return write(reader, self.file)
+        except OSError as error:
+            self.file.close()
+            raise _no_space(str(error.strerror)) from error
+        except BaseException as error:
+            self.file.close()
+            if self.file.is_stopped:
+                raise _no_space(_ALMOST_FULL) from error
+            raise
+
+    def is_file_too_large(self) -> bool:
+        """Return whether the file is too large for the free space on the disk, or for memory."""
+        if isinstance(self.file, _MemoryFile):
+            return self.file.byte_count > IN_MEMORY_BYTES_MAX
+        return self.file.byte_count > SPOOLED_BYTES_MAX and self._is_disk_almost_full()
+
+    def is_spilling_without_space(self) -> bool:
+        """Return whether queries spill to a disk on which the journal would soon refuse events."""
+        return self._engine.store.is_spilling and self._is_disk_almost_full()
+
+    def interrupt(self) -> None:
+        """Stop all writes to the file, and interrupt the query."""
+        self.file.is_stopped = True
+        if self._reader:
+            self._reader.interrupt()
+
+    def _is_disk_almost_full(self) -> bool:
+        disk = os.statvfs(self._engine.folder.path)
+        return disk.f_bavail * disk.f_frsize < self._engine.settings.free_bytes_min + RESERVED_BYTES
+
+
+class _DiskFile(SpooledTemporaryFile[bytes]):
+    """A file in memory, which moves to the disk when it grows or when DuckDB writes to it."""
+
+    is_stopped = False
+    _is_on_disk = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(SPOOLED_BYTES_MAX, dir=str(folder))
+        self._folder = folder
+
+    def scratch(self) -> IO[bytes]:
+        """Return a second file, on the disk."""
+        return TemporaryFile(dir=self._folder)
+
+    @property
+    def byte_count(self) -> int:
+        """The size on the disk."""
+        return os.fstat(self.fileno()).st_size if self._is_on_disk and not self.closed else 0
+
+    def rollover(self) -> None:
+        super().rollover()
+        self._is_on_disk = True
+
+    def write(self, chunk: Any) -> int:
+        if self.is_stopped:
+            raise OSError(errno.ENOSPC, _ALMOST_FULL)
+        return super().write(chunk)
+
+    def writelines(self, chunks: Iterable[Any]) -> None:
+        for chunk in chunks:
+            self.write(chunk)
+
+
+class _MemoryFile(FileIO):
+    """A file in memory with a descriptor, so that DuckDB can write to it."""
+
+    is_stopped = False
+    _scratch: "_MemoryFile | None" = None
+
+    @classmethod
+    def open(cls) -> "_MemoryFile | None":
+        """Return an empty file; None on systems without `memfd_create`, such as macOS."""
+        create = getattr(os, "memfd_create", None)
+        return None if create is None else cls(create("answer"), "w+")
+
+    def scratch(self) -> "_MemoryFile":
+        """Return a second file, whose size is added to that of this file."""
+        self._scratch = _MemoryFile(os.memfd_create("scratch"), "w+")
+        return self._scratch
+
+    @property
+    def byte_count(self) -> int:
+        """The size in memory."""
+        own = 0 if self.closed else os.fstat(self.fileno()).st_size
+        return own + (self._scratch.byte_count if self._scratch else 0)
+
+    def write(self, chunk: Any) -> int:
+        if self.is_stopped or self.tell() + len(chunk) > IN_MEMORY_BYTES_MAX:
+            raise OSError(errno.ENOSPC, _ALMOST_FULL)
+        return super().write(chunk)
+
+
+SpoolFile = _MemoryFile | _DiskFile
+
+
+def _no_space(cause: str) -> Unavailable:
+    detail = f"disk: {cause}. The server writes reports to it before it sends them. Request fewer rows, or retry later."
+    return Unavailable(Reason.STORAGE_LOW, detail, retry_after_s=5)
