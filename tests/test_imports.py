@@ -1,19 +1,16 @@
-"""The import rules of CONTRIBUTING.md, checked in the source."""
+"""The import rules of CONTRIBUTING.md. Each test's docstring is a rule."""
 
 import ast
-import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "embedsink"
 CONTRIBUTING = SOURCE.parents[1] / "CONTRIBUTING.md"
 
-# From the bottom up: a room imports rooms of lower layers and its own modules.
+# From the bottom up.
 LAYERS = [
-    {"reasons", "net", "clock_watch", "durable_files", "permissions", "browser"},
-    {"errors"},
+    {"reasons", "net", "durable_files", "permissions", "browser"},
+    {"errors", "clock_watch"},
     {"protocol", "journal", "auth", "concurrency", "json_logging", "data_folder"},
     {"settings", "store"},
     {"ingest", "loader", "reports"},
@@ -24,18 +21,6 @@ LAYERS = [
     {"cli"},
     {"__main__"},
 ]
-# Packages from outside, each with the only rooms that may import it.
-ONLY_IN = {
-    "duckdb": {"store"},
-    "nanoarrow": {"store"},
-    "starlette": {"http"},
-    "uvicorn": {"http"},
-    "jinja2": {"http"},
-    "itsdangerous": {"http"},
-    "typer": {"cli"},
-    "pydantic": {"auth", "protocol", "settings", "http", "dashboards"},
-    "vl_convert": {"http", "dashboards"},
-}
 IMPURE = {"time", "datetime", "os", "pathlib", "io", "socket", "asyncio", "random", "secrets", "uuid", "uuid_utils"}
 
 
@@ -63,45 +48,80 @@ def own_modules_imported_by(module: str) -> set[str]:
     return {name.removeprefix("embedsink.") for name in imported_by(module)} & set(MODULES) - PACKAGES
 
 
+def room_of(module: str) -> str:
+    return module.split(".")[0]
+
+
 def layer_of(module: str) -> int:
-    room = module.split(".")[0]
-    return next(index for index, rooms in enumerate(LAYERS) if room in rooms)
+    return next(index for index, rooms in enumerate(LAYERS) if room_of(module) in rooms)
 
 
-def test_each_room_has_one_layer() -> None:
-    assert sorted(room for rooms in LAYERS for room in rooms) == sorted({name.split(".")[0] for name in MODULES})
+def rooms_importing(*packages: str) -> set[str]:
+    return {room_of(module) for module in MODULES for name in imported_by(module) if name.split(".")[0] in packages}
 
 
-def test_modules_import_lower_layers_and_their_own_room() -> None:
+def test_modules_import_lower_layers() -> None:
+    """A module imports modules of its own folder and of lower layers only. The test lists the layers."""
     wrong = [
         f"{module} imports {other}"
         for module in MODULES
         for other in own_modules_imported_by(module)
-        if other.split(".")[0] != module.split(".")[0] and layer_of(other) >= layer_of(module)
+        if room_of(other) != room_of(module) and layer_of(other) >= layer_of(module)
     ]
     assert wrong == []
+    assert sorted(room for rooms in LAYERS for room in rooms) == sorted(set(map(room_of, MODULES)))
 
 
-def test_no_imports_form_a_cycle() -> None:
+def test_imports_form_no_cycle() -> None:
+    """No imports form a cycle, also not inside a folder."""
     TopologicalSorter({module: own_modules_imported_by(module) for module in MODULES}).prepare()
 
 
-@pytest.mark.parametrize(("package", "rooms"), ONLY_IN.items())
-def test_a_package_is_imported_by_its_rooms_alone(package: str, rooms: set[str]) -> None:
-    importing = {
-        module.split(".")[0]
-        for module in MODULES
-        if any(name == package or name.startswith(f"{package}.") for name in imported_by(module))
-    }
-    assert importing == rooms
-
-
-def test_the_protocol_touches_no_clock_disk_network_or_environment() -> None:
-    assert sys.stdlib_module_names | {"uuid_utils"} >= IMPURE
-    assert {
-        name: found for name in MODULES if name.startswith("protocol") and (found := IMPURE & imported_by(name))
-    } == {}
-
-
 def test_packages_re_export_nothing() -> None:
+    """Packages re-export nothing: an import names the module that defines the name."""
     assert [name for name in PACKAGES if imported_by(name)] == []
+
+
+def test_only_the_store_imports_duckdb() -> None:
+    """Only `store` imports duckdb and nanoarrow."""
+    assert rooms_importing("duckdb", "nanoarrow") == {"store"}
+
+
+def test_only_http_and_the_demo_import_starlette() -> None:
+    """Only `http` imports jinja2 and itsdangerous; `http` and `demo` import starlette and uvicorn."""
+    assert rooms_importing("jinja2", "itsdangerous") == {"http"}
+    assert rooms_importing("starlette", "uvicorn") == {"http", "demo"}
+
+
+def test_only_the_command_line_imports_typer() -> None:
+    """Only `cli` imports typer."""
+    assert rooms_importing("typer") == {"cli"}
+
+
+def test_only_http_and_dashboards_import_vega() -> None:
+    """Only `http` and `dashboards` import vl_convert."""
+    assert rooms_importing("vl_convert") == {"http", "dashboards"}
+
+
+def test_pydantic_validates_at_the_boundaries() -> None:
+    """Only `protocol`, `settings`, `auth`, `dashboards` and `http` import pydantic."""
+    assert rooms_importing("pydantic") == {"protocol", "settings", "auth", "dashboards", "http"}
+
+
+def test_the_protocol_is_pure() -> None:
+    """`protocol` touches no clock, disk, network or environment."""
+    wrong = {name: IMPURE & imported_by(name) for name in MODULES if room_of(name) == "protocol"}
+    assert not any(wrong.values()), wrong
+
+
+def test_the_journal_knows_no_json() -> None:
+    """`journal` knows bytes, not fields: it imports no JSON parser."""
+    assert rooms_importing("json", "orjson").isdisjoint({"journal"})
+
+
+def test_contributing_lists_the_rules() -> None:
+    tests = [value for name, value in globals().items() if name.startswith("test_") and value.__doc__]
+    rules = [f"{number}. {test.__doc__}" for number, test in enumerate(tests, 1)]
+    listed = CONTRIBUTING.read_text(encoding="utf-8").splitlines()
+    assert [rule for rule in rules if rule not in listed] == []
+    assert len(rules) == 10
