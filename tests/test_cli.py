@@ -676,7 +676,7 @@ def test_an_import_that_could_not_be_loaded_fails(
 
     (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
     with monkeypatch.context() as patch:
-        patch.setattr(Loader, "work_once", end)
+        patch.setattr(Loader, "run_once", end)
         done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
     assert done.returncode == 1
     assert "loader: has ended" in done.stderr
@@ -872,7 +872,7 @@ def test_import_report_and_replay_work_through_a_server(server: RunningServer, t
 def test_a_key_without_permission_prints_one_line(server: RunningServer, called: Call) -> None:
     ingest = server.key("ingest")
     wrong = called("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
-    assert_failed(wrong, "ingest keys may not do this")
+    assert_failed(wrong, "ingest keys may not send this request")
     assert ingest not in wrong.stderr
     assert_failed(called("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
 
@@ -964,7 +964,7 @@ def test_a_refused_sync_result_is_reported_with_the_reason(
     assert_failed(called(*words), "result.json: is not JSON")
     assert_failed(called(*words, "--job", "job 1"), "body: Expecting value")
     result_file.write_text(json.dumps(SYNC))
-    assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job of the address.')
+    assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job in the address.')
     reader = server.key("read")
     assert_failed(called(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
 

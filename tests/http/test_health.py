@@ -70,7 +70,7 @@ def test_readyz_reports_a_stopped_loader_while_ingest_continues(
     def end(*_: object, **__: object) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(Loader, "work_once", end)
+    monkeypatch.setattr(Loader, "run_once", end)
     with open_server(tmp_path) as server:
         wait_until(lambda: server.get("/readyz").status_code == 503, what="it is told")
         [trouble] = server.get("/readyz").json()["troubles"]

@@ -129,7 +129,7 @@ def test_an_error_for_another_origin_is_described(server: Server, path: str, met
 
 
 def test_an_overloaded_server_answers_as_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.engine, "report_slots", ConcurrencyLimiter(0, waiting_max=0))
+    monkeypatch.setattr(server.engine.limiters, "reports", ConcurrencyLimiter(0, waiting_max=0))
     key = server.key("admin")
     # The live stream waits for no report, and does not end.
     asked = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}
