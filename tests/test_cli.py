@@ -686,7 +686,7 @@ def test_an_import_that_could_not_be_loaded_fails(
 @pytest.mark.parametrize("words", [["snapshot"], ["rebuild"], ["quarantine", "replay"]], ids=" ".join)
 def test_a_folder_that_can_not_be_locked_is_a_failure(tmp_path: Path, called: Call, words: list[str]) -> None:
     (tmp_path / "lock").mkdir()
-    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Choose another")
+    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Use another folder")
 
 
 def test_an_export_imports_into_another_folder(data: Path, tmp_path: Path, called: Call) -> None:
@@ -719,7 +719,7 @@ def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, called: Call
     missing, folder = tmp_path / "no" / "events.ndjson", tmp_path / "folder.csv"
     folder.mkdir()
     assert_failed(called("export", "-o", missing, "--data", data), "No such file or directory. Choose another path.")
-    assert_failed(called("export", "--output", folder, "--data", data), "Is a directory. Choose another path.")
+    assert_failed(called("export", "--output", folder, "--data", data), "Is a directory. Use another folder path.")
     assert list(tmp_path.rglob("*")) == [folder]
 
 
@@ -750,7 +750,7 @@ def test_doctor_reports_sizes_a_damaged_snapshot_and_losses(data: Path, called: 
     previous, note = data / "analytics.previous.duckdb", data / "damaged" / "lost-1.txt"
     sound = (data / "analytics.duckdb").read_bytes()
     previous.write_bytes(sound)
-    assert "every checksum holds" in called("doctor", "--data", data).stdout
+    assert "every checksum matches" in called("doctor", "--data", data).stdout
     previous.write_bytes(bytes(byte ^ (index % 999 == 0) for index, byte in enumerate(sound)))
     note.parent.mkdir(exist_ok=True)
     note.write_text("store: 7 events are lost.")
@@ -884,7 +884,7 @@ def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path,
     done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert (done.returncode, done.stdout) == (1, "")
     assert "accepted 0, rejected 0; 1 could not be imported." in done.stderr
-    assert "line 1: out_of_scope: deployment: 2 is outside the key's scope." in done.stderr
+    assert "line 1: out_of_scope: context.deployment: 2 is outside the key's scope." in done.stderr
     file.write_text(file.read_text() * 12)
     many = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
     assert "accepted 0, rejected 0; 12 could not be imported." in many.stderr

@@ -221,7 +221,7 @@ class TestRun:
             "drilldowns",
             "ai_queries",
             "ai_query",
-            "ai_query_groups",
+            "answers",  # the frame of `ai_query_groups`
             "error_rates",
         }
         reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "held"}

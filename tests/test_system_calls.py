@@ -22,11 +22,11 @@ from tests.envelope.sending import view
 from tests.programs import require
 
 # Each of these planted bugs breaks a promise only in a power failure.
-NO_SYNC = "from embedsink import journal\njournal.fdatasync = lambda descriptor: None\n"
-NO_FOLDER_SYNC = "from embedsink import journal\njournal.Journal._sync_folder = lambda self: None\n"
+NO_SYNC = "from embedsink.journal import writer as journal\njournal.fdatasync = lambda descriptor: None\n"
+NO_FOLDER_SYNC = "from embedsink.journal import writer as journal\njournal.Journal._sync_folder = lambda self: None\n"
 SYNC_AFTER_THE_ANSWER = """
 import os
-from embedsink import journal
+from embedsink.journal import writer as journal
 call_soon, sync = journal.Journal._call_soon, journal.fdatasync
 journal.fdatasync = lambda descriptor: None
 def answer_then_sync(self, *arguments):

@@ -173,7 +173,7 @@ def test_the_installed_server_answers_and_stops_on_sigterm(server: subprocess.Po
         assert server.poll() is None, f"the server ended with exit code {server.returncode}"
         assert time.monotonic() < deadline, f"not healthy after {START_SECONDS_MAX} s"
     # Behind a proxy, the pages show HTTPS addresses.
-    assert f"https://127.0.0.1:{port}/api/v1/events".encode() in fetch(f"http://127.0.0.1:{port}/docs").body
+    assert f"https://127.0.0.1:{port}/api/v1/events".encode() in fetch(f"http://127.0.0.1:{port}/docs/sending").body
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=15) == 0
     assert not is_healthy(port)
