@@ -155,7 +155,7 @@ def test_every_history_of_up_to_seven_stages(connection: duckdb.DuckDBPyConnecti
     assert found_rows(connection, history, {}) == expected_rows(history, {})
 
 
-# Most stages stand in one queue and at few instants: there, order and crowds matter.
+# Most stages share one queue and few instants, where order and concurrency matter.
 OTHER_QUEUES: list[dict[str, Any]] = [
     {"deployment": 2},
     {"deployment": None},

@@ -81,9 +81,9 @@ def test_each_report_is_told_in_each_format(name: str, zone: str, store: Store, 
     read: dict[str, Any] = {"TIMESTAMP": datetime.fromisoformat, "DATE": date.fromisoformat}
     for place, (column, type_) in enumerate(types.items()):
         if type_ in read:
-            told = [None if row[column] is None else read[type_](row[column]) for row in listed]
-            assert [one[place] for one in tuples] == told
-            assert [read[type_](one[place]) if one[place] else None for one in cells] == told
+            expected = [None if row[column] is None else read[type_](row[column]) for row in listed]
+            assert [one[place] for one in tuples] == expected
+            assert [read[type_](one[place]) if one[place] else None for one in cells] == expected
 
 
 @pytest.mark.parametrize("zone", ZONES)

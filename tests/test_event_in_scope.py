@@ -1,4 +1,4 @@
-"""Scope is airtight: a reader sees the deployments asked for and no others, whatever `ready` events say."""
+"""A reader sees only the requested deployments, regardless of the contents of `ready` events."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -109,8 +109,8 @@ def test_a_second_ready_hides_what_names_no_deployment_from_some_deployments_and
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     sent: Event = {"key_id": "k1", "session": "s1"}
-    told = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
-    rows = [sent | {"type": kind, "deployment": one, "ingest_seq": place} for place, (kind, one) in enumerate(told)]
+    kinds = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
+    rows = [sent | {"type": kind, "deployment": one, "ingest_seq": place} for place, (kind, one) in enumerate(kinds)]
     only = {"deployments": [12]}
     assert [ingest_seq for ingest_seq, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
     assert [ingest_seq for ingest_seq, *_ in seen(connection, rows, only)] == [0, 2]  # what docs/reports.md warns of

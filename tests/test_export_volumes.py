@@ -1,4 +1,4 @@
-"""The report `export_volumes` against an oracle that knows all of history, whatever period is asked for."""
+"""The report `export_volumes` against an oracle that reads the whole history, for any period."""
 
 import math
 from collections import defaultdict

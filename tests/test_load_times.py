@@ -140,8 +140,8 @@ def expected_rows(history: Iterable[Event], scope: Scope) -> dict[Key, Row]:
 def _row(group: list[Placed]) -> Row:
     views = [placed for placed in group if placed.event.type == "view"]
     loads = [placed.event for placed in group if placed.event.type == "dashboard-loaded"]
-    told = (load.load_duration_ms for load in loads)
-    durations = sorted(duration for duration in told if duration is not None and 0 <= duration <= 86_400_000)
+    reported = (load.load_duration_ms for load in loads)
+    durations = sorted(duration for duration in reported if duration is not None and 0 <= duration <= 86_400_000)
     counts = [
         Fraction(load.widget_count)
         for load in loads
@@ -207,7 +207,7 @@ def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tu
 
 
 def found_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
-    """What `dashboards` says of views where nobody asks for the other counts."""
+    """Return the view counts of `dashboards` in a query that selects no other counts."""
     asked = ["deployment", "public_id", "view_count"]
     with variables(connection, {"now": NOW, "requested_columns": asked, **scope}):
         rows = connection.execute(f"select {', '.join(asked)} from dashboards").fetchall()

@@ -254,7 +254,7 @@ def test_a_folder_without_events_fails_nowhere(tmp_path: Path, monkeypatch: pyte
 
 
 class TestCommitted:
-    """What stands in the repository is text alone: no rows of anybody, and nothing of the machine it was written on."""
+    """The committed notebook contains only text: no rows of data, and no traces of its author's machine."""
 
     def test_has_no_outputs(self) -> None:
         notebook = nbformat.read(NOTEBOOK, as_version=4)

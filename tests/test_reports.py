@@ -77,7 +77,7 @@ def test_a_long_run_of_what_can_not_be_seen_takes_no_longer_than_its_length(tmp_
 def test_a_formula_after_another_separator_gets_an_apostrophe(tmp_path: Path, separator: str, formula: str) -> None:
     member = f"a{separator}{formula}{separator}b"
     text = written_csv(tmp_path, member, guard=True)
-    # As a program reads it that separates cells so, and heeds quotation marks only where a cell begins with them.
+    # Some programs separate cells at these characters, and respect quotation marks only at the start of a cell.
     assert not re.search(r'[;\t|\n]["\ufeff]*[=@－]', text)
     [row] = csv.DictReader(io.StringIO(text, newline=""))
     assert row["member"] == f"a{separator}'{formula}{separator}b"

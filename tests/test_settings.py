@@ -9,7 +9,7 @@ NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com,
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("EVENTS_MAX", "many", '"many" is not an integer, at least 1.'),
         ("EVENTS_MAX", "0", '"0" is not an integer, at least 1.'),
@@ -27,12 +27,12 @@ NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com,
     ],
 )
 def test_a_wrong_value_is_told_with_what_is_allowed(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(f"EMBEDSINK_{name}", value)
     with pytest.raises(Misconfigured) as error:
         read_settings()
-    assert str(error.value) == f"EMBEDSINK_{name}: {told} Change or unset it."
+    assert str(error.value) == f"EMBEDSINK_{name}: {message} Change or unset it."
 
 
 def test_a_body_that_the_journal_could_never_take_in_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:

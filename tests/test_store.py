@@ -371,16 +371,16 @@ def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_i
 
 @pytest.mark.parametrize("in_one_segment", [True, False])
 def test_a_loss_that_is_told_again_counts_once(loading: Loading, in_one_segment: bool) -> None:
-    told = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}
+    body = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}
     # The answer was lost on the way: by now there are more events, and more of them were given up.
-    again = told | {"events": [view(id=ID.upper()), view(id=OTHER_ID)], "lost": {"queue_overflow": 5, "too_old": 1}}
-    for bodies in ([told, told, again, told],) if in_one_segment else ([told], [told], [again], [told]):
+    again = body | {"events": [view(id=ID.upper()), view(id=OTHER_ID)], "lost": {"queue_overflow": 5, "too_old": 1}}
+    for bodies in ([body, body, again, body],) if in_one_segment else ([body], [body], [again], [body]):
         loading.bodies(*bodies)
     lost = "select reason, sum(lost_count)::bigint from loss group by reason order by reason"
     assert loading.ask(lost) == [("queue_overflow", 5), ("too_old", 1)]
     assert loading.ask("select lost_count from completeness") == [(6,)]
 
-    loading.bodies(told | {"events": [view(id=OTHER_ID)]})
+    loading.bodies(body | {"events": [view(id=OTHER_ID)]})
     assert loading.ask(lost) == [("queue_overflow", 8), ("too_old", 2)]
 
 
@@ -400,9 +400,9 @@ def test_losses_without_an_id_count_each_time(loading: Loading) -> None:
 
 
 def test_a_loss_is_remembered_as_long_as_an_event(loading: Loading) -> None:
-    told = {"events": [view(id=ID)], "lost": {"quota": 3}}
-    loading.bodies(told)
-    loading.bodies(told, received_at=RECEIVED_AT + 7 * DAY_MS)
+    body = {"events": [view(id=ID)], "lost": {"quota": 3}}
+    loading.bodies(body)
+    loading.bodies(body, received_at=RECEIVED_AT + 7 * DAY_MS)
     assert loading.ask("select sum(lost_count)::bigint from loss") == [(3,)]
     # Without an id it can't be recognized.
     loading.bodies({"events": [], "lost": {"quota": 3}}, received_at=RECEIVED_AT + 30 * DAY_MS)
@@ -461,8 +461,8 @@ def test_the_raw_times_are_kept_to_the_microsecond(loading: Loading, at_us: int)
     loading.bodies({"sentAt": at, "events": [view(timestamp=last)]})
     loading.bodies({"sentAt": last, "events": [view(timestamp=at)]})
     loading.bodies({"sentAt": at, "events": [view(surface="moon")]})
-    told = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by ingest_seq")
-    assert told == [(at_us, last * 1_000), (last * 1_000, at_us)]
+    times = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by ingest_seq")
+    assert times == [(at_us, last * 1_000), (last * 1_000, at_us)]
     assert loading.ask("select epoch_us(sent_at) from quarantine") == [(at_us,)]
 
 
@@ -480,8 +480,8 @@ def test_of_a_body_of_the_largest_size_the_beginning_is_kept_and_what_the_whole_
     rejection = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body)
     line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
     assert loading.lines(line) == ledger(1, quarantined=1)
-    told = "select raw, raw_encoding, raw_length, whole_bytes, whole_sha256, detail from quarantine"
-    [(raw, encoding, length, whole_bytes, digest, detail)] = loading.ask(told)
+    columns = "select raw, raw_encoding, raw_length, whole_bytes, whole_sha256, detail from quarantine"
+    [(raw, encoding, length, whole_bytes, digest, detail)] = loading.ask(columns)
     assert len(raw) == length
     kept = base64.b64decode(raw) if encoding else raw.encode()
     assert body.startswith(kept)
@@ -719,7 +719,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(schema, "read_sql", with_a_faulty_one)
-        # The file is not what is wrong, so it must not be set aside.
+        # The file is intact, so it must not be moved to damaged/.
         with pytest.raises(Misconfigured, match=r"killed here\)\. Nothing was changed"):
             Store(path).open()
 
@@ -1059,10 +1059,10 @@ def test_of_the_memory_for_reports_the_engine_counts_half_and_gives_it_back(tmp_
         tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=500 * 1_048_576)
     )
     store.open()
-    told = "select current_setting('memory_limit') as told"
+    setting = "select current_setting('memory_limit') as setting"
     with store.reader(EVERYTHING) as reader:
-        assert reader.first_row(told) == ({"told": "250.0 MiB"}, 1)
-    assert store._loading().execute(told).fetchone() == ("124.0 MiB",)
+        assert reader.first_row(setting) == ({"setting": "250.0 MiB"}, 1)
+    assert store._loading().execute(setting).fetchone() == ("124.0 MiB",)
     store.close()
 
 
@@ -1070,7 +1070,7 @@ def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=64 * 1_048_576))
     store.open()
     with store.reader(EVERYTHING) as reader:
-        assert reader.first_row("select current_setting('memory_limit') as told")[0]["told"] == "124.0 MiB"
+        assert reader.first_row("select current_setting('memory_limit') as setting")[0]["setting"] == "124.0 MiB"
     store.close()
 
 

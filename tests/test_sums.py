@@ -1,4 +1,4 @@
-"""Sums of quarters of an hour: whatever is summed up, and when, the reports that read sums have the rows of events."""
+"""Rollups of quarters of an hour: reports have the same rows with any events rolled up at any time."""
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -299,8 +299,8 @@ def test_what_one_key_said_lends_nothing_to_another(report: str, is_summed: bool
     store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
     said = {"type": "ready", "key": "k2", "session": "s1", "deployment": None, "deploymentId": 7, "viewer": None}
     homeless = {"key": "k1", "session": "s1", "deployment": None, "viewer": "canary"}
-    told = [homeless | {"type": "ai-query", "query": "canary"}, homeless | {"type": "view"}]
-    store.load(inspect(segment(tmp_path, [said, *told])))
+    further = [homeless | {"type": "ai-query", "query": "canary"}, homeless | {"type": "view"}]
+    store.load(inspect(segment(tmp_path, [said, *further])))
     assert store.roll_up() or not is_summed
     if not is_summed:
         store.reset_derived_tables()

@@ -1,4 +1,4 @@
-"""What is made of the rows of a report: numbers, the first or the greatest rows, sums of groups."""
+"""Aggregates of a report's rows: numbers, the first or the greatest rows, sums of groups."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Only the columns that somebody shows are asked of a report, and what is shown is the same."""
+"""A query selects only the columns that a dashboard shows, and the charts stay the same."""
 
 from pathlib import Path
 from typing import Any

@@ -50,7 +50,7 @@ def test_shares_differ_by_points() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "before", "told"), [(7, 0, ZERO_BEFORE), (7, 7, UNCHANGED), (7, None, None), (None, 7, None)]
+    ("value", "before", "text"), [(7, 0, ZERO_BEFORE), (7, 7, UNCHANGED), (7, None, None), (None, 7, None)]
 )
-def test_why_nothing_has_changed_is_told_in_words(value: int | None, before: int | None, told: str | None) -> None:
-    assert change_of(figure(), value, before) == told
+def test_why_nothing_has_changed_is_told_in_words(value: int | None, before: int | None, text: str | None) -> None:
+    assert change_of(figure(), value, before) == text

@@ -1,4 +1,4 @@
-"""The files of `dashboards/`: the shipped ones are right, and a wrong one is told with its place."""
+"""The files of `dashboards/`: the shipped files are valid, and an error names the file and the path."""
 
 import json
 import re
@@ -83,7 +83,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
 
 
 @pytest.mark.parametrize(
-    ("chart", "told"),
+    ("chart", "message"),
     [
         (NUMBER | {"report": "view"}, '[0].report: report "view" does not exist. Did you mean "views"?'),
         (NUMBER | {"report": "funnel"}, '[0].report: report "funnel" does not exist. Did you mean "reach"?'),
@@ -184,9 +184,9 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
     ],
 )
 def test_what_no_report_has_is_told_with_file_and_place(
-    tmp_path: Path, reports: list[Report], chart: dict[str, Any], told: str
+    tmp_path: Path, reports: list[Report], chart: dict[str, Any], message: str
 ) -> None:
-    assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{told}")
+    assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{message}")
 
 
 SERVER = {"id": "d", "kind": "server", "title": "D", "measure": "journal_bytes"}
@@ -298,18 +298,18 @@ WRONG_FILES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tile", "told"), WRONG_TILES)
-def test_what_is_wrong_in_a_chart_is_told_in_a_sentence(tmp_path: Path, tile: Any, told: str) -> None:
-    assert refusal(written(tmp_path, tile), []) == f"dashboards/mine.json: sections[0].charts{told}"
+@pytest.mark.parametrize(("tile", "message"), WRONG_TILES)
+def test_what_is_wrong_in_a_chart_is_told_in_a_sentence(tmp_path: Path, tile: Any, message: str) -> None:
+    assert refusal(written(tmp_path, tile), []) == f"dashboards/mine.json: sections[0].charts{message}"
 
 
-@pytest.mark.parametrize(("more", "told"), WRONG_FILES)
-def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: dict[str, Any], told: str) -> None:
-    assert refusal(written(tmp_path, NUMBER, **more), []) == f"dashboards/mine.json: {told}"
+@pytest.mark.parametrize(("more", "message"), WRONG_FILES)
+def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: dict[str, Any], message: str) -> None:
+    assert refusal(written(tmp_path, NUMBER, **more), []) == f"dashboards/mine.json: {message}"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"{", "is not JSON (line 1, column 2). Correct the file."),
         (b'{\n  "title": "T"\n  "place": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
@@ -325,15 +325,15 @@ def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: d
     ],
     ids=["open", "comma", "empty", "latin", "deep", "array", "null", "nothing"],
 )
-def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "mine.json").write_bytes(content)
-    assert refusal(tmp_path, []) == f"dashboards/mine.json: {told}"
+    assert refusal(tmp_path, []) == f"dashboards/mine.json: {message}"
 
 
 def test_a_file_out_of_reach_is_told(tmp_path: Path) -> None:
     (tmp_path / "mine.json").mkdir()
-    told = "dashboards/mine.json: Is a directory. Make it readable for this user, or remove it."
-    assert refusal(tmp_path, []) == told
+    message = "dashboards/mine.json: Is a directory. Make it readable for this user, or remove it."
+    assert refusal(tmp_path, []) == message
 
 
 def test_what_is_allowed_stands_in_the_documentation() -> None:

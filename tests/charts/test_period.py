@@ -99,7 +99,7 @@ def test_a_key_sees_its_deployments_also_where_none_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ({"period": "8d"}, 'period: "8d" is not one of 24h, 7d, 30d, 90d.'),
         ({"period": "7d", "since": "2026-11-01"}, "period: is given together with since. Give one of them."),
@@ -109,11 +109,11 @@ def test_a_key_sees_its_deployments_also_where_none_is_asked_for() -> None:
         ({"timezone": "Mars"}, 'timezone: "Mars" is not a time zone of the IANA database.'),
     ],
 )
-def test_what_is_no_period_is_refused(asked: dict[str, str], told: str) -> None:
+def test_what_is_no_period_is_refused(asked: dict[str, str], message: str) -> None:
     with pytest.raises(Refused) as error:
         period(**asked)
     assert error.value.reason is Reason.BAD_PARAMETER
-    assert str(error.value).startswith(told)
+    assert str(error.value).startswith(message)
 
 
 def test_a_deployment_of_others_is_out_of_scope() -> None:

@@ -49,7 +49,7 @@ def reports(store: Store) -> dict[str, Report]:
 def answers(
     store: Store, reports: dict[str, Report], *tiles: dict[str, Any], asked: dict[str, str]
 ) -> list[ChartAnswer]:
-    """Of tiles that stand in one section, in their order."""
+    """Return the answers of tiles in one section, in their order."""
     charts = [{"id": f"c{place}"} | tile for place, tile in enumerate(tiles)]
     section = Section.model_validate({"id": "s", "title": "S", "charts": charts})
     with store.reader(EVERYTHING) as reader:
@@ -150,7 +150,7 @@ def test_since_when_there_are_events_is_told_of_the_readers_deployments_alone(
 ) -> None:
     section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
     asked = {"since": "2026-11-05", "until": "2026-11-07"}
-    # Somebody else's first event is of the 2nd, this deployment's of the 4th.
+    # Another deployment's first event is of the 2nd, this deployment's of the 4th.
     period = period_of(asked, allowed=frozenset({2}), now=NOW)
     with store.reader(EVERYTHING) as reader:
         found = answer_section(reader, section, period, reports=reports, now=NOW)

@@ -171,7 +171,7 @@ def test_a_span_reaches_to_the_ends_of_time(zone: str | None, interval: str) -> 
         ("month", False, ms(2027, 1, 1), [ms(2026, 11, 16), ms(2026, 12, 16, 12)]),
         ("hour", False, ms(2026, 11, 2), None),  # Hours begin where they are named.
         ("hour", True, ms(2026, 11, 3), [ms(2026, 11, 1, 12), ms(2026, 11, 2, 12)]),
-        ("month", False, ms(9999, 12, 1), None),  # Nobody could read so many.
+        ("month", False, ms(9999, 12, 1), None),  # too many for an axis
     ],
 )
 def test_periods_are_named_below_their_middle(interval: str, is_day: bool, end: int, ticks: list[int] | None) -> None:

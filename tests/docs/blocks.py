@@ -11,7 +11,7 @@ _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 class Block(NamedTuple):
-    """A fenced block: its page, its language and what stands in it."""
+    """A fenced block: its page, its language and its text."""
 
     page: str
     language: str

@@ -1,4 +1,4 @@
-"""The shell blocks of each page run, in their order and in one shell, as somebody types them."""
+"""The shell blocks of each page run, in their order and in one shell, as an operator types them."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def script_of(page: str, documented: Documented, instead: Mapping[str, str]) -> 
 
 
 def prepare(folder: Path, documented: Documented) -> None:
-    """What a reader of the pages has: a checkout, a data folder, and a segment that was set aside."""
+    """Create the files of an operator who follows the pages: a checkout, a data folder and a damaged segment."""
     documented.copy_to(folder)
     (folder / "ops").symlink_to(ROOT / "ops")
     (folder / "elsewhere").mkdir()

@@ -43,6 +43,6 @@ def bundle(browser: Browser, server: RunningServer) -> Path:
 
 @pytest.fixture
 def reader(browser: Browser, server: RunningServer, bundle: Path) -> Iterator[Reader]:
-    """Somebody with a read key, who has opened nothing yet."""
+    """A reader with a read key and no open page."""
     with reader_at(browser, server, key=server.key("read")) as one:
         yield one

@@ -57,7 +57,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[Run
 
 @pytest.fixture
 def looking(browser: Browser, busy: RunningServer) -> Iterator[Reader]:
-    """Somebody with a read key, at the demo's data, who has opened nothing yet."""
+    """A reader of the demo's data, with a read key and no open page."""
     with reader_at(browser, busy, key=busy.key("read"), timezone_id="Europe/Berlin") as one:
         yield one
 
@@ -206,9 +206,9 @@ def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(looking
 def test_a_table_that_is_cut_says_how_many_rows_there_are(looking: Reader) -> None:
     looking.open("exports")
     note = looking.page.inner_text('[data-tile="by-viewer"] [data-note]')
-    told = re.fullmatch(r"12 of (\d+) rows shown\.", note)
-    assert told, note
-    assert int(told[1]) > 12
+    counted = re.fullmatch(r"12 of (\d+) rows shown\.", note)
+    assert counted, note
+    assert int(counted[1]) > 12
     link = looking.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
     assert link.text_content() == "Download the whole report as CSV"
 
@@ -244,18 +244,18 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("?period=5d", 'period: "5d" is not one of 24h, 7d, 30d, 90d.'),
         ("?timezone=Mars%2FX", 'timezone: "Mars/X" is not a time zone'),
         ("?since=2026-11-20&until=2026-11-18", "until"),
     ],
 )
-def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, told: str) -> None:
+def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, message: str) -> None:
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/overview{query}")
-    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
-    assert told in page.inner_text("#request-error")
+    looking.wait(lambda: page.is_visible("#request-error"), "the error is shown")
+    assert message in page.inner_text("#request-error")
     assert page.locator("section:visible").count() == 0
     assert page.get_by_text("Try again").count() == 0
     looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "and it is not as if all were well")
@@ -275,7 +275,7 @@ def test_a_misspelt_filter_is_told_and_does_not_show_everything(looking: Reader,
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/{place}")
     assert f'Did you mean "{meant}"?' in page.inner_text("[role=alert]")
-    assert page.url.endswith(place), "it can be mended there"
+    assert page.url.endswith(place), "the filter can be corrected there"
     assert page.locator("section").count() == 0
     looking.troubles.clear()  # A browser notes each refusal.
 
@@ -286,9 +286,11 @@ def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -
     page.click("#more > summary")
     page.fill('input[name="timezone"]', "Mars/X")
     page.press('input[name="timezone"]', "Enter")
-    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
+    looking.wait(lambda: page.is_visible("#request-error"), "the error is shown")
     page.go_back()
-    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#request-error"), "the way back mends it")
+    looking.wait(
+        lambda: page.is_visible("section") and not page.is_visible("#request-error"), "going back removes the error"
+    )
     looking.wait_until_shown()
     looking.troubles.clear()
 

@@ -1,4 +1,4 @@
-"""The inspector in a real browser: it shows what arrives, does what it is told, and runs nothing that it shows."""
+"""The inspector in a real browser: it shows arriving events, applies its controls, and runs no script of an event."""
 
 import json
 import re
@@ -181,8 +181,8 @@ def test_a_pause_holds_the_list_and_going_on_misses_nothing(inspector: Inspector
         inspector.page.get_by_role("button", name="Pause").click()
     expect(inspector.page.locator("#live")).to_have_text("Paused")
     inspector.send(view(), WRONG, session="pause")
-    told = inspector.server.get("/api/v1/inspect?session=pause", key=inspector.server.key("read")).json()
-    assert told["quarantinedCount"] == 1
+    inspection = inspector.server.get("/api/v1/inspect?session=pause", key=inspector.server.key("read")).json()
+    assert inspection["quarantinedCount"] == 1
     expect(inspector.rows()).to_have_count(1)  # Nothing is being listened to that could bring more.
     inspector.page.get_by_role("button", name="Resume").click()
     expect(inspector.rows()).to_have_count(3, timeout=LOADED_MS)

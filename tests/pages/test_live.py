@@ -85,12 +85,12 @@ def test_a_page_that_is_left_while_it_rests_asks_nothing(reader: Reader) -> None
     reader.wait(lambda: reader.page.inner_text("#live").startswith("Live"), "it is live")
     asked: list[str] = []
     reader.page.on("request", lambda request: asked.append(request.url))
-    # It was told of the store while it asked, so it asks again after a rest.
+    # The page was notified of a load during its request, so it requests again after a pause.
     seem_hidden(reader.page, True)
     reader.page.wait_for_timeout(1000 * took_s)
     assert asked == []
     seem_hidden(reader.page, False)
-    reader.wait(lambda: any("/sections/" in url for url in asked), "whoever comes back is shown what is new")
+    reader.wait(lambda: any("/sections/" in url for url in asked), "a visible tab requests the new rows")
 
 
 def test_tabs_that_nobody_sees_leave_the_connections_to_others(
@@ -115,7 +115,7 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(
         assert (first.number("views"), asked) == ("0", [])
         # One after the other: six live streams at once would leave no connection for what the pages ask.
         seem_hidden(first.page, False)
-        first.wait(lambda: first.number("views") == "3", "it is shown to whoever comes back")
+        first.wait(lambda: first.number("views") == "3", "a visible tab shows the new number")
         seem_hidden(tabs[1], False)
         first.wait(lambda: tabs[1].locator(".envelope").count() == 3, "and in the inspector")
         assert seventh.troubles == []
@@ -138,7 +138,9 @@ def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader:
 
 def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, ingest: str) -> None:
     reader.page.goto(f"{reader.server.url}/dashboards/overview?period=5d")
-    reader.wait(lambda: reader.page.inner_text("#live-text") == "Not available", "it is told, and the stream has begun")
+    reader.wait(
+        lambda: reader.page.inner_text("#live-text") == "Not available", "the page says so, and the stream has begun"
+    )
     asked: list[str] = []
     reader.page.on("request", lambda request: asked.append(request.url))
     for _ in range(2):
@@ -163,7 +165,7 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     reader.wait(lambda: "Out of date" in page.inner_text("#live"), "all sections were answered")
     assert "Busy. Wait." in page.inner_text('[data-tile="views-by-surface"]')
     page.focus('[data-tile="views-by-surface"] .secondary')
-    page.clock.run_for(6_000)  # It asks again, in vain, and whoever is at the button stays there.
+    page.clock.run_for(6_000)  # The page retries without success, and the button keeps the focus.
     assert page.evaluate("document.activeElement.matches('[data-tile=\"views-by-surface\"] .secondary')")
     page.unroute_all(behavior="ignoreErrors")
     page.clock.run_for(6_000)
@@ -317,8 +319,8 @@ def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_p
             reader.page.clock.run_for(31_000)
             return "Live · " in reader.page.inner_text("#live")
 
-        wait_until(lambda: listener_count(server) == 0, what="there is a place")
-        reader.wait(is_live_half_a_minute_later, "it has a place")  # It may only now be told that it had none.
+        wait_until(lambda: listener_count(server) == 0, what="a slot is free")
+        reader.wait(is_live_half_a_minute_later, "the page has a slot")  # The refusal may arrive only now.
         reader.troubles.clear()  # A browser notes each refusal.
 
 

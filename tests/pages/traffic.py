@@ -28,6 +28,6 @@ def send_syncs(server: RunningServer) -> None:
 
 
 def loaded_count(server: RunningServer) -> int:
-    """How many envelopes the loader has seen, whatever became of them."""
+    """Return the number of envelopes that the loader has processed, with any outcome."""
     lines = server.get("/metrics").body.decode().splitlines()
     return sum(int(float(line.split()[1])) for line in lines if line.startswith("embedsink_loaded_envelopes_total{"))

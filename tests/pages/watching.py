@@ -14,7 +14,7 @@ DASHBOARDS = ("overview", "content", "exports", "ai-questions", "reliability", "
 _IS_SHOWN = """() => document.querySelectorAll('[aria-busy="true"]').length === 0
   && [...document.querySelectorAll('[data-body]')].every((body) =>
     body.querySelector('.plot[aria-label], table, .empty'))"""
-# Violations are told to the page, and from there to the test.
+# The page receives violations, and passes them to the test.
 _TELL_VIOLATIONS = """addEventListener('securitypolicyviolation', (event) =>
   console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`))"""
 

@@ -71,10 +71,10 @@ def answers_of(store: Store, dashboard: Dashboard, **asked: str) -> dict[str, Se
     with store.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         sections = dashboard.sections
-        told = {one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in sections}
+        expected = {one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in sections}
     return {
         id: SectionAnswer((start, end), period.scope.interval, bool(period.before), charts)
-        for id, charts in told.items()
+        for id, charts in expected.items()
     }
 
 
@@ -93,8 +93,8 @@ def test_it_says_what_it_is_of_when_and_for_whom(stores: dict[str, Store]) -> No
     caption = Caption(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
     texts = texts_of(render(dashboard, answers, caption, format="svg").decode())
     assert texts[0] == "Overview"
-    told = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · rendered 6 Nov 2026, 13:00"
-    assert told in texts
+    expected = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · rendered 6 Nov 2026, 13:00"
+    assert expected in texts
 
 
 def test_it_says_of_which_snapshot_it_is(stores: dict[str, Store]) -> None:
@@ -228,9 +228,9 @@ def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:
     tile = {"id": "a", "kind": "table", "title": "A", "report": "export_volumes", "columns": {"day": "Day"}}
     section = {"id": "s", "title": "S", "charts": [tile]}
     dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": [section]})
-    for row_count, told in ((1_063, True), (1, False)):
+    for row_count, expected in ((1_063, True), (1, False)):
         table = {"columns": ["day"], "rows": [[0]], "is_cut": row_count > 1, "row_count": row_count}
         answers = {"s": SectionAnswer((0, 1), "day", False, {"a": table})}
         texts = texts_of(render(dashboard, answers, Caption(datetime(2026, 11, 2, tzinfo=UTC)), format="svg").decode())
-        assert ("1 of 1,063" in texts) is told
+        assert ("1 of 1,063" in texts) is expected
         assert "1 Jan 1970" in texts

@@ -1,4 +1,4 @@
-"""SVG as text: what stands in it is text, in the room that there is."""
+"""SVG as text: values are escaped and fit into their space."""
 
 import pytest
 from hypothesis import given

@@ -47,7 +47,7 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
 
 
 @pytest.mark.parametrize(
-    ("value", "before", "format", "told"),
+    ("value", "before", "format", "expected"),
     [
         (110, 100, "count", ("up", "10% from 100")),
         (50, 100, "count", ("down", "50% from 100")),
@@ -64,11 +64,11 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
     ],
 )
 def test_a_change_is_told_against_the_period_before(
-    value: Any, before: Any, format: str, told: tuple[str, str]
+    value: Any, before: Any, format: str, expected: tuple[str, str]
 ) -> None:
     figure = Figure(id="a", kind="number", title="A", report="views", how="only", format=format)  # type: ignore[arg-type]
     changed = change_of(figure, value, before)
-    assert format_change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == told
+    assert format_change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == expected
 
 
 def test_days_and_times_are_what_the_readers_clocks_show() -> None:

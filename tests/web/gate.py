@@ -1,4 +1,4 @@
-"""What stands between a browser and a server: it passes everything on, counts it, and fails when told to."""
+"""A proxy between a browser and a server: it forwards and counts requests, and fails on demand."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# Hop by hop, or made anew here.
+# Hop by hop, or set again here.
 _NOT_PASSED = {"connection", "transfer-encoding", "content-length", "date", "server", "keep-alive"}
 
 
@@ -82,10 +82,10 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
             request = urllib.request.Request(gate.target + self.path, data=body, headers=headers, method=self.command)
             try:
                 with urllib.request.urlopen(request, timeout=30) as response:
-                    status, told, content = response.status, response.headers, response.read()
+                    status, received, content = response.status, response.headers, response.read()
             except urllib.error.HTTPError as error:
                 with error:
-                    status, told, content = error.code, error.headers, error.read()
+                    status, received, content = error.code, error.headers, error.read()
             except OSError:
                 self._drop()
                 return
@@ -94,7 +94,7 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
             if gate.swallow_answers:
                 self._drop()
                 return
-            passed = {name: value for name, value in told.items() if name.lower() not in _NOT_PASSED}
+            passed = {name: value for name, value in received.items() if name.lower() not in _NOT_PASSED}
             self._answer(status, passed, content)
 
         def _drop(self) -> None:

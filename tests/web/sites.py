@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# An embed that says what it is told to say, and remembers how often it did.
+# An embed that emits the requested events, and counts them.
 EMBED = """<!doctype html><title>embed</title><script>
   let count = 0;
   const envelope = (name, payload, surface = "dashboard") => ({

@@ -26,7 +26,7 @@ LOCK_CLIENT = """() => navigator.locks.request("own", async () =>
 LOCK_HOLDERS = "async () => (await navigator.locks.query()).held.map(({ clientId }) => clientId)"
 
 FRAME = '<iframe src="{embed}/embed?session=credential-{session}"></iframe>'
-# What a host page notes of its forwarder `f`: in `stages` what onEvent was told, in `problems` what onError was.
+# A host page that records the calls of its forwarder `f`: `stages` for onEvent, `problems` for onError.
 HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{frames}
 <script type="module">
   import {{ forward }} from "{gate}/forwarder.js";

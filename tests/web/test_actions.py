@@ -107,8 +107,8 @@ def test_only_the_tenants_origin_can_read_an_action(stage: Stage) -> None:
 def test_wrong_use_is_told_to_the_caller_and_nothing_is_sent(stage: Stage) -> None:
     page = prepared(stage)
     for call in WRONG_USE:
-        told = page.evaluate(f"() => {{ try {{ {call} }} catch (error) {{ return error.name; }} }}")
-        assert told == "TypeError", call
+        thrown = page.evaluate(f"() => {{ try {{ {call} }} catch (error) {{ return error.name; }} }}")
+        assert thrown == "TypeError", call
     page.evaluate("send(frame, options.origin, 'refresh')")
     [alone] = received(page, 1)
     assert alone["data"]["type"] == "svc:action:refresh"

@@ -182,7 +182,7 @@ def test_a_server_that_is_down_for_twenty_seconds_costs_nothing(stage: Stage) ->
         ids += emit(page, 3, f"/{index}/")
         on_durable(page, 1.0)
     stage.gate.is_closed = False
-    # Nobody helps it along. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
+    # The test triggers nothing. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
     stage.delivered(60, timeout_s=60)
     assert sorted(stage.stored(ids)) == sorted(ids)
     assert stage.gate.refused < 12

@@ -1,4 +1,4 @@
-"""What tabs leave behind, and who takes it over: nothing goes for want of room, and nothing is copied for ever."""
+"""Queues of closed tabs, and the tabs that adopt them: no event is lost for lack of space, or copied endlessly."""
 
 import pytest
 

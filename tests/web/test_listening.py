@@ -112,12 +112,12 @@ def test_messages_of_other_origins_are_ignored_and_counted(stage: Stage) -> None
 
 def test_the_origin_has_to_be_the_same_to_the_letter(stage: Stage) -> None:
     page = stage.open(stage.host_page(options='{ origin: "https://tenant.example.com" }'))
-    told = """([origin, data]) => dispatchEvent(new MessageEvent("message", { origin, data, source: frames[0] }))"""
+    dispatch = """([origin, data]) => dispatchEvent(new MessageEvent("message", { origin, data, source: frames[0] }))"""
     data = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "payload": {}, "timestamp": 1}
     for count, origin in enumerate(OTHER_ORIGINS, start=1):
-        page.evaluate(told, [origin, data])
+        page.evaluate(dispatch, [origin, data])
         assert (taken(page), ignored(page)) == (0, count), origin
-    page.evaluate(told, ["https://tenant.example.com", data])
+    page.evaluate(dispatch, ["https://tenant.example.com", data])
     assert (taken(page), ignored(page)) == (1, len(OTHER_ORIGINS))
 
 

@@ -55,12 +55,12 @@ def test_the_documented_hash_is_that_of_what_is_served(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_the_documented_size_is_that_of_what_is_served(module: str) -> None:
     size = len(browser_files()[f"{module}.js"].compressed)
-    told = re.findall(
+    sizes = re.findall(
         rf"`{module}\.js`[^\n]*?(?<!≤) (\d[\d,]*) bytes", (ROOT / "README.md").read_text(encoding="utf-8")
     )
-    assert told
+    assert sizes
     # Libraries that compress differ by a few bytes.
-    assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in told)
+    assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in sizes)
 
 
 @pytest.mark.parametrize("module", MODULES)

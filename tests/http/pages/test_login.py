@@ -151,8 +151,10 @@ def test_a_key_that_reads_nothing_is_told_on_the_form(server: Server, kind: str)
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
     assert key not in answer.text
-    told = "This is an ingest key. Dashboards need a read key." if kind == "ingest" else "This key is unknown, expired"
-    assert told in answer.text
+    message = (
+        "This is an ingest key. Dashboards need a read key." if kind == "ingest" else "This key is unknown, expired"
+    )
+    assert message in answer.text
     assert f'value="{PAGE}"' in answer.text
 
 

@@ -1,4 +1,4 @@
-"""The charts' program: made once, compressed for those who take it, and its lack is told."""
+"""The bundle of Vega: built once, compressed for browsers that accept it, and reported if it is missing."""
 
 import asyncio
 import gzip
@@ -14,13 +14,13 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 def path_of(server: Server) -> str:
-    """Where it is, as everybody is told."""
-    told: str = server.get("/pages/vega/other.js").json()["detail"]
-    return told.rpartition(" ")[2].rstrip(".")
+    """Return the URL path of the current bundle."""
+    detail: str = server.get("/pages/vega/other.js").json()["detail"]
+    return detail.rpartition(" ")[2].rstrip(".")
 
 
 def open_dashboard(server: Server) -> None:
-    """It is made for whoever has a login, and for nobody else."""
+    """Open a page with a login, because only such a page builds the bundle."""
     login = server.ask("POST", "/login", content=f"key={server.key('read')}", headers=FORM)
     cookie = login.headers["set-cookie"].partition(";")[0]
     assert server.get("/dashboards/overview", headers={"cookie": cookie}).status_code == 200
