@@ -130,6 +130,6 @@ def test_a_planted_fault_is_found(store: Store, check: str, fault: str) -> None:
     assert found(store, check) > 0
 
 
-def test_every_check_has_a_fault_that_it_finds_and_says_what_to_do() -> None:
+def test_every_check_detects_its_fault_and_recommends_an_action() -> None:
     assert FAULTS.keys() == CHECKS.keys()
     assert [name for name, sql in CHECKS.items() if "-- What to do: " not in sql] == []

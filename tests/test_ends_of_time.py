@@ -67,7 +67,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*report_names(), EVENTS])
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
-def test_each_report_is_told_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
+def test_each_report_is_written_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
     with reader_of(store, zone) as reader:
         selection = SelectQuery(name, visible_columns(reader, name))
         types = {column.name: column.type for column in reader.selected(selection)}

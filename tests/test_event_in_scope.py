@@ -89,7 +89,7 @@ scopes = st.fixed_dictionaries(
 
 @settings(max_examples=100, deadline=None)
 @given(history=histories, scope=scopes)
-def test_any_scope_shows_what_the_oracle_sees(
+def test_any_scope_shows_the_rows_of_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
 ) -> None:
     expected = [event for event in resolved(history) if is_seen(event, scope)]
@@ -97,7 +97,7 @@ def test_any_scope_shows_what_the_oracle_sees(
 
 
 @pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
-def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
+def test_an_event_without_a_deployment_is_visible_only_without_a_deployment_filter(
     connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
 ) -> None:
     homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "ingest_seq": 1}
@@ -105,7 +105,7 @@ def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
     assert seen(connection, [homeless], {"deployments": deployments}) == []
 
 
-def test_a_second_ready_hides_what_names_no_deployment_from_some_deployments_and_nothing_from_all(
+def test_an_ambiguous_session_is_hidden_only_from_filters_by_deployment(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     sent: Event = {"key_id": "k1", "session": "s1"}

@@ -247,7 +247,7 @@ def test_a_stream_tells_of_no_load_of_others(noisy: House) -> None:
     assert re.fullmatch("[0-9a-f]{16}", first.id)
 
 
-def test_a_scoped_reader_that_comes_again_is_told_what_it_missed_and_nothing_twice(noisy: House) -> None:
+def test_a_scoped_reader_that_reconnects_receives_missed_events_once(noisy: House) -> None:
     url, (view, _) = noisy.server.url, _view_and_ready()
 
     def send(title: str, deployment: int = OWN) -> None:

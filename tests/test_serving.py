@@ -137,9 +137,7 @@ def two_addresses(first: tuple[str, int], second: tuple[str, int]) -> Any:
     return lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (first, second)]
 
 
-def test_what_was_bound_is_given_back_when_another_address_fails(
-    monkeypatch: pytest.MonkeyPatch, taken_port: int
-) -> None:
+def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, taken_port: int) -> None:
     port = free_port()
     monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", taken_port)))
     with pytest.raises(Misconfigured, match="is in use"), Listening("two", port).bound():

@@ -45,7 +45,7 @@ def refusal(folder: Path, reports: list[Report]) -> str:
     return str(error.value)
 
 
-def test_the_shipped_ones_are_right_and_in_their_order(reports: list[Report]) -> None:
+def test_shipped_dashboards_are_valid_and_ordered(reports: list[Report]) -> None:
     dashboards = read_dashboards()
     check_dashboards(dashboards, reports)
     assert tuple(dashboards) == SHIPPED
@@ -72,7 +72,7 @@ def test_distinct_counts_are_never_added_over_periods(reports: list[Report]) -> 
                     assert tile.compare.y not in distinct, f"{name}: {tile.id}"
 
 
-def test_files_are_found_beside_the_code_or_in_the_checkout() -> None:
+def test_files_are_read_from_the_package_or_the_checkout() -> None:
     assert (dashboards_folder() / "overview.json").exists()
 
 
@@ -183,7 +183,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
     ],
 )
-def test_what_no_report_has_is_told_with_file_and_place(
+def test_an_unknown_report_or_column_is_reported_with_file_and_path(
     tmp_path: Path, reports: list[Report], chart: dict[str, Any], message: str
 ) -> None:
     assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{message}")
@@ -299,12 +299,12 @@ WRONG_FILES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tile", "message"), WRONG_TILES)
-def test_what_is_wrong_in_a_chart_is_told_in_a_sentence(tmp_path: Path, tile: Any, message: str) -> None:
+def test_an_invalid_chart_is_reported_in_one_sentence(tmp_path: Path, tile: Any, message: str) -> None:
     assert refusal(written(tmp_path, tile), []) == f"dashboards/mine.json: sections[0].charts{message}"
 
 
 @pytest.mark.parametrize(("more", "message"), WRONG_FILES)
-def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: dict[str, Any], message: str) -> None:
+def test_an_invalid_file_is_reported_in_one_sentence(tmp_path: Path, more: dict[str, Any], message: str) -> None:
     assert refusal(written(tmp_path, NUMBER, **more), []) == f"dashboards/mine.json: {message}"
 
 
@@ -325,18 +325,18 @@ def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: d
     ],
     ids=["open", "comma", "empty", "latin", "deep", "array", "null", "nothing"],
 )
-def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_without_a_dashboard_is_reported_in_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "mine.json").write_bytes(content)
     assert refusal(tmp_path, []) == f"dashboards/mine.json: {message}"
 
 
-def test_a_file_out_of_reach_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "mine.json").mkdir()
     message = "dashboards/mine.json: Is a directory. Make it readable for this user, or remove it."
     assert refusal(tmp_path, []) == message
 
 
-def test_what_is_allowed_stands_in_the_documentation() -> None:
+def test_allowed_values_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
     assert list(rows) == list(TILES)
@@ -353,7 +353,7 @@ def test_a_group_has_the_columns_that_it_makes(tmp_path: Path, reports: list[Rep
     check_dashboards(read_dashboards(written(tmp_path, chart, table)), reports)
 
 
-def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Report]) -> None:
+def test_a_field_that_a_spec_computes_is_a_column(tmp_path: Path, reports: list[Report]) -> None:
     made = {
         "transform": [{"calculate": "1", "as": "one"}],
         "encoding": {"x": {"field": "one"}, "x2": {"field": "period_end"}},
@@ -361,19 +361,19 @@ def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Repo
     check_dashboards(read_dashboards(written(tmp_path, CHART | {"spec": made})), reports)
 
 
-def test_an_id_stands_once(tmp_path: Path, reports: list[Report]) -> None:
+def test_ids_are_unique(tmp_path: Path, reports: list[Report]) -> None:
     twice = 'dashboards/mine.json: charts: id "a" is not unique. Give each one its own id.'
     assert refusal(written(tmp_path, NUMBER, NUMBER), reports) == twice
 
 
 @pytest.mark.parametrize("name", ["inspector", "My Desk", "ä", "A", "-a", "a--b", ".hidden"])
-def test_a_name_that_can_be_no_address_is_told(tmp_path: Path, name: str) -> None:
+def test_a_file_name_that_cannot_be_in_a_url_is_reported(tmp_path: Path, name: str) -> None:
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / f"{name}.json")
     with pytest.raises(Misconfigured, match=rf"^dashboards/{re.escape(name)}\.json: is .*\. Use lowercase letters"):
         read_dashboards(tmp_path)
 
 
-def test_an_operators_own_stand_beside_ours_and_take_the_place_of_namesakes(tmp_path: Path) -> None:
+def test_operator_dashboards_extend_ours_and_replace_those_of_the_same_name(tmp_path: Path) -> None:
     ours = read_dashboards()
     assert read_all_dashboards(tmp_path / "missing") == ours
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
@@ -383,7 +383,7 @@ def test_an_operators_own_stand_beside_ours_and_take_the_place_of_namesakes(tmp_
     assert found["overview"] == found["support-desk"] != ours["overview"]
 
 
-def test_a_file_that_is_no_json_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_json_is_reported(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{")
     with pytest.raises(Misconfigured, match=r"^dashboards/mine\.json: is not JSON \(.*\)\. Correct the file\.$"):
         read_dashboards(tmp_path)

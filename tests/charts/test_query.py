@@ -57,7 +57,7 @@ def answers(
     return [found[one["id"]] for one in charts]
 
 
-def test_a_chart_with_a_since_of_its_own_goes_on_until_now(store: Store, reports: dict[str, Report]) -> None:
+def test_a_chart_with_its_own_since_ends_now(store: Store, reports: dict[str, Report]) -> None:
     asked = {"since": "2026-11-03", "until": "2026-11-05"}
     readers, own = answers(store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, asked=asked)
     assert (readers.value, readers.value_before) == (2, 1)
@@ -79,7 +79,7 @@ def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployme
         assert found["a"].value == value
 
 
-def test_a_report_is_read_once_for_all_charts_that_ask_it_the_same(
+def test_charts_with_the_same_query_share_it(
     store: Store, reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -96,7 +96,7 @@ def test_a_report_is_read_once_for_all_charts_that_ask_it_the_same(
     assert read == ["views"]
 
 
-def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Store, reports: dict[str, Report]) -> None:
+def test_a_table_has_its_columns_in_order_and_is_marked_when_cut(store: Store, reports: dict[str, Report]) -> None:
     group = {"by": ["surface"], "sum": ["view_count"]}
     whole, cut = answers(
         store,
@@ -115,7 +115,7 @@ def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Sto
     )
 
 
-def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
+def test_a_chart_spans_the_period_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
     spec = {"mark": "bar", "encoding": {}}
     views = {"kind": "chart", "title": "A", "report": "views", "spec": spec}
     asked = {"since": "2026-11-03", "until": "2026-11-05"}
@@ -128,7 +128,9 @@ def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Repor
     assert days.ticks == [start + DAY_MS // 2 for start in range(days.span[0], days.span[1], DAY_MS)]  # type: ignore[index]
 
 
-def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store, reports: dict[str, Report]) -> None:
+def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
+    store: Store, reports: dict[str, Report]
+) -> None:
     rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
     # The first event of all is of the 2nd.
     partly, part = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
@@ -145,9 +147,7 @@ def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store,
     assert alone.change is None
 
 
-def test_since_when_there_are_events_is_told_of_the_readers_deployments_alone(
-    store: Store, reports: dict[str, Report]
-) -> None:
+def test_the_first_event_is_that_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:
     section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
     asked = {"since": "2026-11-05", "until": "2026-11-07"}
     # Another deployment's first event is of the 2nd, this deployment's of the 4th.
@@ -157,7 +157,7 @@ def test_since_when_there_are_events_is_told_of_the_readers_deployments_alone(
     assert (found["a"].value_before, found["a"].change) == (1, NO_COMPARISON)
 
 
-def test_the_period_before_has_nothing_where_nothing_was(store: Store, reports: dict[str, Report]) -> None:
+def test_the_previous_period_is_empty_without_events(store: Store, reports: dict[str, Report]) -> None:
     spec = {"mark": "bar", "encoding": {}}
     compare = {"x": "period_middle", "y": "view_count"}
     views = {"kind": "chart", "title": "A", "report": "views", "spec": spec, "compare": compare}
@@ -176,7 +176,7 @@ def test_the_period_before_has_nothing_where_nothing_was(store: Store, reports: 
     assert line("2026-11-15", "2026-11-18") == []
 
 
-def test_how_old_a_row_is_counts_from_the_end_of_what_is_seen(store: Store, reports: dict[str, Report]) -> None:
+def test_the_age_of_a_row_counts_from_the_end_of_the_shown_period(store: Store, reports: dict[str, Report]) -> None:
     tenants = {"kind": "number", "title": "A", "report": "tenants", "how": "count"}
 
     def count(days: int, asked: dict[str, str]) -> Any:
@@ -190,7 +190,7 @@ def test_how_old_a_row_is_counts_from_the_end_of_what_is_seen(store: Store, repo
     assert count(2, {"since": "2026-11-01", "until": "2027-01-01"}) == 1, "and no later than now"
 
 
-def test_what_is_marked_is_of_the_period_and_of_no_future(tmp_path: Path) -> None:
+def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
     given: list[dict[str, object]] = [
         {"sync": f"job{place}", "at": at}

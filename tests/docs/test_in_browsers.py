@@ -87,7 +87,7 @@ def framed(sites: Sites, html: str) -> str:
 
 
 @pytest.mark.parametrize("block", blocks("html"), ids=label)
-def test_every_element_delivers_what_an_embed_says(block: Block, sites: Sites) -> None:
+def test_every_element_delivers_events_of_an_embed(block: Block, sites: Sites) -> None:
     errors: list[str] = []
     page = sites.open(framed(sites, sites.at(block.text)), errors)
     assert is_delivered(page, embed_in(page))

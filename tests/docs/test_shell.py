@@ -124,7 +124,7 @@ def test_the_answer_in_the_inspectors_page_has_the_fields_of_a_real_one(document
     assert shown["events"] == real["events"]
 
 
-def test_prometheus_takes_the_documented_configuration(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_documented_configuration(tmp_path: Path) -> None:
     require("promtool")
     [block] = blocks("yaml")
     (tmp_path / "prometheus.yml").write_text(block.text)

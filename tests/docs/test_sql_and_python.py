@@ -53,7 +53,7 @@ def test_every_python_expression_within_a_line_runs(there: Documented) -> None:
 
 
 @pytest.mark.parametrize("block", [one for one in blocks("python") if one.page.startswith(DECISIONS)], ids=label)
-def test_every_measurement_of_a_decision_compiles_and_imports_what_is_there(block: Block) -> None:
+def test_every_measurement_of_a_decision_compiles_and_its_imports_exist(block: Block) -> None:
     compile(block.text, block.page, "exec")
     imports = re.findall(r"^(?:import|from) .+$", block.text, re.MULTILINE)
     assert imports

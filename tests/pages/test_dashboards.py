@@ -62,7 +62,7 @@ def looking(browser: Browser, busy: RunningServer) -> Iterator[Reader]:
         yield one
 
 
-def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking: Reader) -> None:
+def test_each_dashboard_shows_all_tiles_and_is_accessible(looking: Reader) -> None:
     for name in DASHBOARDS:
         looking.open(name)
         assert looking.page.locator("[role=alert]").count() == 0
@@ -79,7 +79,7 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking:
     assert looking.page.get_attribute('nav a[href*="/dashboards/pipeline"]', "aria-current") == "page"
 
 
-def test_what_holds_for_one_page_holds_for_all() -> None:
+def test_all_pages_follow_the_same_rules() -> None:
     kinds = {
         name: {tile.kind for section in dashboard.sections for tile in section.charts}
         for name, dashboard in read_dashboards().items()
@@ -88,7 +88,7 @@ def test_what_holds_for_one_page_holds_for_all() -> None:
     assert kinds[OF_ALL_KINDS] == set().union(*kinds.values())
 
 
-def test_dark_and_narrow_nothing_is_cut_off(browser: Browser, busy: RunningServer) -> None:
+def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, busy: RunningServer) -> None:
     narrow = {"width": 390, "height": 844}
     with reader_at(
         browser,
@@ -128,7 +128,7 @@ def test_a_link_shows_the_same(looking: Reader) -> None:
     assert (page.get_attribute('nav a[href*="exports"]', "href") or "").endswith(f"/dashboards/exports?{query}")
 
 
-def test_choosing_narrows_every_tile_and_the_way_back_widens_it(looking: Reader) -> None:
+def test_a_filter_narrows_every_tile_and_going_back_removes_it(looking: Reader) -> None:
     looking.open("tenants")
     before = int(looking.number("tenant-views").replace(",", ""))
     page = looking.page
@@ -144,7 +144,7 @@ def test_choosing_narrows_every_tile_and_the_way_back_widens_it(looking: Reader)
     assert "period=24h" in page.url
 
 
-def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Reader) -> None:
+def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(looking: Reader) -> None:
     looking.open("tenants", "?since=2026-11-20")
     page, until = looking.page, looking.page.locator('input[name="until"]')
     until.fill("2026-11-18")
@@ -174,7 +174,7 @@ def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> N
     assert f"since={last}&until={last + timedelta(days=1)}" in page.url
 
 
-def test_a_last_day_without_a_first_is_told(looking: Reader) -> None:
+def test_a_last_day_without_a_first_day_is_reported(looking: Reader) -> None:
     looking.open("tenants")
     page = looking.page
     page.click('label:has(input[value="custom"])')
@@ -203,7 +203,7 @@ def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(looking
     looking.wait(lambda: looking.number("active") == "0", "nothing is there")
 
 
-def test_a_table_that_is_cut_says_how_many_rows_there_are(looking: Reader) -> None:
+def test_a_cut_table_shows_its_number_of_rows(looking: Reader) -> None:
     looking.open("exports")
     note = looking.page.inner_text('[data-tile="by-viewer"] [data-note]')
     counted = re.fullmatch(r"12 of (\d+) rows shown\.", note)
@@ -251,7 +251,9 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
         ("?since=2026-11-20&until=2026-11-18", "until"),
     ],
 )
-def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, message: str) -> None:
+def test_an_error_in_the_url_is_reported_once_and_removed_after_a_correction(
+    looking: Reader, query: str, message: str
+) -> None:
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/overview{query}")
     looking.wait(lambda: page.is_visible("#request-error"), "the error is shown")
@@ -271,7 +273,7 @@ def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader
 @pytest.mark.parametrize(
     ("place", "meant"), [("overview?deploymnt=1", "deployment"), ("inspector?sesion=x", "session")]
 )
-def test_a_misspelt_filter_is_told_and_does_not_show_everything(looking: Reader, place: str, meant: str) -> None:
+def test_a_misspelt_filter_is_reported_instead_of_ignored(looking: Reader, place: str, meant: str) -> None:
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/{place}")
     assert f'Did you mean "{meant}"?' in page.inner_text("[role=alert]")
@@ -280,7 +282,7 @@ def test_a_misspelt_filter_is_told_and_does_not_show_everything(looking: Reader,
     looking.troubles.clear()  # A browser notes each refusal.
 
 
-def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -> None:
+def test_a_typing_error_in_a_field_is_reported_and_corrected_there(looking: Reader) -> None:
     looking.open("tenants", "?timezone=UTC")
     page = looking.page
     page.click("#more > summary")
@@ -295,7 +297,7 @@ def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -
     looking.troubles.clear()
 
 
-def test_an_hour_that_was_chosen_stands_in_the_fields(looking: Reader) -> None:
+def test_a_chosen_hour_is_in_the_fields(looking: Reader) -> None:
     looking.open("tenants", "?since=2026-11-20T05:00:00&until=2026-11-20T06:00:00")
     assert looking.page.input_value('input[name="since"]') == "2026-11-20T05:00"
     assert looking.page.input_value('input[name="until"]') == "2026-11-20T06:00"
@@ -313,7 +315,7 @@ def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
     looking.wait(lambda: "tenant=" not in looking.page.url, "the filter is gone")
 
 
-def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None:
+def test_each_chart_is_available_as_table_file_and_picture(looking: Reader) -> None:
     looking.open("overview", "?surface=app")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
     for what, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
@@ -343,7 +345,7 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
     assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs/reports/views"
 
 
-def test_a_saved_chart_tells_what_is_dashed(looking: Reader) -> None:
+def test_a_saved_chart_explains_its_dashed_lines(looking: Reader) -> None:
     looking.open("overview", "?period=24h")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
     assert page.inner_text(f"{tile} [data-note]") == "Dashed: the previous period."
@@ -391,7 +393,7 @@ def test_without_events_each_tile_says_so(browser: Browser, tmp_path: Path, bund
         assert "Remove all filters" in reader.page.inner_text("main")
 
 
-def test_text_in_every_field_is_text(reader: Reader) -> None:
+def test_hostile_text_is_escaped_in_every_field(reader: Reader) -> None:
     server, ingest = reader.server, reader.server.key("ingest")
     before = loaded_count(server)
     sent = sum(send_everything(server, ingest, text) for text in HOSTILE)

@@ -83,7 +83,7 @@ def inspector(browser: Browser, server: RunningServer) -> Iterator[Inspector]:
         assert opened.said == []
 
 
-def test_what_arrives_appears_newest_first_with_reason_and_path(inspector: Inspector) -> None:
+def test_arriving_events_appear_newest_first_with_reason_and_path(inspector: Inspector) -> None:
     inspector.open("?session=appears")
     expect(inspector.page.get_by_text("No matching envelopes yet")).to_be_visible()
     inspector.send(view(), WRONG, session="appears", deployment=12)
@@ -95,7 +95,7 @@ def test_what_arrives_appears_newest_first_with_reason_and_path(inspector: Inspe
     expect(inspector.rows().first).to_contain_text("refreshaction", timeout=LOADED_MS)
 
 
-def test_a_row_opens_with_its_envelope_and_what_is_wrong_in_it(inspector: Inspector) -> None:
+def test_a_row_opens_with_its_envelope_and_its_error(inspector: Inspector) -> None:
     inspector.open("?session=opens")
     inspector.send(WRONG, session="opens", viewer="u_42")
     row = inspector.show("bad_field")
@@ -107,7 +107,7 @@ def test_a_row_opens_with_its_envelope_and_what_is_wrong_in_it(inspector: Inspec
     expect(row.locator("dl")).to_contain_text("u_42")
 
 
-def test_numbers_keep_their_digits_and_names_that_stand_twice_stand_twice(inspector: Inspector) -> None:
+def test_numbers_keep_their_digits_and_duplicate_names_are_both_shown(inspector: Inspector) -> None:
     inspector.open("?outcome=quarantined")
     body = b'{"a":12345678901234567890.10,"a":[1.50,{}, []],"b":"\\u00e9"}'
     assert inspector.server.post(body, key=inspector.key).status == 400
@@ -115,7 +115,7 @@ def test_numbers_keep_their_digits_and_names_that_stand_twice_stand_twice(inspec
     assert re.sub(r"\s", "", shown) == body.decode().replace(" ", "")
 
 
-def test_a_type_that_does_not_exist_can_be_shown_alone_and_one_with_a_slip_is_told(inspector: Inspector) -> None:
+def test_an_unknown_type_can_be_filtered_and_a_misspelt_type_is_reported(inspector: Inspector) -> None:
     inspector.open("?session=slips")
     inspector.send(view() | {"type": "svc:event:veiw"}, view(), session="slips")
     inspector.show("unknown_type").get_by_role("button", name="Only this type").click()
@@ -127,7 +127,7 @@ def test_a_type_that_does_not_exist_can_be_shown_alone_and_one_with_a_slip_is_to
     inspector.said.clear()
 
 
-def test_what_is_hostile_is_text(inspector: Inspector) -> None:
+def test_hostile_values_are_escaped(inspector: Inspector) -> None:
     inspector.open()
     wild = {"source": "svc-embed", "direction": "event", "type": HOSTILE, "payload": {HOSTILE: HOSTILE}}
     context = dict.fromkeys(("session", "viewer", "tenant", "page"), HOSTILE)
@@ -151,7 +151,7 @@ def test_what_is_hostile_is_text(inspector: Inspector) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_filters_stand_in_the_address_and_a_link_shows_the_same(inspector: Inspector) -> None:
+def test_filters_are_in_the_url_and_a_link_shows_the_same(inspector: Inspector) -> None:
     page = inspector.page
     inspector.send(view(), WRONG, session="one", tenant="acme")
     inspector.send(view(), session="two", tenant="acme")
@@ -173,7 +173,7 @@ def test_filters_stand_in_the_address_and_a_link_shows_the_same(inspector: Inspe
     expect(inspector.rows("download").first).to_be_visible(timeout=LOADED_MS)
 
 
-def test_a_pause_holds_the_list_and_going_on_misses_nothing(inspector: Inspector) -> None:
+def test_a_pause_stops_the_list_and_resuming_misses_nothing(inspector: Inspector) -> None:
     inspector.open("?session=pause")
     inspector.send(view(), session="pause")
     expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
@@ -188,7 +188,7 @@ def test_a_pause_holds_the_list_and_going_on_misses_nothing(inspector: Inspector
     expect(inspector.rows()).to_have_count(3, timeout=LOADED_MS)
 
 
-def test_a_rejection_is_tried_again_with_an_admin_key_alone(browser: Browser, server: RunningServer) -> None:
+def test_a_rejection_can_be_replayed_only_with_an_admin_key(browser: Browser, server: RunningServer) -> None:
     reader = server.key("read")
     with inspecting(browser, server, key=reader) as inspector:
         try_again(inspector, inspector.page, reader)
@@ -210,7 +210,7 @@ def try_again(inspector: Inspector, page: Page, reader: str) -> None:
     assert [line for line in inspector.said if "403" not in line] == []  # Browsers note each of those.
 
 
-def test_it_is_used_with_the_keyboard_alone(inspector: Inspector) -> None:
+def test_the_inspector_works_with_the_keyboard_alone(inspector: Inspector) -> None:
     page = inspector.page
     inspector.open("?session=keys")
     inspector.send(WRONG, session="keys")
@@ -238,7 +238,7 @@ def test_a_scoped_reader_sees_its_own_deployments(browser: Browser, server: Runn
         expect(inspector.page.locator("#live")).to_have_text("Not connected")
 
 
-def test_when_its_key_is_revoked_it_leads_to_the_login(browser: Browser, server: RunningServer) -> None:
+def test_a_revoked_key_redirects_to_the_login(browser: Browser, server: RunningServer) -> None:
     reader = server.key("read")
     with inspecting(browser, server, key=reader) as inspector:
         inspector.open("?session=revoked")
@@ -246,7 +246,9 @@ def test_when_its_key_is_revoked_it_leads_to_the_login(browser: Browser, server:
         inspector.page.wait_for_url("**/login?next=**session*", timeout=10_000)
 
 
-def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Browser, server: RunningServer) -> None:
+def test_a_disconnection_is_shown_and_the_stream_reconnects_automatically(
+    browser: Browser, server: RunningServer
+) -> None:
     with inspecting(browser, server) as inspector:
         page = inspector.page
         page.clock.install()
@@ -263,7 +265,7 @@ def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Brow
         expect(page.locator("#live")).to_have_text("Live")
 
 
-def test_rows_of_before_are_shown_though_the_stream_broke_before_they_came(inspector: Inspector) -> None:
+def test_earlier_rows_are_shown_after_the_stream_broke(inspector: Inspector) -> None:
     inspector.send(view(), session="broken")
     inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # It is loaded.
     page, begun = inspector.page, "id: 999999999\nevent: connected\ndata: {}\n\n"
@@ -282,7 +284,7 @@ def test_rows_of_before_are_shown_though_the_stream_broke_before_they_came(inspe
 
 
 @pytest.mark.parametrize("text", ["[" * 16_000, 'x"' + '\\"' * 8_000], ids=["brackets", "quotes"])
-def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -> None:
+def test_a_hostile_body_opens_quickly(inspector: Inspector, text: str) -> None:
     inspector.open(f"?key={inspector.key_id}")
     assert inspector.server.post(text.encode(), key=inspector.key).status == 400
     row = inspector.show("too_deep" if text.startswith("[") else "not_json")
@@ -292,7 +294,7 @@ def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -
     assert len(shown) < 2 * len(text)
 
 
-def test_however_long_it_is_nothing_in_it_is_looked_at_twice(inspector: Inspector) -> None:
+def test_formatting_takes_linear_time(inspector: Inspector) -> None:
     inspector.open()
     took_ms = """async text => {
       const {formatEnvelope} = await import('/pages/envelope.js');
@@ -304,7 +306,7 @@ def test_however_long_it_is_nothing_in_it_is_looked_at_twice(inspector: Inspecto
     assert long <= 24 * max(short, 5)  # Eight times the text: eight times the work, and not 64 times.
 
 
-def test_what_stands_behind_an_empty_object_is_a_value_too(inspector: Inspector) -> None:
+def test_a_value_after_an_empty_object_is_shown(inspector: Inspector) -> None:
     inspector.open("?session=empties")
     inspector.send(view({"novel": [{}, "a", {"b": []}, "c"]}), session="empties")
     row = inspector.show("view")

@@ -47,7 +47,7 @@ def test_new_events_appear_within_two_seconds_and_nothing_jumps(reader: Reader, 
     assert "Live" in page.inner_text("#live")
 
 
-def test_a_load_leaves_the_reader_at_their_place_in_a_table(
+def test_a_load_keeps_the_scroll_position_of_a_table(
     browser: Browser, server: RunningServer, bundle: Path, ingest: str
 ) -> None:
     load(server, ingest, "placed", event_or_action("event:download", {"rowCount": 7, "title": "t" * 90}))
@@ -62,7 +62,7 @@ def test_a_load_leaves_the_reader_at_their_place_in_a_table(
         assert page.evaluate("document.activeElement.matches('[data-tile=largest] .filter-link')")
 
 
-def test_what_is_loaded_before_the_stream_begins_is_shown_too(reader: Reader, ingest: str) -> None:
+def test_rows_loaded_before_the_stream_begins_are_shown(reader: Reader, ingest: str) -> None:
     held: list[Route] = []
     reader.page.route(LIVE, lambda route: held.append(route))
     reader.open("overview", "?tenant=early")
@@ -73,7 +73,7 @@ def test_what_is_loaded_before_the_stream_begins_is_shown_too(reader: Reader, in
     reader.wait(lambda: reader.number("views") == "1", "the view is counted")
 
 
-def test_a_page_that_is_left_while_it_rests_asks_nothing(reader: Reader) -> None:
+def test_a_hidden_page_sends_no_requests(reader: Reader) -> None:
     def answer_late(route: Route) -> None:
         time.sleep(0.5)
         route.continue_()
@@ -93,7 +93,7 @@ def test_a_page_that_is_left_while_it_rests_asks_nothing(reader: Reader) -> None
     reader.wait(lambda: any("/sections/" in url for url in asked), "a visible tab requests the new rows")
 
 
-def test_tabs_that_nobody_sees_leave_the_connections_to_others(
+def test_hidden_tabs_release_their_connections(
     browser: Browser, server: RunningServer, bundle: Path, ingest: str
 ) -> None:
     with reader_at(browser, server, key=server.key("read")) as first:
@@ -121,7 +121,7 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(
         assert seventh.troubles == []
 
 
-def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader: Reader, ingest: str) -> None:
+def test_a_new_filter_is_requested_while_other_requests_are_pending(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "slow")
     reader.open("overview", "?tenant=slow")
     held: list[Route] = []
@@ -136,7 +136,7 @@ def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader:
     reader.page.unroute_all(behavior="ignoreErrors")
 
 
-def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, ingest: str) -> None:
+def test_a_refused_request_is_not_repeated_with_each_load(reader: Reader, ingest: str) -> None:
     reader.page.goto(f"{reader.server.url}/dashboards/overview?period=5d")
     reader.wait(
         lambda: reader.page.inner_text("#live-text") == "Not available", "the page says so, and the stream has begun"
@@ -153,7 +153,7 @@ def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, inges
     reader.troubles.clear()
 
 
-def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader, ingest: str) -> None:
+def test_a_failed_request_leaves_no_number_of_another_filter(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "failing")
     page = reader.page
     page.clock.install()
@@ -185,7 +185,9 @@ def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest
     assert sum(bool(re.fullmatch(r"\d+ [A-Z][a-z]+", text)) for text in texts) == 7
 
 
-def test_what_hides_or_turns_a_name_is_seen_and_can_be_chosen(reader: Reader, ingest: str) -> None:
+def test_invisible_and_direction_characters_in_a_name_are_shown_and_the_name_can_be_chosen(
+    reader: Reader, ingest: str
+) -> None:
     names = {" ": "(blank) ", "\u202eevil\u202c": "\\u202eevil\\u202c", "\u200f": "\\u200f"}
     for name in names:
         for _ in range(2 if name == " " else 1):
@@ -214,7 +216,7 @@ def test_what_hides_or_turns_a_name_is_seen_and_can_be_chosen(reader: Reader, in
     assert "tenant=+" in page.url  # What was chosen is what it is, and not how it is shown.
 
 
-def test_what_has_grown_much_is_told_in_times(reader: Reader, ingest: str) -> None:
+def test_large_growth_is_shown_as_a_factor(reader: Reader, ingest: str) -> None:
     now, context = time.time_ns() // 1_000_000, {"deployment": 1, "tenant": "grown"}
     before = loaded_count(reader.server)
     # When the period before began there were events; in it one, and nine since.
@@ -229,7 +231,7 @@ def test_what_has_grown_much_is_told_in_times(reader: Reader, ingest: str) -> No
     assert reader.page.inner_text('[data-tile="answered"] [data-change]').strip() == ""
 
 
-def test_a_chart_that_cannot_be_drawn_says_so_and_is_tried_again(reader: Reader, ingest: str) -> None:
+def test_a_chart_that_cannot_be_drawn_shows_an_error_and_can_be_retried(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "undrawn")
     reader.page.add_init_script("""let real;
       Object.defineProperty(window, 'vegaEmbed', {configurable: true, set: one => { real = one; },
@@ -260,9 +262,7 @@ def test_a_revoked_key_leads_to_the_login(browser: Browser, server: RunningServe
         reader.troubles.clear()  # A browser notes each refusal.
 
 
-def test_what_is_refused_during_a_logout_leads_nowhere_else(
-    browser: Browser, server: RunningServer, bundle: Path
-) -> None:
+def test_a_refusal_during_a_logout_does_not_redirect(browser: Browser, server: RunningServer, bundle: Path) -> None:
     with reader_at(browser, server) as reader:
         key, statuses, held = server.key("read"), list[int](), list[Route]()
         reader.page.goto(f"{server.url}/dashboards/overview?tenant=leaving")
@@ -278,7 +278,7 @@ def test_what_is_refused_during_a_logout_leads_nowhere_else(
         reader.troubles.clear()  # A browser notes each refusal.
 
 
-def test_a_server_that_is_gone_is_told_and_what_was_shown_stays(browser: Browser, tmp_path: Path, bundle: Path) -> None:
+def test_a_lost_server_is_reported_and_the_numbers_remain(browser: Browser, tmp_path: Path, bundle: Path) -> None:
     shutil.copytree(bundle, tmp_path / "data" / "pages")
     with running_server(tmp_path / "data") as server:
         context = browser.new_context()
@@ -300,7 +300,7 @@ def test_a_server_that_is_gone_is_told_and_what_was_shown_stays(browser: Browser
             context.close()
 
 
-def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_path: Path, bundle: Path) -> None:
+def test_a_page_without_a_live_slot_says_so_and_continues(browser: Browser, tmp_path: Path, bundle: Path) -> None:
     shutil.copytree(bundle, tmp_path / "data" / "pages")
     with (
         running_server(tmp_path / "data", EMBEDSINK_LIVE_MAX="1") as server,

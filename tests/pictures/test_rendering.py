@@ -87,7 +87,7 @@ def drawn(store: Store, name: str, format: str = "svg", *, is_dark: bool = False
     return render(dashboard, answers_of(store, dashboard, **asked), Caption(NOW), format=format, is_dark=is_dark)
 
 
-def test_it_says_what_it_is_of_when_and_for_whom(stores: dict[str, Store]) -> None:
+def test_the_caption_names_the_data_the_time_and_the_scope(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
     answers = answers_of(stores["honest"], dashboard, period="7d")
     caption = Caption(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
@@ -121,7 +121,7 @@ def test_every_dashboard_of_nothing_says_so(stores: dict[str, Store], name: str)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_what_is_hostile_is_text_in_every_dashboard(stores: dict[str, Store], name: str) -> None:
+def test_hostile_values_are_escaped_in_every_dashboard(stores: dict[str, Store], name: str) -> None:
     svg = drawn(stores["hostile"], name).decode()
     assert not names_of(svg) & {"script", "image", "foreignObject", "a", "iframe", "use"}
     assert all(address.startswith("url(#") for address in addresses_of(svg))
@@ -133,7 +133,7 @@ def _widths_of_cards(svg: str) -> list[str]:
     return [one.get("width") or "0" for one in parse(svg).iter() if one.tag.endswith("}rect") and one.get("rx") == "10"]
 
 
-def test_each_format_is_what_it_says(stores: dict[str, Store]) -> None:
+def test_each_file_has_the_contents_of_its_format(stores: dict[str, Store]) -> None:
     png = drawn(stores["honest"], "tenants", "png")
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     assert int.from_bytes(png[16:20]) == 2_400

@@ -78,7 +78,7 @@ def received(page: Page, count: int) -> list[dict[str, Any]]:
     return got
 
 
-def test_all_six_arrive_in_the_right_envelope_and_are_accepted_by_the_server(stage: Stage) -> None:
+def test_all_six_actions_arrive_in_valid_envelopes_and_are_accepted_by_the_server(stage: Stage) -> None:
     page = prepared(stage)
     for name, payload in ACTIONS.items():
         page.evaluate("([name, payload]) => send(frame, options.origin, name, payload)", [name, payload])
@@ -104,7 +104,7 @@ def test_only_the_tenants_origin_can_read_an_action(stage: Stage) -> None:
     assert len(received(page, 1)) == 1
 
 
-def test_wrong_use_is_told_to_the_caller_and_nothing_is_sent(stage: Stage) -> None:
+def test_invalid_calls_throw_and_send_nothing(stage: Stage) -> None:
     page = prepared(stage)
     for call in WRONG_USE:
         thrown = page.evaluate(f"() => {{ try {{ {call} }} catch (error) {{ return error.name; }} }}")
@@ -114,7 +114,7 @@ def test_wrong_use_is_told_to_the_caller_and_nothing_is_sent(stage: Stage) -> No
     assert alone["data"]["type"] == "svc:action:refresh"
 
 
-def test_a_filter_reads_the_same_as_a_text_and_as_a_part_of_an_address(stage: Stage) -> None:
+def test_a_filter_is_the_same_as_text_and_in_a_url(stage: Stage) -> None:
     page = prepared(stage)
     for sent, value in enumerate(DIFFICULT):
         page.evaluate(
@@ -158,7 +158,7 @@ def test_the_address_of_an_embed(stage: Stage) -> None:
     assert below == "https://t.example.com/bi/embed/dashboard/..b?session=s"
 
 
-def test_an_export_is_allowed_where_it_says_true(stage: Stage) -> None:
+def test_an_export_is_allowed_where_the_attribute_is_true(stage: Stage) -> None:
     page = prepared(stage)
     for said, count in [("true", 1), ("'true'", 1), ("false", 0), ("'false'", 0), ("''", 0), ("undefined", 0)]:
         embed = f"{{ base: 'https://t.example.com', publicId: 'b', session: 's', allowExport: {said} }}"
@@ -166,7 +166,7 @@ def test_an_export_is_allowed_where_it_says_true(stage: Stage) -> None:
         assert query.get("allowExport", []) == ["true"] * count, said
 
 
-def test_an_action_is_forwarded_when_asked_with_the_number_of_its_session(stage: Stage) -> None:
+def test_an_action_is_forwarded_on_request_with_the_number_of_its_session(stage: Stage) -> None:
     page = prepared(stage, options="{ recordActions: true }")
     embed_in(page).evaluate("ready(12, 'acme')")
     page.wait_for_function("stages.length == 1")
@@ -180,7 +180,7 @@ def test_an_action_is_forwarded_when_asked_with_the_number_of_its_session(stage:
     assert page.evaluate("problems") == []
 
 
-def test_an_action_is_not_forwarded_unless_asked(stage: Stage) -> None:
+def test_an_action_is_not_forwarded_by_default(stage: Stage) -> None:
     page = prepared(stage)
     page.evaluate("send(frame, options.origin, 'refresh')")
     received(page, 1)

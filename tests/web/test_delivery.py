@@ -23,7 +23,7 @@ def test_ten_events_go_at_once_and_fewer_after_a_second(stage: Stage) -> None:
     wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
 
 
-def test_one_request_is_on_its_way_at_a_time(stage: Stage) -> None:
+def test_only_one_request_is_in_flight(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         const real = fetch;
@@ -42,7 +42,7 @@ def test_one_request_is_on_its_way_at_a_time(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-def test_what_may_pass_is_sent_again_with_the_same_ids(stage: Stage, status: int) -> None:
+def test_retryable_failures_are_retried_with_the_same_ids(stage: Stage, status: int) -> None:
     page = stage.open()
     stage.gate.answer(status)
     emit(page, 2)
@@ -70,7 +70,7 @@ def test_retry_after_is_honoured(stage: Stage, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 415])
-def test_what_is_refused_is_not_sent_again_but_counted(stage: Stage, status: int) -> None:
+def test_refused_events_are_counted_and_not_retried(stage: Stage, status: int) -> None:
     page = stage.open()
     stage.gate.answer(status)
     emit(page, 10)
@@ -84,7 +84,7 @@ def test_what_is_refused_is_not_sent_again_but_counted(stage: Stage, status: int
     assert stage.delivered(2)[1]["lost"] == {}
 
 
-def test_a_revoked_key_is_told_to_the_host_and_the_count_comes_with_the_next(stage: Stage) -> None:
+def test_a_revoked_key_is_reported_to_the_host_and_the_loss_with_the_next_delivery(stage: Stage) -> None:
     page = stage.open(stage.host_page(options="{ key: 'es_ingest_wrong' }"))
     emit(page, 1)
     page.wait_for_function("problems.length")
@@ -107,7 +107,7 @@ def test_a_key_of_another_page_gets_a_403_that_the_page_can_read(stage: Stage) -
     assert address[:-1] in problem["detail"]
 
 
-def test_what_is_too_large_is_split_until_it_passes(stage: Stage) -> None:
+def test_a_delivery_that_is_too_large_is_split_until_it_is_accepted(stage: Stage) -> None:
     page = stage.open()
     stage.gate.events_max = 3
     emit(page, 16)
@@ -125,7 +125,7 @@ def test_one_event_that_is_too_large_is_lost_alone(stage: Stage) -> None:
     assert deliveries[0]["lost"] == {"queue_overflow": 1}
 
 
-def test_an_event_that_nobody_can_read_does_not_take_others_with_it(stage: Stage) -> None:
+def test_an_unreadable_event_does_not_lose_other_events(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("""
         let deep = 1;
@@ -174,7 +174,7 @@ def test_an_answer_that_never_arrives_makes_no_event_count_twice(stage: Stage) -
     assert sorted(stage.stored(ids)) == sorted(set(ids))
 
 
-def test_a_server_that_is_down_for_twenty_seconds_costs_nothing(stage: Stage) -> None:
+def test_an_outage_of_twenty_seconds_loses_no_event(stage: Stage) -> None:
     page = stage.open()
     stage.gate.is_closed = True
     ids = []
@@ -188,7 +188,7 @@ def test_a_server_that_is_down_for_twenty_seconds_costs_nothing(stage: Stage) ->
     assert stage.gate.refused < 12
 
 
-def test_what_arrives_while_a_request_is_on_its_way_does_not_shorten_the_pause_after_it(stage: Stage) -> None:
+def test_events_during_a_request_do_not_shorten_the_pause_after_it(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         window.began = []; window.ended = [];

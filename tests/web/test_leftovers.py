@@ -19,7 +19,7 @@ FILL = """(free) => {
 }"""
 
 
-def test_what_a_killed_tab_left_is_taken_over_where_there_is_no_room_for_it_twice(stage: Stage) -> None:
+def test_events_of_a_killed_tab_are_adopted_without_space_for_a_copy(stage: Stage) -> None:
     context = stage.context()
     stage.gate.is_closed = True
     page = stage.open(context=context)
@@ -68,7 +68,7 @@ def test_numbers_go_on_when_the_storage_fills_up_later(stage: Stage) -> None:
     assert [event["seq"] for event in events] == list(range(17))
 
 
-def test_a_fetch_that_rejects_with_nothing_is_tried_again(stage: Stage) -> None:
+def test_a_fetch_that_rejects_without_an_error_is_retried(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         const real = fetch;
@@ -79,7 +79,7 @@ def test_a_fetch_that_rejects_with_nothing_is_tried_again(stage: Stage) -> None:
     stage.delivered(10)
 
 
-def test_empty_attributes_are_none(stage: Stage) -> None:
+def test_empty_attributes_count_as_absent(stage: Stage) -> None:
     page = stage.context().new_page()
     element = f'<script type="module" src="{stage.gate.url}/{browser_files()["forwarder.js"].name}"'
     attributes = f'data-key="{stage.key}" data-origin="{stage.tenant.url}" data-tenant="" data-deployment=""'

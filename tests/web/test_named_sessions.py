@@ -80,7 +80,7 @@ def test_a_host_may_change_the_session_at_any_time_and_go_back_to_none(stage: St
     assert len(stage.stored(stage.gate.ids())) == 7
 
 
-def test_a_session_named_like_another_entry_of_the_browser_is_numbered_by_itself(stage: Stage) -> None:
+def test_a_session_named_like_another_storage_entry_has_its_own_numbers(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("view('/a')")
     stage.delivered(1, at_once=page)

@@ -30,7 +30,7 @@ def test_a_page_that_leaves_loses_nothing(stage: Stage) -> None:
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
-def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_rest_later(stage: Stage) -> None:
+def test_a_leaving_page_sends_less_than_64_kib_and_the_rest_later(stage: Stage) -> None:
     page = stage.open()
     page.evaluate(NO_TIMERS)
     stage.gate.is_closed = True
@@ -47,7 +47,7 @@ def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_r
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
-def test_a_hidden_page_sends_what_waits(stage: Stage) -> None:
+def test_a_hidden_page_sends_its_queue(stage: Stage) -> None:
     page = stage.open()
     page.evaluate(NO_TIMERS)
     emit(page, 2)
@@ -88,7 +88,7 @@ def test_offline_then_online_delivers_at_once(stage: Stage) -> None:
     wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
 
 
-def test_a_full_storage_of_the_host_takes_nothing_from_delivery(stage: Stage) -> None:
+def test_full_storage_does_not_affect_delivery(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         for (const store of [localStorage, sessionStorage])
@@ -107,7 +107,7 @@ def test_a_full_storage_of_the_host_takes_nothing_from_delivery(stage: Stage) ->
     assert page.evaluate("Object.keys(localStorage).every((key) => key.startsWith('host'))")
 
 
-def test_denied_storage_takes_nothing_from_delivery(stage: Stage) -> None:
+def test_denied_storage_does_not_affect_delivery(stage: Stage) -> None:
     context = stage.context()
     context.add_init_script("""
         for (const name of ["localStorage", "sessionStorage"])
@@ -117,7 +117,7 @@ def test_denied_storage_takes_nothing_from_delivery(stage: Stage) -> None:
     assert [event["seq"] for event in events_of(stage.delivered(3))] == [0, 1, 2]
 
 
-def test_the_queue_is_bounded_and_what_it_gives_up_is_counted(stage: Stage) -> None:
+def test_the_queue_is_bounded_and_dropped_events_are_counted(stage: Stage) -> None:
     page = stage.open()
     stage.gate.is_closed = True
     emit(page, 200, "x" * 4_000)
@@ -143,7 +143,7 @@ def test_a_killed_tab_loses_nothing(stage: Stage) -> None:
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
-def test_a_closed_browser_that_is_opened_again_sends_what_waited(stage: Stage, tmp_path: Path) -> None:
+def test_a_reopened_browser_sends_its_queue(stage: Stage, tmp_path: Path) -> None:
     address = stage.host_page()
     stage.gate.is_closed = True
     with stage.profile(tmp_path) as context:
@@ -168,7 +168,7 @@ def test_ten_tabs_send_each_event_once(stage: Stage) -> None:
     assert sorted(stage.gate.ids()) == sorted(ids)
 
 
-def test_one_of_ten_killed_tabs_is_taken_over_once(stage: Stage) -> None:
+def test_the_queue_of_a_killed_tab_is_adopted_once_by_ten_tabs(stage: Stage) -> None:
     context = stage.context()
     stage.gate.is_closed = True
     pages = [stage.open(context=context) for _ in range(10)]
@@ -188,7 +188,7 @@ def test_one_of_ten_killed_tabs_is_taken_over_once(stage: Stage) -> None:
     assert sorted(stage.gate.ids()) == sorted(ids)
 
 
-def test_a_strict_policy_lets_it_work(stage: Stage) -> None:
+def test_the_forwarder_works_with_a_strict_policy(stage: Stage) -> None:
     policy = (
         f"default-src 'none'; script-src {stage.gate.url}; connect-src {stage.gate.url}; "
         f"frame-src {stage.tenant.url}; require-trusted-types-for 'script'"
@@ -226,7 +226,7 @@ def test_a_module_that_was_tampered_with_is_not_run(stage: Stage) -> None:
     assert stage.gate.passed == []
 
 
-def test_a_page_that_comes_back_alive_goes_on(stage: Stage, tmp_path: Path) -> None:
+def test_a_page_restored_from_the_back_forward_cache_continues(stage: Stage, tmp_path: Path) -> None:
     elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(stage.host_page(), context=context)

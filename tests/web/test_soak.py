@@ -67,7 +67,7 @@ def lost_count(server: RunningServer, key: str) -> int:
     return sum(int(row["lost_count"]) for row in rows)
 
 
-def test_what_was_emitted_is_stored_once_or_counted_as_lost(stage: Stage, tmp_path: Path) -> None:
+def test_every_event_is_stored_once_or_counted_as_lost(stage: Stage, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(running_server(data, is_sound=False))

@@ -54,7 +54,7 @@ def test_two_frames_of_one_address_are_two_sessions(stage: Stage) -> None:
     assert list(numbers_by_session(stage).values()) == [[0, 1], [0, 1]]
 
 
-def test_a_page_that_comes_back_alive_goes_on_where_the_one_after_it_stopped(stage: Stage, tmp_path: Path) -> None:
+def test_a_restored_page_continues_the_numbers_of_the_next_page(stage: Stage, tmp_path: Path) -> None:
     with stage.profile(tmp_path) as context:
         page = stage.open(context=context)
         emit(page, 2)
@@ -72,9 +72,7 @@ def test_a_page_that_comes_back_alive_goes_on_where_the_one_after_it_stopped(sta
     assert list(numbers_by_session(stage).values()) == [[0, 1, 2, 3]]
 
 
-def test_what_another_page_has_told_is_not_told_again_by_one_that_comes_back_alive(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stage: Stage, tmp_path: Path) -> None:
     elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(context=context)
@@ -98,7 +96,7 @@ def test_what_another_page_has_told_is_not_told_again_by_one_that_comes_back_ali
     assert stage.gate.ids().count(ids[0]) == 1  # nor is what has waited sent again
 
 
-def test_a_second_element_and_an_import_beside_it_take_no_event_twice(stage: Stage) -> None:
+def test_a_second_element_and_an_import_forward_no_event_twice(stage: Stage) -> None:
     attributes = f'data-origin="{stage.tenant.url}" data-key="{stage.key}"'
     element = f'<script type="module" src="{stage.gate.url}/forwarder.js" {attributes}></script>'
     page = stage.open(stage.host_page(frames=2 * element + FRAME.format(embed=stage.tenant.url, session="one")))
@@ -109,7 +107,7 @@ def test_a_second_element_and_an_import_beside_it_take_no_event_twice(stage: Sta
     assert len(stage.gate.ids()) == 10
 
 
-def test_what_is_too_old_to_be_known_is_not_sent_by_a_page_that_stays_open(stage: Stage) -> None:
+def test_an_open_page_does_not_send_events_beyond_the_deduplication_window(stage: Stage) -> None:
     page = stage.open()
     stage.gate.is_closed = True
     emit(page, 1, "/old")
@@ -125,7 +123,7 @@ def test_what_is_too_old_to_be_known_is_not_sent_by_a_page_that_stays_open(stage
     assert delivery["lost"] == {"expired": 1}
 
 
-def test_what_a_page_with_another_key_left_is_sent_with_that_key(stage: Stage) -> None:
+def test_a_queue_of_a_page_with_another_key_is_sent_with_that_key(stage: Stage) -> None:
     context = stage.context()
     other = stage.server.key("ingest", origins=[stage.host.url], deployments=[7])
     page = stage.open(stage.host_page(options=f"{{ key: '{other}' }}"), context=context)
@@ -140,7 +138,7 @@ def test_what_a_page_with_another_key_left_is_sent_with_that_key(stage: Stage) -
     assert keys == {left[0]: other, own[0]: stage.key}
 
 
-def test_a_host_that_flushes_whenever_it_is_told_makes_no_loss_count_twice(stage: Stage) -> None:
+def test_a_host_that_flushes_on_every_callback_counts_no_loss_twice(stage: Stage) -> None:
     page = stage.open(stage.host_page(options="{ onEvent: (envelope, stage) => stage == 'durable' && f.flush() }"))
     embed_in(page).evaluate("emit('drilldown', { value: 10n }); for (let i = 0; i < 25; i++) view('/' + i)")
     stage.delivered(25)

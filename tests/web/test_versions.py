@@ -70,7 +70,7 @@ def test_a_page_that_imports_an_older_actions_module_still_steers_its_embed(stag
     assert embed.evaluate("actions.map(({ data }) => data.type)") == ["svc:action:refresh"] * 2
 
 
-def test_what_waits_in_an_older_version_is_delivered_by_the_current_one(stage: Stage) -> None:
+def test_the_queue_of_an_older_version_is_delivered_by_the_current_one(stage: Stage) -> None:
     page = stage.context().new_page()
     page.goto(pinned(stage, SAME_FORMAT, path="/older"))
     embed = embed_in(page)

@@ -28,7 +28,7 @@ def test_a_dashboard_loads_less_than_30_kb_of_our_scripts() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(page_files()))
-def test_each_file_is_served_as_what_it_is_and_asks_nobody_else(server: Server, name: str) -> None:
+def test_each_file_has_its_media_type_and_loads_nothing_from_elsewhere(server: Server, name: str) -> None:
     answer = server.get(f"/pages/{name}")
     assert answer.status_code == 200
     kind = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}[name.rpartition(".")[2]]
