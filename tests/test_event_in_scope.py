@@ -105,7 +105,7 @@ def test_an_event_without_a_deployment_is_visible_only_without_a_deployment_filt
     assert seen(connection, [homeless], {"deployments": deployments}) == []
 
 
-def test_an_ambiguous_session_is_hidden_only_from_filters_by_deployment(
+def test_a_second_ready_hides_events_without_a_deployment_only_from_deployment_filters(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     sent: Event = {"key_id": "k1", "session": "s1"}

@@ -31,7 +31,7 @@ def table(**more: Any) -> Table:
     return Table.model_validate(content)
 
 
-def test_the_first_days_of_the_calendar_have_no_previous_period() -> None:
+def test_near_the_start_of_the_calendar_no_row_is_older() -> None:
     holds = row_filter(number("count", older_days={"seen_at": 14}), NAMES, datetime(1, 1, 5))
     assert not any(holds(row) for row in ROWS)
 

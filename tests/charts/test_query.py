@@ -147,7 +147,7 @@ def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
     assert alone.change is None
 
 
-def test_the_first_event_is_that_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:
+def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:
     section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
     asked = {"since": "2026-11-05", "until": "2026-11-07"}
     # Another deployment's first event is of the 2nd, this deployment's of the 4th.
