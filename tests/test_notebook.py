@@ -1,4 +1,4 @@
-"""`dashboards/explore.ipynb` runs from top to bottom while a server loads events, and every chart in it holds data."""
+"""`dashboards/explore.ipynb` runs from top to bottom while a server loads events, and every chart in it has data."""
 
 import json
 import re

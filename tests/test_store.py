@@ -1,4 +1,4 @@
-"""The store: a segment's rows are in it once, each envelope has one outcome, and no accepted event blocks loading."""
+"""The store: a segment's rows are loaded once, each envelope has one outcome, and no accepted event blocks loading."""
 
 import base64
 import contextlib
@@ -43,7 +43,7 @@ OTHER_ID = ID[:-1] + "f"
 
 
 class Loading:
-    """A store and the segments that are loaded into it, one for each call."""
+    """A store, and the segments that are loaded into it: one segment per call."""
 
     def __init__(self, folder: Path, limits: StoreLimits | None = None) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Loading:
         self.count = 0
 
     def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
-        """Load what these bodies are once they were parsed."""
+        """Parse these bodies and load them."""
         parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
         return self.lines(*[delivery_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
 
@@ -63,11 +63,11 @@ class Loading:
         return self.store.load(inspect(segment))
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of the store."""
+        """Return the rows of a query of the store."""
         return self.store._loading().execute(sql).fetchall()
 
     def offending(self) -> dict[str, int]:
-        """The checks that found something."""
+        """Return the checks that report rows, with their counts."""
         found = {name: len(self.ask(sql)) for name, sql in read_sql("checks").items()}
         return {name: count for name, count in found.items() if count}
 
@@ -106,7 +106,7 @@ def test_an_id_is_deduplicated_for_seven_days(loading: Loading) -> None:
 
 
 def receive_hourly(loading: Loading, hours: int, *, start: int) -> int:
-    """Load something in each of so many hours; when the last one ended."""
+    """Load an event in each of this many hours. Return the end of the last hour."""
     for hour in range(hours):
         loading.bodies(view(), received_at=start + hour * HOUR_MS)
     return start + hours * HOUR_MS
@@ -118,7 +118,7 @@ def test_an_id_is_accepted_again_after_its_deduplication_hours(tmp_path: Path) -
     end = receive_hourly(loading, 24, start=RECEIVED_AT + HOUR_MS)
     assert loading.bodies(view(id=ID), received_at=end - 1) == ledger(1, duplicate=1)
     assert loading.bodies(view(id=ID), received_at=end) == ledger(1, accepted=1)
-    # Said by a check, since this is the one way in which an id can count twice.
+    # A check reports it, because an id can count twice only in this way.
     assert loading.offending() == {"id_is_unique": 1}
     loading.store.close()
 
@@ -155,7 +155,7 @@ def test_a_clock_jump_shortens_deduplication_by_at_most_an_hour(tmp_path: Path) 
 
 def test_a_replay_is_deduplicated_from_the_days_before_the_rejection(tmp_path: Path) -> None:
     loading = Loading(tmp_path, StoreLimits(dedup_days=1))
-    loading.bodies(view(id=ID))  # sent once more by the time it is replayed
+    loading.bodies(view(id=ID))  # sent again before the replay
     end = receive_hourly(loading, 30, start=RECEIVED_AT + HOUR_MS)
     replayed = delivery_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
     assert loading.lines(replayed, replay_line(str(uuid4()), received_at=end)) == ledger(1, duplicate=1)
@@ -174,7 +174,7 @@ def test_a_store_from_before_hours_starts_with_the_hours_of_its_loads(tmp_path: 
         loading.bodies(view())
     loading.bodies(view(id=ID))
     connection = loading.store._loading()
-    # As the version before left it.
+    # As the previous version left it.
     connection.execute(
         "update loaded_segment set loaded_at = timestamp '2026-11-01' + to_hours(left(segment, 12)::int)"
     )
@@ -185,7 +185,7 @@ def test_a_store_from_before_hours_starts_with_the_hours_of_its_loads(tmp_path: 
         (27, 1, datetime(2026, 11, 2, 3))
     ]
     assert loading.bodies(view(id=ID)) == ledger(1, duplicate=1)
-    # The retry began the 28th hour; it is compared with the 24 before, and this one.
+    # The retry began the 28th hour. It is compared with that hour and the 24 before.
     assert loading.ask("select getvariable('dedup_from') >> 32") == [(4,)]
     assert loading.offending() == {}
     loading.store.close()
@@ -273,7 +273,7 @@ def test_every_action_is_stored_with_its_payload(loading: Loading) -> None:
 
 
 def sync(**fields: Any) -> bytes:
-    """The journal line of a dbt sync's result."""
+    """Return the journal line of a dbt sync's result."""
     result: dict[str, Any] = {
         "syncJobId": "job1",
         "generatedFiles": [{"path": "b.yml"}, {"path": "a.yml"}],
@@ -372,7 +372,7 @@ def test_a_store_from_before_syncs_retains_its_rows_and_accepts_syncs(tmp_path: 
 @pytest.mark.parametrize("in_one_segment", [True, False])
 def test_a_repeated_loss_report_counts_once(loading: Loading, in_one_segment: bool) -> None:
     body = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}
-    # The answer was lost on the way: by now there are more events, and more of them were given up.
+    # The answer was lost, and the next delivery has more events and more losses.
     again = body | {"events": [view(id=ID.upper()), view(id=OTHER_ID)], "lost": {"queue_overflow": 5, "too_old": 1}}
     for bodies in ([body, body, again, body],) if in_one_segment else ([body], [body], [again], [body]):
         loading.bodies(*bodies)
@@ -391,7 +391,7 @@ def test_a_loss_report_is_recognized_by_a_rejected_envelope(loading: Loading) ->
 
 
 def test_losses_without_an_id_count_each_time(loading: Loading) -> None:
-    # As the version before wrote them, too.
+    # As the previous version wrote them.
     line = b'{"kind":"lost","received_at":%d,"key_id":"k_1","reason":"quota","lost_count":3}\n' % RECEIVED_AT
     loading.lines(line, line)
     loading.lines(line)
@@ -946,7 +946,7 @@ def test_readers_of_a_store_that_breaks_get_a_retryable_error(tmp_path: Path) ->
 def test_a_store_that_breaks_in_the_middle_of_a_report_closes_without_ending_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # DuckDB 1.5 ends it with SIGABRT when a connection is closed that has a transaction. Then this test has no report.
+    # DuckDB 1.5 aborts the process when a connection with a transaction is closed. Then this test has no report.
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
     loading = Loading(tmp_path)
     loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
@@ -957,7 +957,7 @@ def test_a_store_that_breaks_in_the_middle_of_a_report_closes_without_ending_the
         with pytest.raises(StoreRefused, match="is still read"):
             loading.store.close()
     loading.store.open()
-    # A reader whose transaction did not end by itself ends it as it closes.
+    # A reader ends an open transaction when it closes.
     reader = loading.store.reader(EVERYTHING)
     reader._ask("begin transaction")
     loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
@@ -982,7 +982,7 @@ def test_a_store_closes_when_its_last_reader_has_ended(tmp_path: Path, monkeypat
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
     loading = Loading(tmp_path)
     reader = loading.store.reader(EVERYTHING)
-    # Nor is it opened a second time beside a reader.
+    # It is not opened a second time while a reader is open.
     for act in (loading.store.close, loading.store.open):
         with pytest.raises(StoreRefused, match="is still read"):
             act()
@@ -1083,7 +1083,7 @@ def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
 
 @contextlib.contextmanager
 def reading(store: Store, ended: list[object]) -> Iterator[None]:
-    """A reader that goes on in a thread until it is interrupted; what ends it is added to `ended`."""
+    """A reader that runs in a thread until it is interrupted. Its exception is appended to `ended`."""
     is_reading = threading.Event()
 
     def read() -> None:

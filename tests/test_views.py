@@ -34,7 +34,7 @@ COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|s|share|errors per vi
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML without its numbers of base 60: `10:00` is a time of day, so it stays text."""
+    """A YAML loader without numbers of base 60, so that the time of day `10:00` remains text."""
 
 
 _NUMBERS = {"tag:yaml.org,2002:int": r"-?\d+$", "tag:yaml.org,2002:float": r"-?\d+(\.\d+)?(e\d+)?$"}
@@ -188,7 +188,7 @@ def test_every_view_answers_in_a_notebook_without_variables(store: Store, tmp_pa
     "report", [report for report in REPORTS if report not in ("ai_query", "ai_queries", "ai_query_groups")]
 )
 def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) -> None:
-    # Of every type before and after: what statistics rule out is not scanned, and what they prove is not asked.
+    # Events of every type before and after, so that statistics can neither exclude nor prove a row group.
     events = [
         {"type": type, "publicId": id, "at": at}
         for type in set(REQUIRED) - {"refresh"}
@@ -211,6 +211,6 @@ def test_the_deployment_scope_is_enforced_in_one_view() -> None:
 
 
 def test_no_view_uses_asof_full_join() -> None:
-    """`asof full join`: DuckDB 1.5.5 now and then waits in one forever."""
+    """`asof full join`: DuckDB 1.5.5 sometimes waits in it forever."""
     sqls = {name: re.sub("--.*", "", sql) for name, sql in read_views().items()}
     assert [name for name, sql in sqls.items() if re.search(r"asof\s+(full|right)", sql)] == []

@@ -127,7 +127,7 @@ def test_a_group_has_the_median_of_values_that_cannot_be_added() -> None:
 
 def test_a_group_without_values_has_no_median() -> None:
     seen = shown(table(group={"by": ["surface"], "median": ["error_count"], "count": "n"}), [("app", LATE, 7, None)])
-    assert seen.rows() == []  # It has no place among medians.
+    assert seen.rows() == []  # It is not among the medians.
     seen = shown(table(group={"by": ["surface"], "median": ["error_count"]}, sort="surface"), [("app", LATE, 7, None)])
     assert seen.rows() == [("app", None)]
 

@@ -60,7 +60,7 @@ def tiles_of(*tiles: dict[str, Any]) -> list[Any]:
             {"kind": "table", "group": {"by": ["title"], "sum": ["viewer_count"]}, "columns": {"title": "Title"}},
             ("title", "viewer_count"),
         ),
-        # What tells its rows apart is there, and what an expression names.
+        # The key columns of its rows are selected, and the columns that an expression names.
         (
             {"kind": "chart", "spec": {"transform": [{"calculate": "datum['load_p50_ms'] / 1000", "as": "s"}]}},
             ("deployment", "title", "load_p50_ms", "last_viewed_at"),

@@ -1,4 +1,4 @@
-"""What a number says against the period before: how much, and whether that is good."""
+"""The comparison of a number with the previous period: the change, and whether it is good."""
 
 import pytest
 

@@ -54,7 +54,7 @@ def test_shipped_dashboards_are_valid_and_ordered(reports: list[Report]) -> None
 def test_each_report_is_on_some_dashboard(reports: list[Report]) -> None:
     tiles = [tile for one in read_dashboards().values() for section in one.sections for tile in section.charts]
     shown = {tile.report for tile in tiles if not isinstance(tile, Gauge)}
-    # `reach` and `sessions` answer questions about single sessions, which no dashboard asks.
+    # `reach` and `sessions` are about single sessions, which no dashboard shows.
     assert {report.name for report in reports} - shown == {"reach", "sessions"}
 
 
@@ -199,7 +199,7 @@ def without(tile: dict[str, Any], name: str) -> dict[str, Any]:
 KINDS = "number, chart, table, server"
 HOWS = "sum, ratio, newest, count, distinct, only"
 FORMATS = "count, number, share, ms, s, bytes, time, text"
-# What is wrong, and the whole sentence that says so.
+# Each error, and its whole message.
 WRONG_TILES: list[tuple[Any, str]] = [
     (NUMBER | {"kind": "gauge"}, f'[0].kind: "gauge" is not one of {KINDS}. Write one of these.'),
     (NUMBER | {"kind": "numbers"}, f'[0].kind: "numbers" is not one of {KINDS}. Did you mean "number"?'),
@@ -207,10 +207,10 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (without(NUMBER, "kind"), f"[0].kind: is missing. Write one of {KINDS}."),
     (without(NUMBER, "how"), "[0].how: is missing; a number requires it. Add it."),
     (5, "[0]: 5 is not an object. Write an object."),
-    # A misspelt name comes before what is missing for that.
+    # A misspelt name is reported before the field that is therefore missing.
     (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is not a field of a number. Did you mean "title"?'),
     (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is not a field of a number. Did you mean "column"?'),
-    # What is there already was not meant.
+    # A name that the file has already is not suggested.
     (
         SERVER | {"titel": "A"},
         "[0].titel: is not a field of a number of the server. "

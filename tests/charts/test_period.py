@@ -1,4 +1,4 @@
-"""The period of an address: whole days by the reader's clocks, and as long a time before."""
+"""The period of a URL: whole days in the reader's time zone, and a previous period of the same length."""
 
 from datetime import UTC, datetime
 
@@ -47,7 +47,7 @@ def test_the_previous_period_of_a_chosen_period_has_the_same_length() -> None:
 @pytest.mark.parametrize(
     ("since", "until", "before"),
     [
-        ("2026-10-01", "2026-11-01", at(2026, 8, 30, 22)),  # 31 days, one of them of 25 hours
+        ("2026-10-01", "2026-11-01", at(2026, 8, 30, 22)),  # 31 days, one of them with 25 hours
         ("2026-03-01", "2026-04-01", at(2026, 1, 28, 23)),
         ("2026-10-26", "2026-10-28", at(2026, 10, 23, 22)),
         ("2026-10-25", "2026-10-26", at(2026, 10, 23, 22)),
@@ -64,7 +64,7 @@ def test_the_previous_period_of_whole_days_has_as_many_days_in_the_readers_time_
 def test_the_previous_period_of_a_part_of_a_day_has_the_same_duration() -> None:
     seen = period(since="2026-10-25T00:00", until="2026-10-25T12:00", timezone="Europe/Berlin")
     assert seen.before is not None
-    assert seen.before.since == at(2026, 10, 24, 9)  # 13 hours of the 25th, since one came twice
+    assert seen.before.since == at(2026, 10, 24, 9)  # 13 hours of the 25th, because one hour is repeated
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
@@ -84,7 +84,7 @@ def test_longer_periods_have_coarser_intervals(since: str, interval: str) -> Non
 
 def test_without_a_request_for_it_nothing_is_compared() -> None:
     assert period(compare="off").before is None
-    assert period(since="0001-01-02").before is None  # nothing was before
+    assert period(since="0001-01-02").before is None  # no previous period exists
 
 
 def test_filters_apply_to_both_periods() -> None:

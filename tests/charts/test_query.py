@@ -1,4 +1,4 @@
-"""What the charts of a section show: each of the reader's period, or of its own."""
+"""The rows of a section's charts: each chart has the reader's period, or its own."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ TABLE = {"kind": "table", "title": "A", "report": "views", "columns": {"surface"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Views of the app on the 2nd, 4th, 6th and 8th of November, and one of a dashboard on the 4th, elsewhere."""
+    """Views of the app on the 2nd, 4th, 6th and 8th of November, and one dashboard view of deployment 2 on the 4th."""
     folder = tmp_path_factory.mktemp("store")
     store = open_store(folder / "store.duckdb")
     given: list[dict[str, object]] = [
@@ -132,7 +132,7 @@ def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
     store: Store, reports: dict[str, Report]
 ) -> None:
     rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
-    # The first event of all is of the 2nd.
+    # The first event is of the 2nd.
     partly, part = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NO_COMPARISON)
     assert part.change == NO_COMPARISON
@@ -170,9 +170,9 @@ def test_the_previous_period_is_empty_without_events(store: Store, reports: dict
 
     # Before it: the 4th with two views, the 5th without any, the 6th.
     assert line("2026-11-07", "2026-11-10", {"timezone": "UTC"}) == [(0, 1), (0, 1), (1, 0), (2, 1)]
-    # Nothing is known of the 1st: the first event of all is of the 2nd.
+    # The 1st is unknown, because the first event is of the 2nd.
     assert line("2026-11-05", "2026-11-09") == [(1, 1), (2, 0), (3, 1), (3, 1)]
-    # Nothing at all before it is no line.
+    # Without any earlier row there is no line.
     assert line("2026-11-15", "2026-11-18") == []
 
 
@@ -183,7 +183,7 @@ def test_the_age_of_a_row_counts_from_the_end_of_the_shown_period(store: Store, 
         [answer] = answers(store, reports, tenants | {"older_days": {"last_seen_at": days}}, asked=asked)
         return answer.value
 
-    # What was seen last is of the 8th at 10:00, or of the 6th where the 7th is not seen any more.
+    # The last view is of the 8th at 10:00, or of the 6th where the period ends before the 7th.
     assert [count(days, {"since": "2026-11-01"}) for days in (2, 3)] == [1, 0]
     assert [count(days, {"since": "2026-11-01", "until": "2026-11-07"}) for days in (1, 2)] == [0, 0]
     assert [count(days, {"since": "2026-11-01", "until": "2026-11-08"}) for days in (1, 2)] == [1, 0]
@@ -204,7 +204,7 @@ def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> 
     marked, bare = answers(store, reports, chart, TABLE, asked={"since": "2026-11-03", "timezone": "Europe/Berlin"})
     assert marked.marks == [
         int(datetime(2026, 11, day, 11, tzinfo=UTC).timestamp()) * 1_000
-        for day in (8, 4)  # as clocks in Berlin show it
+        for day in (8, 4)  # in the time of Berlin
     ]
     assert bare.marks is None
     store.close()

@@ -1,4 +1,4 @@
-"""What the dashboards that embedsink brings along show of some events."""
+"""The shipped dashboards on sample events."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ Shown = dict[tuple[str, str], ChartAnswer]
 
 
 def shown(folder: Path, given: Iterable[Given], asked: dict[str, str] | None = None) -> Shown:
-    """What every chart of every dashboard shows, by its dashboard and its id."""
+    """Return the result of every chart, by dashboard and chart id."""
     store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, given)))
     found: Shown = {}
@@ -106,7 +106,7 @@ def test_numbers_with_the_same_name_are_equal_on_all_pages(tmp_path: Path) -> No
 
 
 def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None:
-    # A row a day, surface and agent of 60 deployments would be more than a chart has, and its sums too small.
+    # One row per day, surface and agent of 60 deployments exceeds a chart's limit: its sums would be too small.
     given: list[Given] = [
         {"type": type, "surface": surface, "deployment": deployment, "session": f"{deployment}", "at": at}
         for deployment in range(60)
@@ -143,7 +143,7 @@ def test_each_line_of_a_tooltip_has_a_title_and_not_the_name_of_a_column() -> No
 
 
 def tooltip_fields(spec: Any) -> Iterable[dict[str, Any]]:
-    """The lines of all tooltips within a spec."""
+    """Yield the lines of all tooltips within a spec."""
     if isinstance(spec, list):
         for one in spec:
             yield from tooltip_fields(one)

@@ -1,4 +1,4 @@
-"""What the reader's clocks show, where periods begin and end by them, and where time itself does."""
+"""The reader's time zone on the time axis: local times, the boundaries of periods, and the limits of time."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
@@ -26,7 +26,7 @@ ZONES = (None, "America/Havana", "Pacific/Kiritimati", "Pacific/Pago_Pago")
 
 
 def ms(*parts: int) -> int:
-    """Of a time that clocks show: its parts from the year on."""
+    """Return a local time in epoch milliseconds, from its parts (the year first)."""
     return (datetime(*parts) - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # type: ignore[arg-type]
 
 
@@ -62,7 +62,7 @@ def test_weeks_begin_on_mondays(day: int) -> None:
     [((2026, 12, 1), (2027, 1, 1)), ((2028, 2, 1), (2028, 3, 1)), ((2026, 1, 31), (2026, 3, 3))],
 )
 def test_months_have_their_calendar_length(start: tuple[int, ...], end: tuple[int, ...]) -> None:
-    # The last is of the period before, moved: it begins on a day that not every month has.
+    # The last case is of the previous period, moved: it begins on a day that not every month has.
     assert clock("month").end(ms(*start)) == ms(*end)
 
 
@@ -169,7 +169,7 @@ def test_a_span_is_limited_to_the_ends_of_time(zone: str | None, interval: str) 
         ("day", False, ms(2026, 11, 4), [ms(2026, 11, day, 12) for day in (1, 2, 3)]),
         ("week", False, ms(2026, 11, 15), [ms(2026, 11, 4, 12), ms(2026, 11, 11, 12)]),
         ("month", False, ms(2027, 1, 1), [ms(2026, 11, 16), ms(2026, 12, 16, 12)]),
-        ("hour", False, ms(2026, 11, 2), None),  # Hours begin where they are named.
+        ("hour", False, ms(2026, 11, 2), None),  # Labels of hours are at their beginning.
         ("hour", True, ms(2026, 11, 3), [ms(2026, 11, 1, 12), ms(2026, 11, 2, 12)]),
         ("month", False, ms(9999, 12, 1), None),  # too many for an axis
     ],

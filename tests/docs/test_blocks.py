@@ -1,4 +1,4 @@
-"""Every block of the documentation has a test: it is run, or it is named here with what holds it instead."""
+"""Every block of the documentation has a test: it is run, or it is named here with its other test."""
 
 import re
 import shlex
@@ -22,12 +22,12 @@ HELD_ELSEWHERE = {
     "ini": "systemd would have to be there; its command is checked here",
     "": "a header of a policy: web/test_pages loads a page under it",
 }
-# And what ends a command that is started beside others, or in the place of its output.
+# Redirections, and the end of a background command or a command substitution.
 REDIRECTION = re.compile(r"\s\d?[<>](&\d|\s*\S+)|[&)]\s*$")
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """A command and all below it by their words, the deepest first."""
+    """Yield a command and its subcommands by their words, the deepest first."""
     for name, child in getattr(command, "commands", {}).items():
         yield from commands(child, (*path, name))
     yield path, command
@@ -37,14 +37,14 @@ COMMANDS = list(commands(typer.main.get_command(app)))
 
 
 def shell_lines(text: str) -> Iterator[str]:
-    """The commands of a block: continued lines are one, and comments are left out."""
+    """Return the commands of a block, with continued lines joined and without comments."""
     for line in text.replace("\\\n", " ").replace("docker exec embedsink ", "").splitlines():
         if not line.startswith("docker "):
             yield from re.split(r"&&|\|\||;|\||\$\(", line.partition(" #")[0])
 
 
 def typed() -> list[tuple[str, str]]:
-    """Every `embedsink …` that the documentation or a command's help tells people to type, each with its place."""
+    """Return every `embedsink …` in the documentation or in the help of a command, each with its source."""
     found = [(block.page, line) for block in blocks("sh", "ini") for line in shell_lines(block.text)]
     found += inline("embedsink ")
     found += [("--help", line) for _, command in COMMANDS for line in (command.epilog or "").splitlines()]
@@ -53,7 +53,7 @@ def typed() -> list[tuple[str, str]]:
 
 
 def mistake_in(line: str) -> str | None:
-    """What of a command line does not exist."""
+    """Return the unknown command or option of a command line."""
     words = shlex.split(REDIRECTION.sub("", line))
     for path, command in COMMANDS:
         if tuple(words[: len(path)]) == path:

@@ -12,7 +12,7 @@ from tests.docs.conftest import Documented
 
 pytestmark = pytest.mark.server
 DECISIONS = "docs/decisions/"
-# A condition, shown as a part of a view.
+# A condition from a view.
 FRAGMENT = "where "
 
 
@@ -22,7 +22,7 @@ def label(block: Block) -> str:
 
 @pytest.fixture
 def there(documented: Documented, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Documented:
-    """The folder in which a reader of the documentation is: `data` lies in it."""
+    """The working folder of a reader of the documentation; it contains `data`."""
     documented.copy_to(tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in documented.environment().items():

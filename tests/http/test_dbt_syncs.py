@@ -51,7 +51,7 @@ def loaded_count(server: Server) -> int:
         return sum(len(rows) for rows in reader.rows("sync_in_scope"))
 
 
-def nothing_is_held(server: Server) -> bool:
+def has_no_pending_results(server: Server) -> bool:
     server.get("/healthz")  # The event loop runs only during a request.
     return not server.engine.syncs._unloaded
 
@@ -85,7 +85,7 @@ def test_a_loaded_result_reads_the_same(quick: Server) -> None:
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).status_code == 200
     wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
-    wait_until(lambda: nothing_is_held(quick), what="it is held no longer")
+    wait_until(lambda: has_no_pending_results(quick), what="no result is pending")
     assert quick.get(address("loaded"), key=quick.key("read")).json() == body
     assert put(quick, body, key=quick.key("sync")).json() == body
     assert problem(put(quick, body | {"durationMs": 1}, key=quick.key("sync"))) == "conflict"

@@ -1,4 +1,4 @@
-"""The dashboards in a real browser: on the demo's data, on none, on hostile data; filters, dark, narrow."""
+"""The dashboards in a real browser: demo data, no data, hostile data; filters, dark mode, narrow screens."""
 
 import re
 import shutil
@@ -28,20 +28,20 @@ HOSTILE = (
     "__proto__",
 )
 SERIOUS = ("serious", "critical")
-# What colours are in the uppermost pixels of a canvas.
+# The colours of the uppermost pixels of a canvas.
 COLOURS_ABOVE = """([at, height]) => {
     const canvas = document.querySelector(at);
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, height * devicePixelRatio).data;
     const hex = (i) => "#" + [0, 1, 2].map((part) => pixels[i + part].toString(16).padStart(2, "0")).join("");
     return [...new Set(Array.from({ length: pixels.length / 4 }, (_, i) => hex(4 * i)))];
 }"""
-# Which tables by shape have no figure that is seen whole without scrolling sideways.
+# The tables by shape in which no number is completely visible without horizontal scrolling.
 TABLES_WITHOUT_A_NUMBER = """() => [...document.querySelectorAll('[data-tile$="shapes"] .scroll')].filter((scroll) => {
     const faded = scroll.getBoundingClientRect().right - 24;
     const [figure] = scroll.querySelectorAll("tbody .figure");
     return figure.getBoundingClientRect().right - parseFloat(getComputedStyle(figure).paddingRight) > faded;
 }).map((scroll) => scroll.ariaLabel)"""
-# The page that has every kind of tile.
+# The page with every kind of tile.
 OF_ALL_KINDS = "pipeline"
 
 
@@ -68,7 +68,7 @@ def test_each_dashboard_shows_all_tiles_and_is_accessible(looking: Reader) -> No
         assert looking.page.locator("[role=alert]").count() == 0
         assert looking.page.locator("canvas").count() >= 1, name
         changes = looking.page.locator("[data-change]").all_inner_texts()
-        assert "not comparable yet" in changes, name  # It has a week, and no whole one before it.
+        assert "not comparable yet" in changes, name  # The data has one week, and no complete week before it.
         assert not any("from" in change for change in changes), name
         if name == "content":
             unused = looking.page.inner_text('[data-tile="unused"]')
@@ -97,7 +97,7 @@ def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, 
         viewport=narrow,
         color_scheme="dark",
         has_touch=True,
-        locale="en-US",  # It writes the longest times.
+        locale="en-US",  # the locale with the longest times
     ) as reader:
         for name in ("overview", "reliability", "content", OF_ALL_KINDS):
             reader.open(name)
@@ -108,7 +108,7 @@ def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, 
             reader.open(name)
             assert reader.page.evaluate(TABLES_WITHOUT_A_NUMBER) == [], name
         for width in (390, 400, 390):
-            reader.page.set_viewport_size({"width": width, "height": 844})  # As a phone that is turned.
+            reader.page.set_viewport_size({"width": width, "height": 844})  # a rotated phone
             reader.page.wait_for_timeout(300)
             drawn = reader.page.evaluate(COLOURS_ABOVE, ['[data-tile="latency"] canvas', 40])
             assert {"#4c96ea", "#3fbfb3"} <= set(drawn), "both lines of the legend are to be seen"
@@ -133,7 +133,7 @@ def test_a_filter_narrows_every_tile_and_going_back_removes_it(looking: Reader) 
     before = int(looking.number("tenant-views").replace(",", ""))
     page = looking.page
     page.click('[data-tile="all"] button:has-text("acme-north")')
-    looking.wait(lambda: looking.number("active") == "1", "one tenant is left")
+    looking.wait(lambda: looking.number("active") == "1", "one tenant remains")
     assert "tenant=acme-north" in page.url
     assert [row[0] for row in looking.texts("all")] == ["acme-north"]
     assert 0 < int(looking.number("tenant-views").replace(",", "")) < before
@@ -152,7 +152,7 @@ def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(looking: 
     assert "until=" not in page.url
     until.fill("2026-11-20")
     assert until.evaluate("field => field.validationMessage") == ""
-    # That day alone: the address ends where it does.
+    # That day alone: the URL ends with the date.
     assert "until=2026-11-21" in page.url
     assert until.input_value() == "2026-11-20"
     page.reload()
@@ -161,7 +161,7 @@ def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(looking: 
 
 def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> None:
     page = looking.page
-    # 24 hours are whole ones, this one among them: from eleven in the evening they are of one day.
+    # The 24 hours include the current one: after 23:00 they are in one day.
     for period, length in (("7d", timedelta(days=6)), ("24h", timedelta(hours=23)), ("30d", timedelta(days=29))):
         before = datetime.now(UTC)
         looking.open("tenants", f"?timezone=UTC&period={period}")
@@ -260,14 +260,14 @@ def test_an_error_in_the_url_is_reported_once_and_removed_after_a_correction(
     assert message in page.inner_text("#request-error")
     assert page.locator("section:visible").count() == 0
     assert page.get_by_text("Try again").count() == 0
-    looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "and it is not as if all were well")
+    looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "the page does not claim to be live")
     page.click("#request-error a")
-    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "another page has begun")
+    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "the URL is corrected")
     looking.wait_until_shown()
     assert not page.is_visible("#request-error")
     assert page.is_checked('input[name="period"][value="7d"]')
     assert looking.number("views") != "–"
-    looking.troubles.clear()  # A browser notes each refusal.
+    looking.troubles.clear()  # A browser logs each refusal.
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_misspelt_filter_is_reported_instead_of_ignored(looking: Reader, place
     assert f'Did you mean "{meant}"?' in page.inner_text("[role=alert]")
     assert page.url.endswith(place), "the filter can be corrected there"
     assert page.locator("section").count() == 0
-    looking.troubles.clear()  # A browser notes each refusal.
+    looking.troubles.clear()  # A browser logs each refusal.
 
 
 def test_a_typing_error_in_a_field_is_reported_and_corrected_there(looking: Reader) -> None:
@@ -325,7 +325,7 @@ def test_each_chart_is_available_as_table_file_and_picture(looking: Reader) -> N
         assert Path(saved.value.path()).read_bytes().startswith(start)
         assert saved.value.suggested_filename == f"overview-views-by-surface.{what}"
     texts = texts_of(Path(saved.value.path()).read_text())
-    # It goes elsewhere, and says what it is of.
+    # A saved chart names its data, because it leaves the page.
     assert "Views by surface" in texts
     assert any(text.endswith("Europe/Berlin · Surface: app") for text in texts), texts
     page.click("#chips button")
@@ -367,7 +367,7 @@ def test_a_tooltip_follows_the_pointer(looking: Reader) -> None:
 
 def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: RunningServer) -> None:
     key = busy.key("read", deployments=[31])
-    # Of charts a page has no text: their rows are in its answers.
+    # Charts have no text in the page: their rows are in the responses.
     for name in ("overview", "exports", "reliability"):
         for section in read_dashboards()[name].sections:
             answer = busy.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
@@ -411,12 +411,12 @@ def test_hostile_text_is_escaped_in_every_field(reader: Reader) -> None:
     assert {"__proto__"} < {row[0] for row in reader.texts("all")}
     assert any(row[0].startswith("<script>window.pwned=1</script>") for row in reader.texts("all"))
     page.locator('[data-tile="all"] button:has-text("<script>")').click()
-    reader.wait(lambda: reader.number("active") == "1", "only that tenant is left")
+    reader.wait(lambda: reader.number("active") == "1", "only that tenant remains")
     assert page.inner_text("#chips").startswith("Tenant: <script>")
 
 
 def send_everything(server: RunningServer, key: str, text: str) -> int:
-    """Every event with this text in each field that takes one; how many."""
+    """Send every event with this text in each text field. Return the number of events."""
     now = time.time_ns() // 1_000_000
     short = text[:400]
     events: list[dict[str, Any]] = [

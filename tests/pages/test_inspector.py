@@ -30,7 +30,7 @@ WHOLE_TIMES = """[...document.querySelectorAll('.envelope time')].every((time) =
 
 
 class Inspector:
-    """A page of the inspector, logged in. `said` is what its console had to say, violations of its policy included."""
+    """A page of the inspector, logged in. `said` has the messages of its console, including policy violations."""
 
     def __init__(self, page: Page, server: RunningServer) -> None:
         self.page = page
@@ -42,7 +42,7 @@ class Inspector:
         page.on("pageerror", lambda error: self.said.append(str(error)))
 
     def open(self, query: str = "") -> None:
-        """Go there, and wait until it is live."""
+        """Open the page, and wait until it is live."""
         self.page.goto(f"{self.server.url}/dashboards/inspector{query}")
         expect(self.page.locator("#live")).to_have_attribute("data-state", "live", timeout=LOADED_MS)
 
@@ -51,7 +51,7 @@ class Inspector:
         assert self.server.post({"context": context, "events": list(events)}, key=self.key).status in (202, 422)
 
     def rows(self, text: str = "") -> Locator:
-        """The rows in which a text stands, newest first."""
+        """Return the rows that contain a text, newest first."""
         return self.page.locator(".envelope").filter(has_text=text)
 
     def show(self, text: str) -> Locator:
@@ -77,7 +77,7 @@ def inspecting(browser: Browser, server: RunningServer, *, key: str = "", **opti
 
 @pytest.fixture
 def inspector(browser: Browser, server: RunningServer) -> Iterator[Inspector]:
-    """A page that in the end has not complained."""
+    """A page whose console must be empty at the end."""
     with inspecting(browser, server) as opened:
         yield opened
         assert opened.said == []
@@ -183,7 +183,7 @@ def test_a_pause_stops_the_list_and_resuming_misses_nothing(inspector: Inspector
     inspector.send(view(), WRONG, session="pause")
     inspection = inspector.server.get("/api/v1/inspect?session=pause", key=inspector.server.key("read")).json()
     assert inspection["quarantinedCount"] == 1
-    expect(inspector.rows()).to_have_count(1)  # Nothing is being listened to that could bring more.
+    expect(inspector.rows()).to_have_count(1)  # No stream is open that could add rows.
     inspector.page.get_by_role("button", name="Resume").click()
     expect(inspector.rows()).to_have_count(3, timeout=LOADED_MS)
 
@@ -207,7 +207,7 @@ def try_again(inspector: Inspector, page: Page, reader: str) -> None:
     expect(row.get_by_role("button", name="Rejected again")).to_be_enabled()
     assert page.locator("#admin").input_value() == ""
     assert page.evaluate("JSON.stringify([localStorage, sessionStorage])") == "[{},{}]"
-    assert [line for line in inspector.said if "403" not in line] == []  # Browsers note each of those.
+    assert [line for line in inspector.said if "403" not in line] == []  # Browsers log each refusal.
 
 
 def test_the_inspector_works_with_the_keyboard_alone(inspector: Inspector) -> None:
@@ -280,7 +280,9 @@ def test_earlier_rows_are_shown_after_the_stream_broke(inspector: Inspector) -> 
         page.clock.run_for(5_000)
         return inspector.rows().count() == 1
 
-    wait_until(is_told_seconds_later, what="the page asked again")  # It may only now hear that the stream broke.
+    wait_until(
+        is_told_seconds_later, what="the page asked again"
+    )  # The page may notice only now that the stream broke.
 
 
 @pytest.mark.parametrize("text", ["[" * 16_000, 'x"' + '\\"' * 8_000], ids=["brackets", "quotes"])
@@ -303,7 +305,7 @@ def test_formatting_takes_linear_time(inspector: Inspector) -> None:
       return performance.now() - began;
     }"""
     short, long = (inspector.page.evaluate(took_ms, 'x"' + '\\"' * count) for count in (8_000, 64_000))
-    assert long <= 24 * max(short, 5)  # Eight times the text: eight times the work, and not 64 times.
+    assert long <= 24 * max(short, 5)  # Eight times the text takes eight times the work, not 64 times.
 
 
 def test_a_value_after_an_empty_object_is_shown(inspector: Inspector) -> None:

@@ -1,4 +1,4 @@
-"""A dashboard that stays open: what arrives, what breaks and what is chosen meanwhile."""
+"""A dashboard that stays open: new events, failures and changed filters."""
 
 import re
 import shutil
@@ -40,7 +40,7 @@ def test_new_events_appear_within_two_seconds_and_nothing_jumps(reader: Reader, 
         reader.wait(lambda shown=shown: reader.number("views") == shown, "the view is counted")  # type: ignore[misc]
         took_s.append(time.monotonic() - began)
         reader.wait_until_shown()
-    # Where others keep this machine busy, everything takes its multiple: to open the page, too.
+    # On a busy machine everything takes longer, and opening the page does too.
     assert sorted(took_s)[1] <= max(2, opened_s)
     assert page.evaluate("scrollY") == 300
     assert page.evaluate("document.querySelector('canvas') === window.canvas")
@@ -68,7 +68,7 @@ def test_rows_loaded_before_the_stream_begins_are_shown(reader: Reader, ingest: 
     reader.open("overview", "?tenant=early")
     assert reader.number("views") == "0"
     load(reader.server, ingest, "early")
-    reader.wait(lambda: held, "the stream is asked for")
+    reader.wait(lambda: held, "the stream is requested")
     held[0].continue_()
     reader.wait(lambda: reader.number("views") == "1", "the view is counted")
 
@@ -113,7 +113,7 @@ def test_hidden_tabs_release_their_connections(
         seventh.wait(lambda: seventh.number("views") == "3", "the views are counted")
         seem_hidden(seventh.page, True)
         assert (first.number("views"), asked) == ("0", [])
-        # One after the other: six live streams at once would leave no connection for what the pages ask.
+        # One after the other: six simultaneous live streams would leave no connection for other requests.
         seem_hidden(first.page, False)
         first.wait(lambda: first.number("views") == "3", "a visible tab shows the new number")
         seem_hidden(tabs[1], False)
@@ -169,9 +169,9 @@ def test_a_failed_request_leaves_no_number_of_another_filter(reader: Reader, ing
     assert page.evaluate("document.activeElement.matches('[data-tile=\"views-by-surface\"] .secondary')")
     page.unroute_all(behavior="ignoreErrors")
     page.clock.run_for(6_000)
-    reader.wait(lambda: reader.number("views") == "0", "it is read by itself")
+    reader.wait(lambda: reader.number("views") == "0", "the page retries automatically")
     reader.wait(lambda: "Live" in page.inner_text("#live"), "it is live again")
-    reader.troubles = [one for one in reader.troubles if "503" not in one]  # Browsers note each of those.
+    reader.troubles = [one for one in reader.troubles if "503" not in one]  # Browsers log each refusal.
 
 
 def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest: str) -> None:
@@ -197,13 +197,13 @@ def test_invisible_and_direction_characters_in_a_name_are_shown_and_the_name_can
     shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
     assert set(names.values()) <= set(shown)
     page.locator(f"{tile} button", has_text="evil").click()
-    reader.wait(lambda: reader.number("active") == "1", "it alone is left")
+    reader.wait(lambda: reader.number("active") == "1", "only that tenant remains")
     assert "tenant=%E2%80%AEevil%E2%80%AC" in page.url
     assert "Tenant: \\u202eevil\\u202c" in page.inner_text("#chips")
     page.click("#chips button")
     reader.wait(lambda: page.locator(f"{tile} tbody tr").count() > 1, "all are back")
     page.locator(f"{tile} button", has_text="(blank)").click()
-    reader.wait(lambda: reader.number("tenant-views") == "2", "the blank one alone is left")
+    reader.wait(lambda: reader.number("tenant-views") == "2", "only the blank tenant remains")
     page.click('[data-tile="tenants"] summary')
     with page.expect_download() as saved:
         page.click('[data-tile="tenants"] [data-do="svg"]')
@@ -213,13 +213,13 @@ def test_invisible_and_direction_characters_in_a_name_are_shown_and_the_name_can
     page.goto(f"{reader.server.url}/dashboards/tenants?tenant=%20&period=24h")
     reader.wait_until_shown()
     page.locator('[data-tile="tenants"] canvas').click(position={"x": box["width"] / 2, "y": (box["height"] - 30) / 2})
-    assert "tenant=+" in page.url  # What was chosen is what it is, and not how it is shown.
+    assert "tenant=+" in page.url  # The URL contains the value itself, not its display form.
 
 
 def test_large_growth_is_shown_as_a_factor(reader: Reader, ingest: str) -> None:
     now, context = time.time_ns() // 1_000_000, {"deployment": 1, "tenant": "grown"}
     before = loaded_count(reader.server)
-    # When the period before began there were events; in it one, and nine since.
+    # Events exist before the previous period, which has one; the current period has nine.
     days = [20, 8, *[0] * 9]
     sent = [view() | {"timestamp": now - day * DAY_MS} for day in days]
     assert reader.server.post({"context": context, "events": sent}, key=ingest).status == 202
@@ -259,7 +259,7 @@ def test_a_revoked_key_leads_to_the_login(browser: Browser, server: RunningServe
         reader.give(server.key("read"))
         reader.wait_until_shown()
         assert "/dashboards/overview" in reader.page.url
-        reader.troubles.clear()  # A browser notes each refusal.
+        reader.troubles.clear()  # A browser logs each refusal.
 
 
 def test_a_refusal_during_a_logout_does_not_redirect(browser: Browser, server: RunningServer, bundle: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_refusal_during_a_logout_does_not_redirect(browser: Browser, server: R
         reader.wait(lambda: 401 in statuses and bool(held), "a section is refused", timeout_s=15)
         held[0].continue_()
         reader.page.wait_for_url(f"{server.url}/login")
-        reader.troubles.clear()  # A browser notes each refusal.
+        reader.troubles.clear()  # A browser logs each refusal.
 
 
 def test_a_lost_server_is_reported_and_the_numbers_remain(browser: Browser, tmp_path: Path, bundle: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_page_without_a_live_slot_says_so_and_continues(browser: Browser, tmp_
             reader.wait(lambda: "Too many live pages · as of" in reader.page.inner_text("#live"), "it says so")
             load(server, server.key("ingest"), "full")
             reader.page.clock.run_for(31_000)
-            reader.wait(lambda: reader.number("views") == "2", "it asks now and then")
+            reader.wait(lambda: reader.number("views") == "2", "the page polls")
 
         def is_live_half_a_minute_later() -> bool:
             reader.page.clock.run_for(31_000)
@@ -321,7 +321,7 @@ def test_a_page_without_a_live_slot_says_so_and_continues(browser: Browser, tmp_
 
         wait_until(lambda: listener_count(server) == 0, what="a slot is free")
         reader.wait(is_live_half_a_minute_later, "the page has a slot")  # The refusal may arrive only now.
-        reader.troubles.clear()  # A browser notes each refusal.
+        reader.troubles.clear()  # A browser logs each refusal.
 
 
 def choose_surface(reader: Reader, surface: str) -> None:
@@ -330,7 +330,7 @@ def choose_surface(reader: Reader, surface: str) -> None:
 
 
 def load(server: RunningServer, key: str, tenant: str, *events: Any) -> None:
-    """Events of a tenant, or a view of it, until they are loaded."""
+    """Send events of a tenant, or one view, and wait until they are loaded."""
     before = loaded_count(server)
     send(server, key, tenant, *events)
     wait_until(lambda: loaded_count(server) > before, what="the events are loaded")

@@ -1,4 +1,4 @@
-"""A rendered page in a real browser: it shows itself, loads nothing and complains of nothing."""
+"""A rendered page in a real browser: it is displayed, loads nothing and logs nothing."""
 
 from datetime import UTC, datetime
 from pathlib import Path

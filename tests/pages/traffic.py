@@ -1,4 +1,4 @@
-"""The demo's traffic, on a server of a test's own."""
+"""The demo's traffic, on a server of one test."""
 
 import time
 
@@ -12,7 +12,7 @@ from tests.servers import RunningServer, wait_until
 
 
 def send_traffic(server: RunningServer, *, days: int = DAYS) -> None:
-    """Send the last days, and wait until all of it is loaded."""
+    """Send the last days, and wait until all events are loaded."""
     counts = SendCounts()
     with Stop() as stop:
         keys = dict.fromkeys(ORIGINS, server.key("ingest"))

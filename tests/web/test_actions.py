@@ -1,4 +1,4 @@
-"""What the host tells its embed (spec 6.5), and where the embed is (spec 4.3)."""
+"""The actions that the host sends to its embed (spec 6.5), and the URL of the embed (spec 4.3)."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ ACTIONS: dict[str, Any] = {
     "navigate": {"path": "/d/2"},
     "refresh": {},
 }
-# What spoils a query when it is not escaped, and what spoils JSON when it is escaped wrongly.
+# Characters that break a query without escaping, and JSON with wrong escaping.
 DIFFICULT = [
     {"operator": "equals", "value": ["a&b", "50%", "1+1=2", "#1", "?", "/", "%41"]},
     ['"', "\\", '\\"', "\\u0026", "a\nb", "Zürich 東京 🚀"],
@@ -60,7 +60,7 @@ WRONG_USE = [
 
 
 def prepared(stage: Stage, options: str = "{}") -> Page:
-    """A host page with the actions at hand."""
+    """Return a host page that has loaded the actions module."""
     page = stage.open(stage.host_page(options=options))
     page.evaluate(f"""async () => {{
         Object.assign(window, await import("{stage.gate.url}/actions.js"));
@@ -71,7 +71,7 @@ def prepared(stage: Stage, options: str = "{}") -> Page:
 
 
 def received(page: Page, count: int) -> list[dict[str, Any]]:
-    """The messages that the embed got, once they are so many."""
+    """Return the messages that the embed received, once there are this many."""
     embed = embed_in(page)
     embed.wait_for_function("count => actions.length >= count", arg=count)
     got: list[dict[str, Any]] = embed.evaluate("actions")

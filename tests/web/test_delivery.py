@@ -1,4 +1,4 @@
-"""What the answer to a delivery does to its events: forgotten, sent again, split, or counted as lost."""
+"""The outcome of a delivery's events by its answer: deleted, retried, split, or counted as lost."""
 
 import time
 
@@ -20,7 +20,7 @@ def test_ten_events_go_at_once_and_fewer_after_a_second(stage: Stage) -> None:
     assert [len(delivery["events"]) for delivery in first] == [10]
     emit(page, 1)
     assert len(stage.delivered(11)) == 2
-    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
+    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
 
 
 def test_only_one_request_is_in_flight(stage: Stage) -> None:
@@ -51,7 +51,7 @@ def test_retryable_failures_are_retried_with_the_same_ids(stage: Stage, status: 
     page.wait_for_function("stages.filter(([, stage]) => stage == 'durable').length == 2")
     sent = page.evaluate("stages.filter(([, stage]) => stage == 'sent').map(([id]) => id)")
     assert len(set(sent)) == 2
-    # Chromium itself repeats a request after a 408 on a connection that was used before.
+    # Chromium itself repeats a request after a 408 on a reused connection.
     assert len(sent) == 4 or status == 408
 
 
@@ -61,7 +61,7 @@ def test_retry_after_is_honoured(stage: Stage, status: int) -> None:
     stage.gate.answer(status, Retry_After="3")
     emit(page, 10)
     wait_until(lambda: stage.gate.refused == 1, what="the first try is refused")
-    # Neither more events, nor the host, nor a page that leaves make it ask sooner.
+    # Neither further events, nor the host, nor a leaving page shorten the pause.
     emit(page, 20)
     page.evaluate("f.flush(); dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('online'))")
     stage.delivered(20)
@@ -75,7 +75,7 @@ def test_refused_events_are_counted_and_not_retried(stage: Stage, status: int) -
     stage.gate.answer(status)
     emit(page, 10)
     page.wait_for_function("stages.filter(([, stage]) => stage == 'lost').length == 10")
-    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
+    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
     embed_in(page).evaluate("view('/later')")
     [delivery] = stage.delivered(1, timeout_s=10)
     assert stage.gate.refused == 1
@@ -118,7 +118,7 @@ def test_a_delivery_that_is_too_large_is_split_until_it_is_accepted(stage: Stage
 
 def test_one_event_that_is_too_large_is_lost_alone(stage: Stage) -> None:
     page = stage.open()
-    # Larger than the server's body limit, and than the queue.
+    # Larger than the server's body limit and the queue.
     embed_in(page).evaluate("view('/a'); view('x'.repeat(1.2e6)); view('/b')")
     deliveries = stage.delivered(2)
     assert paths_of(deliveries) == ["/a", "/b"]
@@ -201,7 +201,7 @@ def test_events_during_a_request_do_not_shorten_the_pause_after_it(stage: Stage)
     }""")
     emit(page, 1)
     page.evaluate("f.flush()")
-    emit(page, 1)  # which would go a second later
+    emit(page, 1)  # which would be sent a second later
     page.wait_for_function("began.length == 2")
-    # The first pause is one second at least; timers may be a trifle early.
+    # The first pause is one second at least; timers may be slightly early.
     assert page.evaluate("began[1] - ended[0]") > 990

@@ -9,7 +9,7 @@ from tests.web.stage import Stage, embed_in, emit, on_durable, waiting
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 FREE_CHARACTERS = 200_000
-# The host's own data, all but so much of the room.
+# The host's own data, which leaves only this much space.
 FILL = """(free) => {
     for (let size = 1 << 20; size > 1000; size >>= 1)
         for (let i = 0; ; i++)
@@ -29,12 +29,12 @@ def test_events_of_a_killed_tab_are_adopted_without_space_for_a_copy(stage: Stag
     plain.goto(stage.host.add("/plain", "<!doctype html>without a forwarder"))
     plain.evaluate(FILL, FREE_CHARACTERS)
     heir = stage.open(context=context)
-    wait_until(lambda: waiting(heir) == 60, what="the heir keeps what it took over")
+    wait_until(lambda: waiting(heir) == 60, what="the heir stores the adopted queue")
     stage.kill(heir)
     stage.gate.is_closed = False
     last = stage.open(context=context)
-    wait_until(lambda: set(ids) <= set(stage.gate.ids()), what="all of it is delivered")
-    wait_until(lambda: waiting(last) == 0, what="it is forgotten")
+    wait_until(lambda: set(ids) <= set(stage.gate.ids()), what="all events are delivered")
+    wait_until(lambda: waiting(last) == 0, what="the queue is empty")
 
 
 def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
@@ -45,7 +45,7 @@ def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
     emit(pages[0], 2)
     for turn in range(10):
         pages[turn % 2].evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
-    # Of what one tab wrote last, the other may know nothing yet: then it is in the memory of the first alone.
+    # One tab may not see the last write of the other yet: then it is only in the memory of that tab.
     assert waiting(pages[0]) <= 4
     stage.gate.is_closed = False
     for page in pages:

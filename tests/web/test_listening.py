@@ -1,4 +1,4 @@
-"""What the forwarder takes, and what it knows of it: spec 6.1, 6.2 and the identity of sessions."""
+"""The events that the forwarder accepts, and their context: spec 6.1, 6.2 and the identity of sessions."""
 
 import re
 
@@ -49,7 +49,7 @@ WRONG_OPTIONS = [
 
 
 def taken(page: Page) -> int:
-    """How many events the forwarder has seen."""
+    """Return the number of events that the forwarder has received."""
     count: int = page.evaluate("stages.filter(([, stage]) => stage == 'seen').length")
     return count
 
@@ -145,7 +145,7 @@ def test_exceptions_of_getters_and_proxies_do_not_escape(stage: Stage) -> None:
     }""")
     assert ignored(page) == 3
     assert taken(page) == 0
-    # The third is an event, of a window that is gone.
+    # The third is an event of a closed window.
     embed_in(page).evaluate("view('/a')")
     [delivery] = stage.delivered(1, at_once=page)
     assert delivery["lost"] == {"not_json": 1}
@@ -211,7 +211,7 @@ def test_a_given_iframe_is_the_only_source_of_events(stage: Stage) -> None:
 
 
 def test_two_iframes_are_two_sessions_each_with_its_own_numbers(stage: Stage) -> None:
-    # Two dashboards of one page may well have one credential.
+    # Two dashboards of one page may share a credential.
     two = "".join(f'<iframe src="{stage.tenant.url}/embed?board={board}&session=same"></iframe>' for board in "ab")
     page = stage.open(stage.host_page(frames=two))
     frames = [embed_in(page, index) for index in (0, 1)]

@@ -1,4 +1,4 @@
-"""The modules as they are served: what scripts/minify makes, and small."""
+"""The served modules: the output of scripts/minify, and small."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_the_documented_size_is_that_of_the_served_module(module: str) -> None:
         rf"`{module}\.js`[^\n]*?(?<!≤) (\d[\d,]*) bytes", (ROOT / "README.md").read_text(encoding="utf-8")
     )
     assert sizes
-    # Libraries that compress differ by a few bytes.
+    # Compression libraries differ by a few bytes.
     assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in sizes)
 
 

@@ -1,4 +1,4 @@
-"""What a host may get wrong when it adds the forwarder: nothing of it is silent, and nothing throws."""
+"""Mistakes of a host that adds the forwarder: each is reported, and none throws."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 @contextmanager
 def warnings_of(page: Page) -> Iterator[list[str]]:
-    """What a page says on its console."""
+    """Return the console messages of a page."""
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "warning" else None)
     yield said
 
 
 def with_element(stage: Stage, attributes: str, *, before: str = "") -> str:
-    """A page of an element, a frame and nothing else; its address."""
+    """Add a page with only an element and a frame. Return its URL."""
     element = f'<script type="module" src="{stage.gate.url}/forwarder.js" {attributes}></script>'
     frame = FRAME.format(embed=stage.tenant.url, session="one")
     return stage.host.add("/options", f"<!doctype html>{before}{element}{frame}")
@@ -92,7 +92,7 @@ def test_a_named_frame_in_a_shadow_tree_continues_its_session_after_a_reload(sta
         page.wait_for_function("window.f")
     deliveries = stage.delivered(2)
     assert len({delivery["context"]["session"] for delivery in deliveries}) == 1
-    # By id: a page that went before it was answered sends once more.
+    # By id: a page that left before the answer sends the events again.
     assert list({event["id"]: event["seq"] for event in events_of(deliveries)}.values()) == [0, 1]
 
 

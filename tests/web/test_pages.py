@@ -1,4 +1,4 @@
-"""What becomes of events when pages leave, tabs die, storage is full or the network is gone; and strict policies."""
+"""The outcome of events when pages leave, tabs crash, storage is full or the network fails; and strict policies."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, on_durable,
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 
-# What goes then goes for the reason that the test names, and not because a second is over.
+# Without timers, events are sent for the reason that the test names, and not after a second.
 NO_TIMERS = "() => { window.setTimeout = () => 1; }"
 
 
@@ -23,9 +23,9 @@ def test_a_page_that_leaves_loses_nothing(stage: Stage) -> None:
         page.wait_for_function("window.f")
         ids += emit(page, 3, f"/{index}/")
         page.goto(stage.host.url + "/next")
-    # What was sent while leaving was not answered to anybody, so it waits: a later page settles it.
+    # A leaving page receives no answer, so its events remain queued until a later page sends them.
     assert len(set(ids)) == 15
-    wait_until(lambda: set(stage.gate.ids()) == set(ids), what="all of them are delivered while their pages leave")
+    wait_until(lambda: set(stage.gate.ids()) == set(ids), what="all events are delivered while their pages leave")
     stage.open(context=page.context)
     assert sorted(stage.stored(ids)) == sorted(ids)
 
@@ -38,7 +38,7 @@ def test_a_leaving_page_sends_less_than_64_kib_and_the_rest_later(stage: Stage) 
     page.wait_for_function("problems.length")
     stage.gate.is_closed = False
     page.goto(stage.host.add("/next", "<!doctype html>elsewhere"))
-    wait_until(lambda: bool(stage.gate.passed), what="some are sent while the page leaves")
+    wait_until(lambda: bool(stage.gate.passed), what="a delivery arrives while the page leaves")
     on_durable(page, 0.5)
     sizes = [len(str(body)) for _, body in stage.gate.passed]
     assert sum(sizes) < 66_000
@@ -81,11 +81,11 @@ def test_offline_then_online_delivers_at_once(stage: Stage) -> None:
     page = stage.open()
     page.context.set_offline(True)
     emit(page, 12)
-    page.wait_for_function("problems.length >= 3")  # by now it waits for several seconds
+    page.wait_for_function("problems.length >= 3")  # the pause is several seconds by now
     assert stage.gate.passed == []
     page.context.set_offline(False)
     stage.delivered(12, timeout_s=2.5)
-    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
+    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
 
 
 def test_full_storage_does_not_affect_delivery(stage: Stage) -> None:
@@ -125,7 +125,7 @@ def test_the_queue_is_bounded_and_dropped_events_are_counted(stage: Stage) -> No
     assert 60 < lost < 100
     assert page.evaluate("JSON.stringify({ ...localStorage }).length") < 1_500_000
     stage.gate.is_closed = False
-    page.reload()  # The count survives it.
+    page.reload()  # The count survives a reload.
     deliveries = stage.delivered(200 - lost, timeout_s=20)
     reported = [delivery["lost"] for delivery in deliveries if delivery["lost"]]
     assert reported == [{"queue_overflow": lost}]
@@ -178,7 +178,7 @@ def test_the_queue_of_a_killed_tab_is_adopted_once_by_ten_tabs(stage: Stage) -> 
     stage.gate.is_closed = False
 
     def is_taken_over() -> bool:
-        # Each tab that comes to the front looks for what closed tabs left.
+        # Each tab that becomes visible searches for queues of closed tabs.
         for page in pages[2:]:
             page.evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
         return set(stage.gate.ids()) == set(ids)
@@ -236,7 +236,7 @@ def test_a_page_restored_from_the_back_forward_cache_continues(stage: Stage, tmp
         page.goto(elsewhere)
         page.evaluate("setTimeout(() => history.back(), 10)")
         page.wait_for_function("window.isBack")
-        # It gave its lock back when it left, or browsers would not have kept it; now it has it again.
+        # It released its lock when it left, because browsers cache no page with a lock. Now it has the lock again.
         page.wait_for_function("navigator.locks.query().then(({ held }) => held.length == 1)")
         page.evaluate("""() => dispatchEvent(new MessageEvent("message", { origin: options.origin, source: frames[0],
             data: { source: "svc-embed", direction: "event", type: "svc:event:view", timestamp: Date.now(),

@@ -1,4 +1,4 @@
-"""What could count twice: events, numbers and losses of duplicated tabs, pages that come back, second elements."""
+"""Protection against double counting: duplicated tabs, restored pages, and second elements."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ ALMOST_SIX_DAYS_MS = 5 * 10**8
 
 
 def come_back(page: Page) -> None:
-    """Go back to a page that was kept alive; its frame may still be loading."""
+    """Go back to a page of the back/forward cache; its frame may still be loading."""
     page.evaluate("setTimeout(() => history.back(), 10)")
     page.wait_for_function("window.isBack")
 
 
 def numbers_by_session(stage: Stage) -> dict[str, list[int]]:
-    """The numbers of all delivered events in the order of their ingest_seq, by session."""
+    """Return the numbers of all delivered events in the order of their ingest_seq, by session."""
     numbers: dict[str, list[int]] = {}
     for status, delivery in stage.gate.passed:
         assert status == 202
@@ -80,20 +80,20 @@ def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stag
         stage.gate.is_closed = True
         ids = emit(page, 1)
         embed_in(page).evaluate("emit('drilldown', { value: 10n })")
-        wait_until(lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), what="the loss is kept")
+        wait_until(lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), what="the loss is stored")
         page.goto(elsewhere)
         on_durable(page)
         stage.gate.is_closed = False
         heir = stage.open(context=context)
         stage.delivered(1)
-        wait_until(lambda: waiting(heir) == 0, what="the heir has nothing left")
+        wait_until(lambda: waiting(heir) == 0, what="the queue of the heir is empty")
         assert stage.gate.passed[-1][1]["lost"] == {"not_json": 1}
         come_back(page)
         page.evaluate(VIEW, "/back")
         stage.delivered(2, at_once=page)
         on_durable(page)
     assert [delivery["lost"] for _, delivery in stage.gate.passed if delivery["lost"]] == [{"not_json": 1}]
-    assert stage.gate.ids().count(ids[0]) == 1  # nor is what has waited sent again
+    assert stage.gate.ids().count(ids[0]) == 1  # the queue is not sent again either
 
 
 def test_a_second_element_and_an_import_forward_no_event_twice(stage: Stage) -> None:
@@ -102,7 +102,7 @@ def test_a_second_element_and_an_import_forward_no_event_twice(stage: Stage) -> 
     page = stage.open(stage.host_page(frames=2 * element + FRAME.format(embed=stage.tenant.url, session="one")))
     embed_in(page).evaluate("for (let i = 0; i < 10; i++) view('/' + i)")
     deliveries = stage.delivered(10)
-    on_durable(page, 1.2)  # what a second forwarder had would follow a second after its first
+    on_durable(page, 1.2)  # a second forwarder would send its events a second later
     assert paths_of(deliveries) == [f"/{index}" for index in range(10)]
     assert len(stage.gate.ids()) == 10
 

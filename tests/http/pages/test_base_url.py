@@ -1,4 +1,4 @@
-"""Examples name the address that their reader came to, and never what a sender made up to run in a shell."""
+"""Examples contain the address of the reader's request, and never a hostile host that would run in a shell."""
 
 from pathlib import Path
 

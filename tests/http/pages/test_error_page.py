@@ -1,4 +1,4 @@
-"""What is refused on a page: a page for browsers, a problem for programs."""
+"""Refused requests for pages: a page for browsers, a problem for programs."""
 
 from urllib.parse import quote_plus
 

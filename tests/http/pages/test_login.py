@@ -1,4 +1,4 @@
-"""The login: a cookie for a key, worth no more than the key, and of no use to other sites."""
+"""The login: a cookie for a key, which grants no more than the key, and which other sites can't use."""
 
 import gzip
 import threading
@@ -115,7 +115,7 @@ def test_a_page_of_another_site_cannot_use_the_cookie(server: Server, site: str)
     cookie = cookie_of(log_in(server, server.key("read")))
     assert with_cookie(server, REPORT, cookie, sec_fetch_site=site).status_code == 401
     assert with_cookie(server, PAGE, cookie, sec_fetch_site=site, sec_fetch_mode="cors").status_code == 303
-    # A link in a mail or a chat leads here.
+    # A link in a mail or a chat opens the page.
     assert with_cookie(server, PAGE, cookie, sec_fetch_site=site, sec_fetch_mode="navigate").status_code == 200
 
 
@@ -208,7 +208,7 @@ def test_pages_are_rendered_outside_the_event_loop(server: Server, monkeypatch: 
         assert with_cookie(server, path, cookie).status_code == 200
     assert log_in(server, "wrong").status_code == 401
     assert len(writers) == 5
-    assert threading.main_thread() not in writers  # where these requests are answered
+    assert threading.main_thread() not in writers  # the thread of the event loop
 
 
 def test_configured_origins_may_frame_pages(tmp_path: Any) -> None:
@@ -216,7 +216,7 @@ def test_configured_origins_may_frame_pages(tmp_path: Any) -> None:
         form = str(httpx.QueryParams({"key": server.key("read")}))
         answer = server.ask("POST", "/login", content=form, headers=FORM, base_url="https://test")
         assert "frame-ancestors https://app.example.com" in answer.headers["content-security-policy"]
-        # There the cookie is a third party's.
+        # In a frame, the cookie is a third-party cookie.
         assert answer.headers["set-cookie"].endswith("; Secure; SameSite=None; Partitioned")
 
 
@@ -224,7 +224,7 @@ def test_two_credentials_are_refused_only_in_headers(server: Server) -> None:
     cookie = cookie_of(log_in(server, server.key("read")))
     dead = server.key("read")
     server.revoke(dead)
-    # Who sends a key means the key.
+    # A request with a key uses the key, not the cookie.
     assert server.get(REPORT, key=dead, headers={"cookie": cookie}).status_code == 401
 
 
@@ -258,7 +258,7 @@ def test_the_demo_opens_without_a_login_only_on_its_own_machine(tmp_path: Path) 
         cookie = page.headers["set-cookie"].partition(";")[0]
         report = server.get(REPORT, headers={"cookie": cookie}, base_url="http://127.0.0.1:8322")
         assert report.status_code == 200
-        # A site elsewhere may give its name our address, and then it would be of one origin with us.
+        # Another site may resolve its name to this address (DNS rebinding), and would then have the same origin.
         assert server.get(PAGE, base_url="http://rebound.example:8322").status_code == 303
         assert server.get(REPORT, base_url="http://127.0.0.1:8322").status_code == 401
 

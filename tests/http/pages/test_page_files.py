@@ -1,4 +1,4 @@
-"""What the dashboards' pages load: little of their own, and nothing from elsewhere."""
+"""The files that dashboards load: small scripts, and nothing from other servers."""
 
 import re
 
@@ -11,7 +11,7 @@ OWN_BYTES_MAX = 30_000
 
 
 def loaded_by(module: str) -> set[str]:
-    """A module and all that it imports, in the end."""
+    """Return a module and all its imports, direct and indirect."""
     found, waiting = set(), [module]
     while waiting:
         name = waiting.pop()

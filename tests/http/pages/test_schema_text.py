@@ -1,4 +1,4 @@
-"""What a value may be, in words."""
+"""The allowed values of a schema, in words."""
 
 from typing import Any
 
