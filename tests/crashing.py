@@ -195,6 +195,6 @@ def broken_promises(data: Path, notes: Notes) -> list[str]:
         "stored, but never sent or refused": len(set(stored) - notes.answered - notes.unknown),
         "stored more than once": len(stored) - len(set(stored)),
         **{f"check {name}": count for name, count in offending.items()},
-        "set aside": sum(path.suffix in (".ndjson", ".open") for path in (data / "damaged").iterdir()),
+        "damaged files": sum(path.suffix in (".ndjson", ".open") for path in (data / "damaged").iterdir()),
     }
     return [f"{what}: {count}" for what, count in broken.items() if count]

@@ -3,8 +3,8 @@
     {type: view, at: "10:00", viewer: u2, title: Sales}
 
 `at` is a time on a Monday, or a whole timestamp, in UTC; `received` and `sent` are the clocks of the
-delivery, the first being `at` where it is not told. `key` is who sent it. What `CONTEXT` and `ENVELOPE` name
-belongs there, and everything else is the payload, over what its type requires.
+delivery, the first being `at` by default. `key` is the sender's key id. Members that `CONTEXT` and `ENVELOPE`
+name belong there. All others belong to the payload, and override the values that its type requires.
 
     {type: scroll, rejected: unknown_type, replayed: "11:00"}      it has to be rejected, for this reason
     {type: navigate, direction: action}
@@ -108,8 +108,8 @@ def _envelope(event: Given, timestamp: int) -> dict[str, Any]:
     if around["id"] is not None:
         around["id"] = str(UUID(int=around["id"]))
     elsewhere = {"type", *AROUND, *CONTEXT, *ENVELOPE, *CLOCKS}
-    told = {name: value for name, value in event.items() if name not in elsewhere}
-    payload = REQUIRED.get(event["type"], {}) | told
+    fields = {name: value for name, value in event.items() if name not in elsewhere}
+    payload = REQUIRED.get(event["type"], {}) | fields
     if event["type"] in ("ready", "view"):
         payload["surface"] = around["surface"]
     if around["direction"] == "action":

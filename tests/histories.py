@@ -32,7 +32,7 @@ INSTANTS = [
     datetime(2026, 11, 3, 10) - MICROSECOND,
     datetime(2026, 11, 3, 10),
 ]
-# Clocks that nobody set.
+# Clocks that were never set.
 STRAY_INSTANTS = [datetime(1969, 12, 31, 23, 50), datetime(1970, 1, 1, 0, 5), NOW]
 
 

@@ -21,7 +21,7 @@ def views_over_nothing() -> duckdb.DuckDBPyConnection:
 
 
 def reports_upon(name: str) -> set[str]:
-    """The reports that read a table, a view or a macro, through whatever other views and macros."""
+    """Return the reports that read a table, a view or a macro, directly or through other views and macros."""
     upon = {name}
     while more := {view for view, sql in read_views().items() if upon & names_in(sql)} - upon:
         upon |= more

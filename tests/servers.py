@@ -143,7 +143,7 @@ def offending_rows(data: Path) -> dict[str, dict[str, Any]]:
 
 
 def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = 60.0) -> None:
-    """Look again and again until something holds; fail when it takes too long."""
+    """Poll until a condition is true, or fail after the timeout."""
     end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, f"after {timeout_s} s it is still not so that {what}"

@@ -54,7 +54,7 @@ def test_any_history_makes_the_days_that_the_oracle_counts(
     assert found_rows(connection, "activity", history, scope) == expected_rows(history, scope)
 
 
-def test_a_day_beyond_the_clock_counts_who_is_seen_on_it_alone(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_day_after_the_clock_counts_only_viewers_of_that_day(connection: duckdb.DuckDBPyConnection) -> None:
     history = [Event("view", NOW - DAY, 0, viewer="u1"), Event("view", NOW + DAY, 1, viewer="u2")]
     found = found_rows(connection, "activity", history, {"until": INSTANTS[0] + 60 * DAY})
     assert found == [

@@ -155,7 +155,7 @@ def test_every_history_of_up_to_seven_stages(connection: duckdb.DuckDBPyConnecti
     assert found_rows(connection, history, {}) == expected_rows(history, {})
 
 
-# Most stages stand in one queue and at few instants: there, order and crowds matter.
+# Most stages share one queue and few instants, where order and concurrency matter.
 OTHER_QUEUES: list[dict[str, Any]] = [
     {"deployment": 2},
     {"deployment": None},
@@ -252,7 +252,7 @@ def rows_of(store: Store, now: datetime) -> Counter[Row]:
         return Counter(Row(*row[:-1]) for rows in reader.rows("ai_query") for row in rows)
 
 
-def test_an_answer_in_a_later_segment_closes_what_was_pending_and_then_abandoned(store: Store, tmp_path: Path) -> None:
+def test_an_answer_in_a_later_segment_closes_a_pending_or_abandoned_question(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, [(0, Stage("submitted", 1))], number=1)
     statuses = [[row.status for row in rows_of(store, START + timedelta(minutes=minute))] for minute in (10, 11)]
     load(store, tmp_path, [(1, Stage("completed", 2))], number=2)

@@ -1,4 +1,4 @@
-"""sql/checks: silent about a healthy store, and each finds the fault that it is named for."""
+"""sql/checks: no check reports a healthy store, and each detects the fault of its name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,10 +91,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store = open_store(folder / "store.duckdb", StoreLimits(rollup_from_count=1))
     view = {"type": "view", "id": 1}
     store.load(inspect(segment(folder, [view, {"type": "download"}, view, {"type": "ai-query"}])))
-    # The id again, with other content: quarantined.
+    # The same id with other content: quarantined.
     again: list[dict[str, object]] = [{"type": "error", "id": 1}, {"type": "ready"}, {"sync": "job1"}]
     store.load(inspect(segment(folder, again, number=2)))
-    # Longer than one row of quarantine, and by two.
+    # Longer than one row of quarantine, by two rows.
     long = {"type": "scroll", "rejected": "unknown_type", "title": "x" * 40_000}
     store.load(inspect(segment(folder, [long, {"lost": {"queue_overflow": 3}}], number=3)))
     store.roll_up()
@@ -104,7 +104,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture
 def store(loaded: Store) -> Iterator[Store]:
-    """A healthy store; what a test does to it is rolled back."""
+    """A healthy store; the changes of each test are rolled back."""
     loaded._loading().execute("begin")
     yield loaded
     loaded._loading().execute("rollback")
@@ -130,6 +130,6 @@ def test_a_planted_fault_is_found(store: Store, check: str, fault: str) -> None:
     assert found(store, check) > 0
 
 
-def test_every_check_has_a_fault_that_it_finds_and_says_what_to_do() -> None:
+def test_every_check_detects_its_fault_and_recommends_an_action() -> None:
     assert FAULTS.keys() == CHECKS.keys()
     assert [name for name, sql in CHECKS.items() if "-- What to do: " not in sql] == []

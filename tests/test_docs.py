@@ -156,7 +156,7 @@ def test_the_body_in_readme_is_accepted() -> None:
         assert not parsed.rejected
 
 
-def test_readme_installs_what_is_pinned_and_keeps_it_out_of_git() -> None:
+def test_readme_installs_pinned_versions_and_ignores_them_in_git() -> None:
     [environment] = re.findall(r"^python3 -m venv (\S+)", page("README.md"), re.MULTILINE)
     assert f"/{environment}/" in page(".gitignore").splitlines()
     assert re.findall(r"^pip install ([^#\n]*[^#\s])", page("README.md"), re.MULTILINE) == [

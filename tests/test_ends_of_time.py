@@ -67,7 +67,7 @@ def reader_of(store: Store, zone: str | None, interval: str = "day") -> Reader:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*report_names(), EVENTS])
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
-def test_each_report_is_told_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
+def test_each_report_is_written_in_each_format(name: str, zone: str, store: Store, tmp_path: Path) -> None:
     with reader_of(store, zone) as reader:
         selection = SelectQuery(name, visible_columns(reader, name))
         types = {column.name: column.type for column in reader.selected(selection)}
@@ -81,9 +81,9 @@ def test_each_report_is_told_in_each_format(name: str, zone: str, store: Store, 
     read: dict[str, Any] = {"TIMESTAMP": datetime.fromisoformat, "DATE": date.fromisoformat}
     for place, (column, type_) in enumerate(types.items()):
         if type_ in read:
-            told = [None if row[column] is None else read[type_](row[column]) for row in listed]
-            assert [one[place] for one in tuples] == told
-            assert [read[type_](one[place]) if one[place] else None for one in cells] == told
+            expected = [None if row[column] is None else read[type_](row[column]) for row in listed]
+            assert [one[place] for one in tuples] == expected
+            assert [read[type_](one[place]) if one[place] else None for one in cells] == expected
 
 
 @pytest.mark.parametrize("zone", ZONES)

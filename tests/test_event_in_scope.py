@@ -1,4 +1,4 @@
-"""Scope is airtight: a reader sees the deployments asked for and no others, whatever `ready` events say."""
+"""A reader sees only the requested deployments, regardless of the contents of `ready` events."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -89,7 +89,7 @@ scopes = st.fixed_dictionaries(
 
 @settings(max_examples=100, deadline=None)
 @given(history=histories, scope=scopes)
-def test_any_scope_shows_what_the_oracle_sees(
+def test_any_scope_shows_the_rows_of_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]
 ) -> None:
     expected = [event for event in resolved(history) if is_seen(event, scope)]
@@ -97,7 +97,7 @@ def test_any_scope_shows_what_the_oracle_sees(
 
 
 @pytest.mark.parametrize("deployments", [[], [3], [1, None], [None]])
-def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
+def test_an_event_without_a_deployment_is_visible_only_without_a_deployment_filter(
     connection: duckdb.DuckDBPyConnection, deployments: list[int | None]
 ) -> None:
     homeless = {"type": "view", "key_id": "k1", "session": "s1", "deployment": None, "ingest_seq": 1}
@@ -105,12 +105,12 @@ def test_an_event_without_a_deployment_is_seen_only_where_none_are_asked_for(
     assert seen(connection, [homeless], {"deployments": deployments}) == []
 
 
-def test_a_second_ready_hides_what_names_no_deployment_from_some_deployments_and_nothing_from_all(
+def test_a_second_ready_hides_events_without_a_deployment_only_from_deployment_filters(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     sent: Event = {"key_id": "k1", "session": "s1"}
-    told = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
-    rows = [sent | {"type": kind, "deployment": one, "ingest_seq": place} for place, (kind, one) in enumerate(told)]
+    kinds = [("ready", 12), ("download", None), ("download", 12), ("ready", 13)]
+    rows = [sent | {"type": kind, "deployment": one, "ingest_seq": place} for place, (kind, one) in enumerate(kinds)]
     only = {"deployments": [12]}
     assert [ingest_seq for ingest_seq, *_ in seen(connection, rows[:3], only)] == [0, 1, 2]
     assert [ingest_seq for ingest_seq, *_ in seen(connection, rows, only)] == [0, 2]  # what docs/reports.md warns of

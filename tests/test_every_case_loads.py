@@ -1,4 +1,4 @@
-"""What `parse` accepts or rejects, the store can load: one line that it can't read holds up a segment."""
+"""The store can load every line that `parse` accepts or rejects, because one unreadable line blocks a segment."""
 
 from pathlib import Path
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""The report `export_volumes` against an oracle that knows all of history, whatever period is asked for."""
+"""The report `export_volumes` against an oracle that reads the whole history, for any period."""
 
 import math
 from collections import defaultdict
@@ -81,7 +81,7 @@ scopes = st.fixed_dictionaries({}, optional={"since": since, "deployments": st.s
 
 @settings(max_examples=150, deadline=None)
 @given(exports=st.lists(exports, min_size=3, max_size=30), scope=scopes)
-def test_no_period_hides_what_was_usual_before(
+def test_the_usual_volume_includes_days_before_the_period(
     connection: duckdb.DuckDBPyConnection, exports: list[dict[str, Any]], scope: dict[str, Any]
 ) -> None:
     replace_events(connection, [export | {"ingest_seq": ingest_seq} for ingest_seq, export in enumerate(exports)])

@@ -147,7 +147,7 @@ def test_times_are_marked_as_utc(name: str, reader: Reader, tmp_path: Path) -> N
 
 
 def test_an_empty_report_has_its_columns(store: Store, tmp_path: Path) -> None:
-    with store.reader({**EVERYTHING, "tenant": "nobody"}) as reader:
+    with store.reader({**EVERYTHING, "tenant": "unknown"}) as reader:
         selection = selection_of(reader, "views")
         assert written(reader, selection, Format.JSON) == b"[]"
         assert written(reader, selection, Format.NDJSON) == b""

@@ -58,7 +58,7 @@ def test_each_period_has_the_rows_that_it_has_without(report: str, store: Store)
             assert found
 
 
-def test_what_is_kept_is_what_is_read(store: Store, tmp_path: Path) -> None:
+def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> None:
     with store.reader(EVERYTHING) as reader:
         reader.keep("ai_pair", since=DAY, until=None)
         before = rows(reader, "ai_queries")
@@ -68,7 +68,7 @@ def test_what_is_kept_is_what_is_read(store: Store, tmp_path: Path) -> None:
         assert sum(row[4] for row in rows(reader.narrowed(since=None), "ai_queries")) == 4
 
 
-def test_beyond_what_is_kept_and_at_another_moment_the_view_itself_is_read(store: Store) -> None:
+def test_other_periods_and_times_read_the_view(store: Store) -> None:
     # Right after what is never answered was asked: it still may be, for ten minutes.
     ends = DAY + timedelta(days=1, minutes=5, seconds=30)
     scope = {**EVERYTHING, "now": ends}
@@ -84,7 +84,7 @@ def test_beyond_what_is_kept_and_at_another_moment_the_view_itself_is_read(store
             assert found != within
 
 
-def test_what_is_kept_is_no_view_of_the_store(store: Store) -> None:
+def test_a_temp_table_does_not_change_the_store(store: Store) -> None:
     with store.reader(EVERYTHING) as reader, reader.consistent():
         reader.keep("ai_pair", since=DAY, until=None)
         names = [column.name for column in reader.columns("ai_pair")]
@@ -115,7 +115,7 @@ def test_a_section_pairs_once_for_all_that_it_shows(
 
 
 @pytest.mark.parametrize("scope", [{"deployments": [2]}, {"surface": "app"}, {"tenant": "x"}])
-def test_another_scope_sees_what_it_would_without(scope: dict[str, Any], store: Store) -> None:
+def test_another_scope_reads_the_same_rows_as_without_a_temp_table(scope: dict[str, Any], store: Store) -> None:
     with store.reader(EVERYTHING) as reader, reader.consistent():
         reader.keep("ai_pair", since=None, until=None)
         everything = rows(reader, "ai_query")
@@ -124,7 +124,7 @@ def test_another_scope_sees_what_it_would_without(scope: dict[str, Any], store: 
         assert rows(reader.narrowed(**dict.fromkeys(scope)), "ai_query") == everything
 
 
-def test_what_was_kept_in_a_transaction_that_has_ended_is_read_anew(store: Store) -> None:
+def test_a_temp_table_of_a_finished_transaction_is_not_used(store: Store) -> None:
     with store.reader(EVERYTHING) as reader:
         for _ in range(2):
             with reader.consistent():

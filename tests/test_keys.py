@@ -194,7 +194,7 @@ def test_the_repr_contains_neither_the_token_nor_its_digest(file: KeyStore) -> N
     assert key.digest not in repr(key)
 
 
-def test_only_the_owner_can_read_the_file_whatever_the_umask(file: KeyStore) -> None:
+def test_only_the_owner_can_read_the_file_with_any_umask(file: KeyStore) -> None:
     umask = os.umask(0)
     try:
         file.create(KeyKind.READ, now=NOW)
@@ -655,7 +655,7 @@ FIELDS = "key_id, kind, label, deployments, origins, created_at, expires_at, rev
         (remove_a_field, f"keys[0].revoked_at: is missing. The fields are {FIELDS}."),
     ],
 )
-def test_an_invalid_entry_is_refused_with_its_index_its_field_and_what_is_allowed(
+def test_an_invalid_entry_is_refused_with_its_index_its_field_and_the_allowed_values(
     file: KeyStore, change: Callable[[dict[str, object]], None], message: str
 ) -> None:
     file.create(KeyKind.READ, now=NOW)

@@ -140,8 +140,8 @@ def expected_rows(history: Iterable[Event], scope: Scope) -> dict[Key, Row]:
 def _row(group: list[Placed]) -> Row:
     views = [placed for placed in group if placed.event.type == "view"]
     loads = [placed.event for placed in group if placed.event.type == "dashboard-loaded"]
-    told = (load.load_duration_ms for load in loads)
-    durations = sorted(duration for duration in told if duration is not None and 0 <= duration <= 86_400_000)
+    reported = (load.load_duration_ms for load in loads)
+    durations = sorted(duration for duration in reported if duration is not None and 0 <= duration <= 86_400_000)
     counts = [
         Fraction(load.widget_count)
         for load in loads
@@ -207,7 +207,7 @@ def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tu
 
 
 def found_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
-    """What `dashboards` says of views where nobody asks for the other counts."""
+    """Return the view counts of `dashboards` in a query that selects no other counts."""
     asked = ["deployment", "public_id", "view_count"]
     with variables(connection, {"now": NOW, "requested_columns": asked, **scope}):
         rows = connection.execute(f"select {', '.join(asked)} from dashboards").fetchall()
@@ -355,7 +355,7 @@ def test_however_many_events_have_no_session_none_belongs_to_a_view_without_one(
     assert found_counts(connection, {}) == {(1, "d1"): expected}
 
 
-def test_a_dashboard_of_the_day_before_is_there_whatever_is_asked_of_it(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_dashboard_of_the_previous_day_is_listed_with_any_columns(connection: duckdb.DuckDBPyConnection) -> None:
     remember(connection, [Event("view"), Event("drilldown", 14 * HOUR, None), Event("error", DAY, None, surface="app")])
     for after, rows in ((SECOND, 1), (14 * HOUR, 1), (14 * HOUR + SECOND, 0)):
         found = found_alone(connection, {"since": START + after, "until": START + 3 * DAY})
@@ -364,7 +364,7 @@ def test_a_dashboard_of_the_day_before_is_there_whatever_is_asked_of_it(connecti
 
 @settings(max_examples=20, deadline=None)
 @given(history=histories)
-def test_a_day_by_itself_answers_what_it_does_among_others(
+def test_a_single_day_has_the_same_row_as_within_a_period(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
     remember(connection, history)

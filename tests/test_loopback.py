@@ -27,7 +27,7 @@ from embedsink.net import is_loopback
 )
 def test_a_host_is_this_machine_for_all_or_for_none(host: str, is_here: bool) -> None:
     assert is_loopback(host) == is_here
-    told: list[str] = []
+    messages: list[str] = []
     for ask in (
         lambda: Listening(host=host).check(),
         lambda: HttpClient(f"http://[{host}]" if ":" in host else f"http://{host}", None),
@@ -35,5 +35,5 @@ def test_a_host_is_this_machine_for_all_or_for_none(host: str, is_here: bool) ->
         try:
             ask()
         except Misconfigured as error:
-            told.append(str(error))
-    assert sum("unencrypted" in why for why in told) == (0 if is_here else 2), told
+            messages.append(str(error))
+    assert sum("unencrypted" in why for why in messages) == (0 if is_here else 2), messages

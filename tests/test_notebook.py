@@ -1,4 +1,4 @@
-"""`dashboards/explore.ipynb` runs from top to bottom while a server loads events, and every chart in it holds data."""
+"""`dashboards/explore.ipynb` runs from top to bottom while a server loads events, and every chart in it has data."""
 
 import json
 import re
@@ -198,7 +198,7 @@ class TestRun:
             counts = [row[field] for row in rows for field in fields(encoding) if field.endswith(("_count", "count"))]
             assert not counts or max(counts) > 0
 
-    def test_charts_show_what_the_reports_count(self, ran: Ran) -> None:
+    def test_charts_show_the_counts_of_the_reports(self, ran: Ran) -> None:
         views = ran.charts()["views_chart"]
         rows = views["datasets"][views["data"]["name"]]
         assert {row["surface"] for row in rows} == {"dashboard", "app", "chat"}
@@ -236,7 +236,7 @@ class TestRun:
         }
         assert found == set()
 
-    def test_colours_are_seen_on_light_and_dark_pages(self, ran: Ran) -> None:
+    def test_colours_are_visible_on_light_and_dark_pages(self, ran: Ran) -> None:
         for name, spec in ran.charts().items():
             assert spec["background"] == "transparent", name
             for color in set(re.findall(r"#[0-9a-f]{6}\b", json.dumps({**spec, "datasets": {}}))):
@@ -254,7 +254,7 @@ def test_a_folder_without_events_fails_nowhere(tmp_path: Path, monkeypatch: pyte
 
 
 class TestCommitted:
-    """What stands in the repository is text alone: no rows of anybody, and nothing of the machine it was written on."""
+    """The committed notebook contains only text: no rows of data, and no traces of its author's machine."""
 
     def test_has_no_outputs(self) -> None:
         notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -95,7 +95,7 @@ def test_all_writes_the_reports_that_exist(data: Path, tmp_path: Path, called: C
         assert set(archive.namelist()) == {"manifest.json"} | {f"{n}.csv" for n in report_names() if n not in LACKING}
 
 
-def test_doctor_reports_what_is_missing_and_runs_the_other_checks(data: Path, called: Call) -> None:
+def test_doctor_reports_missing_tables_and_runs_the_other_checks(data: Path, called: Call) -> None:
     done = called("doctor", "--data", data)
     assert done.returncode == 1
     assert "lacks the reports sync_impact, tenants" in " ".join(done.stdout.split())

@@ -71,7 +71,7 @@ class House:
         assert self.get(INSPECT, key=self.everything).json()["isComplete"]
 
     def act_elsewhere(self) -> None:
-        """What others do: another deployment, nobody's events, and a replay of the quarantine."""
+        """Load events of another deployment and without one, and replay the quarantine."""
         for deployment in (OTHER, None):
             self.send(deployment)
         HttpClient(self.server.url, self.everything).post("quarantine", "replay", members=("replayed",))
@@ -92,7 +92,7 @@ def sent_of(deployment: int | None, cache: dict[int | None, list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A server on which nobody but the reader's deployment sends."""
+    """A server that receives events of the reader's deployment only."""
     with running_server(tmp_path_factory.mktemp("quiet") / "data", EMBEDSINK_SEGMENT_SEAL_S="0.05") as server:
         house = House(server)
         house.send(OWN)
@@ -176,7 +176,7 @@ def test_a_tag_changes_with_all_that_a_reader_may_see(noisy: House) -> None:
 
     view, ready = _view_and_ready()
     send(None, view)
-    assert not is_new(), "it is nobody's"
+    assert not is_new(), "it has no deployment"
     send(OWN, view)
     assert is_new()
     send(None, ready)
@@ -247,7 +247,7 @@ def test_a_stream_tells_of_no_load_of_others(noisy: House) -> None:
     assert re.fullmatch("[0-9a-f]{16}", first.id)
 
 
-def test_a_scoped_reader_that_comes_again_is_told_what_it_missed_and_nothing_twice(noisy: House) -> None:
+def test_a_scoped_reader_that_reconnects_receives_missed_events_once(noisy: House) -> None:
     url, (view, _) = noisy.server.url, _view_and_ready()
 
     def send(title: str, deployment: int = OWN) -> None:
@@ -264,11 +264,11 @@ def test_a_scoped_reader_that_comes_again_is_told_what_it_missed_and_nothing_twi
     for query, last_event_id in (("", had), (f"&after={had}", None)):
         with listening(url, noisy.reader, f"rows=on{query}", last_event_id=last_event_id) as stream:
             assert stream.message("connected").id == had
-            told = stream.message("loaded")
-            assert told.content["after"] == had
-            assert [json.loads(row["envelope"])["payload"]["title"] for row in told.content["rows"]] == ["missed"]
-    with listening(url, noisy.reader, "rows=on", last_event_id=told.id) as stream:
-        assert stream.message("connected").id == told.id
+            update = stream.message("loaded")
+            assert update.content["after"] == had
+            assert [json.loads(row["envelope"])["payload"]["title"] for row in update.content["rows"]] == ["missed"]
+    with listening(url, noisy.reader, "rows=on", last_event_id=update.id) as stream:
+        assert stream.message("connected").id == update.id
         assert stream.is_silent(0.3)
 
 

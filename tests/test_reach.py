@@ -46,9 +46,9 @@ def expected_rows(history: list[Event], scope: Scope) -> list[Row]:
 
 def _rows(deployment: int | None, surface: str, sessions: list[set[object]]) -> Iterator[Row]:
     ready = [said for said in sessions if STAGES["ready"] in said]
-    for number, (stage, told) in enumerate(STAGES.items(), start=1):
-        reached = [said for said in sessions if told in said]
-        with_ready = [said for said in ready if told in said]
+    for number, (stage, stage_event) in enumerate(STAGES.items(), start=1):
+        reached = [said for said in sessions if stage_event in said]
+        with_ready = [said for said in ready if stage_event in said]
         share = len(with_ready) / len(ready) if ready else None
         yield Row(deployment, surface, stage, len(reached), share, number, len(with_ready))
 
@@ -79,7 +79,7 @@ def test_any_history_reaches_the_stages_that_the_oracle_finds(
 def test_a_scope_shows_the_same_rows_as_everything_does(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
-    """Whoever asks for a deployment or a surface sees the rows of it, neither less nor other numbers."""
+    """A filter by deployment or surface returns exactly its rows, with the same numbers."""
     everything = [Row(*row) for row in found_rows(connection, "reach", history, {})]
     for deployment in (1, 2):
         scoped = rows_in_scope(connection, "reach", {"deployments": [deployment]})

@@ -46,7 +46,7 @@ def test_text_that_a_spreadsheet_takes_for_a_formula_gets_an_apostrophe(tmp_path
 
 
 @pytest.mark.parametrize("hidden", ['"', '""', "\ufeff", "\u200b", '\ufeff"', "\u2060", "\u00ad"])
-def test_what_a_spreadsheet_takes_away_first_hides_no_formula(tmp_path: Path, hidden: str) -> None:
+def test_characters_that_a_spreadsheet_strips_hide_no_formula(tmp_path: Path, hidden: str) -> None:
     assert members_in_csv(tmp_path, f"{hidden}=1+1", guard=True) == [f"'{hidden}=1+1"]
 
 
@@ -58,13 +58,13 @@ UNSEEN = [
 
 
 @pytest.mark.parametrize("guarded", ["'{}=1+1", "a;'{}=1+1", "{}a=1"])
-def test_whatever_can_not_be_seen_hides_no_formula(tmp_path: Path, guarded: str) -> None:
+def test_invisible_characters_hide_no_formula(tmp_path: Path, guarded: str) -> None:
     expected = {guarded.format(hidden) for hidden in UNSEEN}
     sent = [{"type": "drilldown", "member": text.replace("'", "")} for text in expected]
     assert set(members_of(tmp_path, sent, guard=True)) == expected
 
 
-def test_a_long_run_of_what_can_not_be_seen_takes_no_longer_than_its_length(tmp_path: Path) -> None:
+def test_invisible_characters_are_scanned_in_linear_time(tmp_path: Path) -> None:
     runs = ["\x01", "\t", ";", ";\u202e", "\r\n", '"', "\u3164"]
     sent = [{"type": "drilldown", "member": one * 9_000} for one in runs]
     started_at = time.process_time()
@@ -77,14 +77,14 @@ def test_a_long_run_of_what_can_not_be_seen_takes_no_longer_than_its_length(tmp_
 def test_a_formula_after_another_separator_gets_an_apostrophe(tmp_path: Path, separator: str, formula: str) -> None:
     member = f"a{separator}{formula}{separator}b"
     text = written_csv(tmp_path, member, guard=True)
-    # As a program reads it that separates cells so, and heeds quotation marks only where a cell begins with them.
+    # Some programs separate cells at these characters, and respect quotation marks only at the start of a cell.
     assert not re.search(r'[;\t|\n]["\ufeff]*[=@－]', text)
     [row] = csv.DictReader(io.StringIO(text, newline=""))
     assert row["member"] == f"a{separator}'{formula}{separator}b"
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_text_stays_one_cell_whatever_separates_cells(tmp_path: Path, separator: str) -> None:
+def test_text_stays_one_cell_with_any_separator(tmp_path: Path, separator: str) -> None:
     for guard in (True, False):
         text = written_csv(tmp_path / str(guard), f"a{separator}b", guard=guard)
         assert f'"a{separator}b"' in text

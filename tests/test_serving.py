@@ -84,16 +84,16 @@ def pem(folder: Path, private_key: str, certificate: str = CERTIFICATE) -> tuple
     return "--certificate", str(folder / "cert.pem"), "--private-key", str(folder / "key.pem")
 
 
-def assert_does_not_start(data: Path, *options: str, told: str) -> None:
-    assert_failed(embedsink("serve", "--data", data, *options), told)
+def assert_does_not_start(data: Path, *options: str, message: str) -> None:
+    assert_failed(embedsink("serve", "--data", data, *options), message)
     assert not (data / "store.duckdb").exists()
     assert not list(data.glob("journal/*"))
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
-    told = f"--port {taken_port}: is in use. Choose another port, or stop the program that uses it."
-    told += f" For example: --port {taken_port + 1}."
-    assert_does_not_start(tmp_path / "data", "--port", str(taken_port), told=told)
+    message = f"--port {taken_port}: is in use. Choose another port, or stop the program that uses it."
+    message += f" For example: --port {taken_port + 1}."
+    assert_does_not_start(tmp_path / "data", "--port", str(taken_port), message=message)
 
 
 def test_after_the_last_port_comes_the_one_before_it() -> None:
@@ -103,16 +103,16 @@ def test_after_the_last_port_comes_the_one_before_it() -> None:
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "203.0.113.9", "a" * 70 + ".example.com"])
 def test_a_host_that_is_not_here_is_one_sentence(tmp_path: Path, host: str) -> None:
-    assert_does_not_start(tmp_path / "data", "--host", host, "--behind-proxy", told=f"--host {host} --port 8321: ")
+    assert_does_not_start(tmp_path / "data", "--host", host, "--behind-proxy", message=f"--host {host} --port 8321: ")
 
 
 def test_a_damaged_key_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text("{")
-    assert_does_not_start(tmp_path, told="keys.json: is not JSON (")
+    assert_does_not_start(tmp_path, message="keys.json: is not JSON (")
 
 
 @pytest.mark.parametrize(
-    ("private_key", "certificate", "told"),
+    ("private_key", "certificate", "message"),
     [
         ("no PEM", "no PEM", "not a matching pair in PEM. Give a certificate and its private key"),
         (OTHER_PRIVATE_KEY, CERTIFICATE, "not a matching pair in PEM."),
@@ -120,9 +120,9 @@ def test_a_damaged_key_file_is_one_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_a_certificate_that_does_not_do_is_one_sentence(
-    tmp_path: Path, private_key: str, certificate: str, told: str
+    tmp_path: Path, private_key: str, certificate: str, message: str
 ) -> None:
-    assert_does_not_start(tmp_path / "data", *pem(tmp_path, private_key, certificate), told=told)
+    assert_does_not_start(tmp_path / "data", *pem(tmp_path, private_key, certificate), message=message)
 
 
 def test_localhost_is_bound_at_every_address_it_has() -> None:
@@ -137,9 +137,7 @@ def two_addresses(first: tuple[str, int], second: tuple[str, int]) -> Any:
     return lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (first, second)]
 
 
-def test_what_was_bound_is_given_back_when_another_address_fails(
-    monkeypatch: pytest.MonkeyPatch, taken_port: int
-) -> None:
+def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, taken_port: int) -> None:
     port = free_port()
     monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", taken_port)))
     with pytest.raises(Misconfigured, match="is in use"), Listening("two", port).bound():

@@ -46,7 +46,7 @@ def session_count(store: Store) -> int:
     return len(store._loading().execute("from session_ready").fetchall())
 
 
-def test_the_table_is_empty_until_an_event_lacks_what_a_ready_names(store: Store) -> None:
+def test_the_table_is_empty_until_an_event_lacks_a_value_of_its_ready(store: Store) -> None:
     load(store, 1, READY, WHOLE)
     assert session_count(store) == 0
     load(store, 2, WHOLE | {"session": "s2", "tenant": None})

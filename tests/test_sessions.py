@@ -125,10 +125,10 @@ def test_time_spent_leaves_out_gaps_of_more_than_the_setting(
 
 @settings(max_examples=60, deadline=None)
 @given(history=histories, loaded=st.integers(0, 40), scope=scopes)
-def test_what_is_loaded_late_joins_its_session_which_keeps_its_key_of_paging(
+def test_late_events_join_their_session_without_changing_its_paging_key(
     connection: duckdb.DuckDBPyConnection, history: list[Event], loaded: int, scope: Scope
 ) -> None:
-    # A late `ready` may move events to another deployment, so theirs are told here.
+    # A late `ready` may move events to another deployment, so each event names its own here.
     history = [replace(event, deployment=event.deployment or 1, tenant=event.tenant or "acme") for event in history]
     before = [Row(*row) for row in found_rows(connection, "sessions", history[:loaded], scope)]
     after = [Row(*row) for row in found_rows(connection, "sessions", history, scope)]

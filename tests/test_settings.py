@@ -9,7 +9,7 @@ NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com,
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("EVENTS_MAX", "many", '"many" is not an integer, at least 1.'),
         ("EVENTS_MAX", "0", '"0" is not an integer, at least 1.'),
@@ -26,13 +26,13 @@ NO_ORIGINS = "is not none, or a list of origins such as https://app.example.com,
         ("BODY_BYTES_MAX", "x" * 100, f'"{"x" * 61}…" is not an integer, at least 1,024.'),
     ],
 )
-def test_a_wrong_value_is_told_with_what_is_allowed(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+def test_an_invalid_value_is_reported_with_the_allowed_values(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(f"EMBEDSINK_{name}", value)
     with pytest.raises(Misconfigured) as error:
         read_settings()
-    assert str(error.value) == f"EMBEDSINK_{name}: {told} Change or unset it."
+    assert str(error.value) == f"EMBEDSINK_{name}: {message} Change or unset it."
 
 
 def test_a_body_that_the_journal_could_never_take_in_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_a_body_that_the_journal_could_never_take_in_is_no_setting(monkeypatch: 
     assert read_settings().body_bytes_max == 67_108_864
 
 
-def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_invalid_variables_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_DEDUP_DAY", "7")
     monkeypatch.setenv("EMBEDSINK_FLAVOUR_OF_ICE", "lemon")
     monkeypatch.setenv("EMBEDSINK_STORE_THREADS", "none")
@@ -56,7 +56,7 @@ def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def test_what_the_command_line_reads_is_no_setting_and_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_command_line_are_not_unknown_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDSINK_DATA", "data")
     monkeypatch.setenv("EMBEDSINK_KEY", "es_read_…")
     assert read_settings() == Settings()

@@ -1,4 +1,4 @@
-"""The store: a segment's rows are in it once, each envelope has one outcome, and no accepted event blocks loading."""
+"""The store: a segment's rows are loaded once, each envelope has one outcome, and no accepted event blocks loading."""
 
 import base64
 import contextlib
@@ -43,7 +43,7 @@ OTHER_ID = ID[:-1] + "f"
 
 
 class Loading:
-    """A store and the segments that are loaded into it, one for each call."""
+    """A store, and the segments that are loaded into it: one segment per call."""
 
     def __init__(self, folder: Path, limits: StoreLimits | None = None) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Loading:
         self.count = 0
 
     def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
-        """Load what these bodies are once they were parsed."""
+        """Parse these bodies and load them."""
         parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
         return self.lines(*[delivery_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
 
@@ -63,11 +63,11 @@ class Loading:
         return self.store.load(inspect(segment))
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of the store."""
+        """Return the rows of a query of the store."""
         return self.store._loading().execute(sql).fetchall()
 
     def offending(self) -> dict[str, int]:
-        """The checks that found something."""
+        """Return the checks that report rows, with their counts."""
         found = {name: len(self.ask(sql)) for name, sql in read_sql("checks").items()}
         return {name: count for name, count in found.items() if count}
 
@@ -100,25 +100,25 @@ def test_a_retry_with_another_context_and_clock_is_a_duplicate(loading: Loading)
     assert loading.bodies(retry) == ledger(1, duplicate=1)
 
 
-def test_an_id_is_remembered_for_seven_days(loading: Loading) -> None:
+def test_an_id_is_deduplicated_for_seven_days(loading: Loading) -> None:
     loading.bodies(view(id=ID), view(id=OTHER_ID))
     assert loading.bodies(view(id=ID), received_at=RECEIVED_AT + 7 * DAY_MS) == ledger(1, duplicate=1)
 
 
 def receive_hourly(loading: Loading, hours: int, *, start: int) -> int:
-    """Load something in each of so many hours; when the last one ended."""
+    """Load an event in each of this many hours. Return the end of the last hour."""
     for hour in range(hours):
         loading.bodies(view(), received_at=start + hour * HOUR_MS)
     return start + hours * HOUR_MS
 
 
-def test_an_id_is_forgotten_after_the_hours_of_its_days(tmp_path: Path) -> None:
+def test_an_id_is_accepted_again_after_its_deduplication_hours(tmp_path: Path) -> None:
     loading = Loading(tmp_path, StoreLimits(dedup_days=1))
     loading.bodies(view(id=ID))
     end = receive_hourly(loading, 24, start=RECEIVED_AT + HOUR_MS)
     assert loading.bodies(view(id=ID), received_at=end - 1) == ledger(1, duplicate=1)
     assert loading.bodies(view(id=ID), received_at=end) == ledger(1, accepted=1)
-    # Said by a check, since this is the one way in which an id can count twice.
+    # A check reports it, because an id can count twice only in this way.
     assert loading.offending() == {"id_is_unique": 1}
     loading.store.close()
 
@@ -143,7 +143,7 @@ def test_a_retry_counts_once_however_the_clock_jumps(loading: Loading, jumps_ms:
     assert loading.ask("select sum(lost_count)::bigint from loss") == [(3,)]
 
 
-def test_a_jump_of_the_clock_takes_an_hour_from_what_is_remembered_and_no_more(tmp_path: Path) -> None:
+def test_a_clock_jump_shortens_deduplication_by_at_most_an_hour(tmp_path: Path) -> None:
     loading = Loading(tmp_path, StoreLimits(dedup_days=1))
     loading.bodies(view(id=ID))
     end = receive_hourly(loading, 22, start=RECEIVED_AT + HOUR_MS)
@@ -153,9 +153,9 @@ def test_a_jump_of_the_clock_takes_an_hour_from_what_is_remembered_and_no_more(t
     loading.store.close()
 
 
-def test_a_replay_is_compared_from_the_days_before_the_rejection_on(tmp_path: Path) -> None:
+def test_a_replay_is_deduplicated_from_the_days_before_the_rejection(tmp_path: Path) -> None:
     loading = Loading(tmp_path, StoreLimits(dedup_days=1))
-    loading.bodies(view(id=ID))  # sent once more by the time it is replayed
+    loading.bodies(view(id=ID))  # sent again before the replay
     end = receive_hourly(loading, 30, start=RECEIVED_AT + HOUR_MS)
     replayed = delivery_lines(parse(json.dumps(view(id=ID)).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
     assert loading.lines(replayed, replay_line(str(uuid4()), received_at=end)) == ledger(1, duplicate=1)
@@ -168,13 +168,13 @@ def test_events_that_arrive_within_an_hour_begin_one_hour(loading: Loading) -> N
     assert loading.ask("select first_ingest_seq >> 32 from journal_hour") == [(1,)]
 
 
-def test_a_store_made_before_there_were_hours_begins_with_those_in_which_it_loaded(tmp_path: Path) -> None:
+def test_a_store_from_before_hours_starts_with_the_hours_of_its_loads(tmp_path: Path) -> None:
     loading = Loading(tmp_path, StoreLimits(dedup_days=1))
     for _ in range(26):
         loading.bodies(view())
     loading.bodies(view(id=ID))
     connection = loading.store._loading()
-    # As the version before left it.
+    # As the previous version left it.
     connection.execute(
         "update loaded_segment set loaded_at = timestamp '2026-11-01' + to_hours(left(segment, 12)::int)"
     )
@@ -185,7 +185,7 @@ def test_a_store_made_before_there_were_hours_begins_with_those_in_which_it_load
         (27, 1, datetime(2026, 11, 2, 3))
     ]
     assert loading.bodies(view(id=ID)) == ledger(1, duplicate=1)
-    # The retry began the 28th hour; it is compared with the 24 before, and this one.
+    # The retry began the 28th hour. It is compared with that hour and the 24 before.
     assert loading.ask("select getvariable('dedup_from') >> 32") == [(4,)]
     assert loading.offending() == {}
     loading.store.close()
@@ -250,7 +250,7 @@ def test_nothing_happens_later_than_a_minute_after_it_was_received(loading: Load
     assert loading.ask("select epoch_ms(occurred_at) from event") == [(RECEIVED_AT + 60_000,)]
 
 
-def test_every_action_is_kept_with_its_payload(loading: Loading) -> None:
+def test_every_action_is_stored_with_its_payload(loading: Loading) -> None:
     theme = {"font": "Inter", "colors": {"a": "#fff"}}
     loading.bodies(
         event_or_action("action:set-theme", {"embedTheme": theme}),
@@ -273,7 +273,7 @@ def test_every_action_is_kept_with_its_payload(loading: Loading) -> None:
 
 
 def sync(**fields: Any) -> bytes:
-    """The journal line of a dbt sync's result."""
+    """Return the journal line of a dbt sync's result."""
     result: dict[str, Any] = {
         "syncJobId": "job1",
         "generatedFiles": [{"path": "b.yml"}, {"path": "a.yml"}],
@@ -355,7 +355,7 @@ def test_a_sync_of_the_first_and_the_last_year_never_jams_the_store(loading: Loa
         assert len(loading.ask(f"select * from {report}")) == 1
 
 
-def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_in(tmp_path: Path) -> None:
+def test_a_store_from_before_syncs_retains_its_rows_and_accepts_syncs(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     loading.bodies(view(id=ID))
     make_older(loading.store, before="0002")
@@ -370,28 +370,28 @@ def test_a_store_made_before_there_were_syncs_keeps_what_it_has_and_takes_them_i
 
 
 @pytest.mark.parametrize("in_one_segment", [True, False])
-def test_a_loss_that_is_told_again_counts_once(loading: Loading, in_one_segment: bool) -> None:
-    told = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}
-    # The answer was lost on the way: by now there are more events, and more of them were given up.
-    again = told | {"events": [view(id=ID.upper()), view(id=OTHER_ID)], "lost": {"queue_overflow": 5, "too_old": 1}}
-    for bodies in ([told, told, again, told],) if in_one_segment else ([told], [told], [again], [told]):
+def test_a_repeated_loss_report_counts_once(loading: Loading, in_one_segment: bool) -> None:
+    body = {"context": {"session": "s1"}, "events": [view(id=ID)], "lost": {"queue_overflow": 3, "too_old": 1}}
+    # The answer was lost, and the next delivery has more events and more losses.
+    again = body | {"events": [view(id=ID.upper()), view(id=OTHER_ID)], "lost": {"queue_overflow": 5, "too_old": 1}}
+    for bodies in ([body, body, again, body],) if in_one_segment else ([body], [body], [again], [body]):
         loading.bodies(*bodies)
     lost = "select reason, sum(lost_count)::bigint from loss group by reason order by reason"
     assert loading.ask(lost) == [("queue_overflow", 5), ("too_old", 1)]
     assert loading.ask("select lost_count from completeness") == [(6,)]
 
-    loading.bodies(told | {"events": [view(id=OTHER_ID)]})
+    loading.bodies(body | {"events": [view(id=OTHER_ID)]})
     assert loading.ask(lost) == [("queue_overflow", 8), ("too_old", 2)]
 
 
-def test_a_loss_is_known_again_by_a_rejected_envelope_too(loading: Loading) -> None:
+def test_a_loss_report_is_recognized_by_a_rejected_envelope(loading: Loading) -> None:
     for _ in range(2):
         loading.bodies({"events": [view(id=ID, surface="moon")], "lost": {"queue_overflow": 3}})
     assert loading.ask("select lost_count from loss") == [(3,)]
 
 
 def test_losses_without_an_id_count_each_time(loading: Loading) -> None:
-    # As the version before wrote them, too.
+    # As the previous version wrote them.
     line = b'{"kind":"lost","received_at":%d,"key_id":"k_1","reason":"quota","lost_count":3}\n' % RECEIVED_AT
     loading.lines(line, line)
     loading.lines(line)
@@ -399,17 +399,17 @@ def test_losses_without_an_id_count_each_time(loading: Loading) -> None:
     assert loading.ask("select lost_count, loss_id from loss") == [(3, None)] * 5
 
 
-def test_a_loss_is_remembered_as_long_as_an_event(loading: Loading) -> None:
-    told = {"events": [view(id=ID)], "lost": {"quota": 3}}
-    loading.bodies(told)
-    loading.bodies(told, received_at=RECEIVED_AT + 7 * DAY_MS)
+def test_a_loss_report_is_deduplicated_as_long_as_an_event(loading: Loading) -> None:
+    body = {"events": [view(id=ID)], "lost": {"quota": 3}}
+    loading.bodies(body)
+    loading.bodies(body, received_at=RECEIVED_AT + 7 * DAY_MS)
     assert loading.ask("select sum(lost_count)::bigint from loss") == [(3,)]
     # Without an id it can't be recognized.
     loading.bodies({"events": [], "lost": {"quota": 3}}, received_at=RECEIVED_AT + 30 * DAY_MS)
     assert loading.ask("select sum(lost_count)::bigint from loss") == [(6,)]
 
 
-def test_a_store_made_before_losses_had_ids_keeps_them_and_takes_more_in(tmp_path: Path) -> None:
+def test_a_store_from_before_loss_ids_retains_its_losses_and_accepts_more(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     loading.bodies({"events": [view(id=ID)], "lost": {"quota": 3}})
     make_older(loading.store, before="0003")
@@ -456,13 +456,13 @@ def test_the_first_and_the_last_instant_never_jam_the_store(loading: Loading, at
 @pytest.mark.parametrize(
     "at_us", [-62_135_596_800_000_000, -62_135_596_799_999_750, -500, 1_763_596_800_000_125, 253_402_300_799_998_500]
 )
-def test_the_raw_times_are_kept_to_the_microsecond(loading: Loading, at_us: int) -> None:
+def test_raw_times_are_stored_to_the_microsecond(loading: Loading, at_us: int) -> None:
     at, last = at_us / 1_000, 253_402_300_799_999
     loading.bodies({"sentAt": at, "events": [view(timestamp=last)]})
     loading.bodies({"sentAt": last, "events": [view(timestamp=at)]})
     loading.bodies({"sentAt": at, "events": [view(surface="moon")]})
-    told = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by ingest_seq")
-    assert told == [(at_us, last * 1_000), (last * 1_000, at_us)]
+    times = loading.ask("select epoch_us(sent_at), epoch_us(client_at) from event order by ingest_seq")
+    assert times == [(at_us, last * 1_000), (last * 1_000, at_us)]
     assert loading.ask("select epoch_us(sent_at) from quarantine") == [(at_us,)]
 
 
@@ -473,15 +473,13 @@ def test_a_clock_of_the_last_year_is_corrected_to_the_microsecond(loading: Loadi
 
 
 @pytest.mark.parametrize("byte", [b"\x01", b'"', b"\xff", "ä".encode()])
-def test_of_a_body_of_the_largest_size_the_beginning_is_kept_and_what_the_whole_was(
-    loading: Loading, byte: bytes
-) -> None:
+def test_the_beginning_and_the_digest_of_the_largest_body_are_stored(loading: Loading, byte: bytes) -> None:
     body = b"x" + byte * (1_048_575 // len(byte))
     rejection = Rejection(None, Reason.NOT_JSON, "body: is not JSON.", body)
     line = body_rejection_line(rejection, received_at=RECEIVED_AT, key_id="k_1", new_id=uuid4)
     assert loading.lines(line) == ledger(1, quarantined=1)
-    told = "select raw, raw_encoding, raw_length, whole_bytes, whole_sha256, detail from quarantine"
-    [(raw, encoding, length, whole_bytes, digest, detail)] = loading.ask(told)
+    columns = "select raw, raw_encoding, raw_length, whole_bytes, whole_sha256, detail from quarantine"
+    [(raw, encoding, length, whole_bytes, digest, detail)] = loading.ask(columns)
     assert len(raw) == length
     kept = base64.b64decode(raw) if encoding else raw.encode()
     assert body.startswith(kept)
@@ -493,7 +491,7 @@ def test_of_a_body_of_the_largest_size_the_beginning_is_kept_and_what_the_whole_
 
 
 @pytest.mark.parametrize(("size", "is_whole"), [(65_536, True), (65_537, False)])
-def test_of_an_envelope_beyond_the_limit_the_beginning_is_kept(loading: Loading, size: int, is_whole: bool) -> None:
+def test_the_beginning_of_an_envelope_beyond_the_limit_is_stored(loading: Loading, size: int, is_whole: bool) -> None:
     parsed = ParsedDelivery(
         RECEIVED_AT, catalog_for("svc"), rejected=[Rejection(0, Reason.TOO_LARGE, "too large", b"x" * size)]
     )
@@ -506,7 +504,7 @@ def test_of_an_envelope_beyond_the_limit_the_beginning_is_kept(loading: Loading,
     assert loading.offending() == {}
 
 
-def test_what_is_only_counted_adds_up_to_a_row_for_each_quarter_of_an_hour(loading: Loading) -> None:
+def test_counted_rejections_share_a_row_per_quarter_of_an_hour(loading: Loading) -> None:
     def counted(minute: int, deployment: int | None = None, **reasons: int) -> bytes:
         at = RECEIVED_AT // 3_600_000 * 3_600_000 + minute * 60_000
         return rejection_count_lines(reasons, received_at=at, key_id="k_1", deployment=deployment)
@@ -526,7 +524,7 @@ def test_what_is_only_counted_adds_up_to_a_row_for_each_quarter_of_an_hour(loadi
     assert loading.offending() == {}
 
 
-def test_a_purge_takes_contents_and_leaves_counts(loading: Loading) -> None:
+def test_a_purge_deletes_contents_and_retains_counts(loading: Loading) -> None:
     for number in range(3):
         loading.bodies([number, {}], view())
     loading.bodies(["x" * 40_000])
@@ -548,7 +546,7 @@ def test_a_purge_takes_contents_and_leaves_counts(loading: Loading) -> None:
     assert loading.offending() == {}
 
 
-def test_a_purge_goes_on_in_bounded_steps(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_works_in_bounded_steps(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.store.purge, "PURGED_AT_ONCE", 2)
     loading.bodies([1, 2, 3], [4, 5])
     assert [loading.store.purge(PurgeFilter()) for _ in range(4)] == [2, 2, 1, 0]
@@ -571,7 +569,7 @@ def test_a_purge_is_counted_in_a_folded_ledger(loading: Loading, monkeypatch: py
     assert loading.offending() == {}
 
 
-def test_ledgers_of_two_days_stay_apart_after_a_jump_of_the_clock(
+def test_ledgers_of_two_days_stay_separate_after_a_clock_jump(
     loading: Loading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(8):
@@ -601,7 +599,7 @@ def test_ledgers_of_two_days_stay_apart_after_a_jump_of_the_clock(
         (StoreLimits(), 5),
     ],
 )
-def test_conflicts_are_kept_within_the_budget_of_their_key_and_day(
+def test_conflicts_are_stored_within_the_budget_of_their_key_and_day(
     tmp_path: Path, limits: StoreLimits, kept_count: int
 ) -> None:
     loading = Loading(tmp_path, limits)
@@ -626,9 +624,7 @@ def test_invented_deployments_do_not_multiply_the_counts_of_purged_rejections(lo
 
 
 @pytest.mark.parametrize("page", [{"is_by_ingest_seq": True}, {"is_page": True, "limit": 1_000}])
-def test_rows_are_in_the_order_of_arrival_also_where_readers_do_not_see_it(
-    loading: Loading, page: dict[str, Any]
-) -> None:
+def test_rows_are_stored_in_the_order_of_arrival(loading: Loading, page: dict[str, Any]) -> None:
     loading.store._loading().execute(
         "insert into event by name select uuid() as event_id, (1::bigint << 32) + i as ingest_seq, "
         "timestamp '2026-11-20' as occurred_at, occurred_at as received_at, 'k' as key_id, 12 as deployment, i as seq, "
@@ -661,7 +657,7 @@ def test_a_count_moves_the_revision_of_its_deployment_alone(loading: Loading) ->
     assert loading.store.revisions.of({8}) == before[8]
 
 
-def test_what_was_replayed_stays_counted_as_that_when_it_is_purged(loading: Loading) -> None:
+def test_a_purge_retains_the_count_of_replayed_rejections(loading: Loading) -> None:
     loading.bodies([1])
     [(quarantine_id,)] = loading.ask("select quarantine_id from quarantine")
     loading.lines(replay_line(str(quarantine_id), received_at=RECEIVED_AT + 1))
@@ -670,7 +666,7 @@ def test_what_was_replayed_stays_counted_as_that_when_it_is_purged(loading: Load
     assert loading.offending() == {}
 
 
-def test_what_can_not_be_read_changes_nothing(loading: Loading) -> None:
+def test_an_unreadable_segment_changes_nothing(loading: Loading) -> None:
     good = delivery_lines(parse(json.dumps(view()).encode(), RECEIVED_AT), key_id="k_1", new_id=uuid4)
     with pytest.raises(SqlUnfit):
         loading.lines(good, b'{"kind":"event","received_at":"never"}\n')
@@ -691,7 +687,7 @@ def test_a_load_that_ends_before_its_commit_leaves_no_row(loading: Loading, monk
     assert loading.ask("select (select count(*) from event), (select count(*) from loaded_segment)") == [(0, 0)]
 
 
-def test_a_store_with_a_newer_schema_is_refused_and_not_touched(tmp_path: Path) -> None:
+def test_a_store_with_a_newer_schema_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "store.duckdb"
     with contextlib.closing(duckdb.connect(str(path))) as newer:
         newer.execute("create table migration (name varchar, applied_at timestamp)")
@@ -719,7 +715,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(schema, "read_sql", with_a_faulty_one)
-        # The file is not what is wrong, so it must not be set aside.
+        # The file is intact, so it must not be moved to damaged/.
         with pytest.raises(Misconfigured, match=r"killed here\)\. Nothing was changed"):
             Store(path).open()
 
@@ -728,9 +724,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
         assert ("9998_faulty",) not in connection.execute("select name from migration").fetchall()
 
 
-def test_views_are_made_again_only_where_they_are_not_of_these_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_are_created_again_only_if_their_files_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     create = schema.create_views
 
@@ -769,7 +763,7 @@ def test_views_are_made_again_only_where_they_are_not_of_these_files(
     assert len(made) == 3
 
 
-def test_its_revision_changes_with_every_load_and_never_comes_back(loading: Loading) -> None:
+def test_the_revision_changes_with_every_load_and_never_repeats(loading: Loading) -> None:
     revisions = [loading.store.revisions.of(None)]
     loading.bodies(view())
     revisions.append(loading.store.revisions.of(None))
@@ -784,7 +778,7 @@ def test_its_revision_changes_with_every_load_and_never_comes_back(loading: Load
     assert len(set(revisions)) == len(revisions)
 
 
-def test_what_much_was_loaded_into_is_attached_anew_when_nobody_reads_it(
+def test_the_file_is_attached_again_after_many_loads_when_no_reader_is_open(
     loading: Loading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def attached_at() -> object:
@@ -808,7 +802,7 @@ def test_what_much_was_loaded_into_is_attached_anew_when_nobody_reads_it(
         assert reader.first_row("select * from event")[1] == 2
 
 
-def test_a_store_that_cannot_be_attached_anew_is_opened_again_and_has_everything(
+def test_a_store_that_cannot_be_attached_again_is_reopened_with_all_rows(
     loading: Loading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -826,7 +820,7 @@ def test_a_store_that_cannot_be_attached_anew_is_opened_again_and_has_everything
 
 
 @pytest.mark.parametrize("instead", [None, b"another file"])
-def test_a_store_that_was_moved_away_is_never_begun_empty(
+def test_a_store_that_was_moved_is_never_replaced_by_an_empty_one(
     loading: Loading, monkeypatch: pytest.MonkeyPatch, instead: bytes | None
 ) -> None:
     loading.bodies(view(id=None))
@@ -844,7 +838,7 @@ def test_a_store_that_was_moved_away_is_never_begun_empty(
     assert loading.ask("select count(*) from event") == [(1,)]
 
 
-def test_what_was_asked_of_some_columns_leaves_nothing_out_of_the_next_question(loading: Loading) -> None:
+def test_a_query_of_few_columns_does_not_limit_the_next_query(loading: Loading) -> None:
     seen = view({"publicId": "d1"}, id=None, timestamp=RECEIVED_AT)
     failed = event_or_action("event:error", id=None, surface="dashboard", timestamp=RECEIVED_AT + 1)
     loading.bodies({"context": {"deployment": 1, "session": "s1"}, "events": [seen, failed]})
@@ -873,7 +867,7 @@ def test_segments_of_the_usual_size_fit_into_the_usual_memory(
     assert len(tries) == 6
 
 
-def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loading) -> None:
+def test_the_second_thread_exists_only_while_a_reader_is_open(loading: Loading) -> None:
     def thread_count() -> object:
         return loading.ask("select current_setting('threads')")[0][0]
 
@@ -885,7 +879,7 @@ def test_a_second_thread_is_there_while_anybody_reads_and_no_longer(loading: Loa
     assert thread_count() == 1
 
 
-def test_what_is_brief_begins_no_second_thread(loading: Loading) -> None:
+def test_a_brief_query_starts_no_second_thread(loading: Loading) -> None:
     with loading.store.reader(EVERYTHING, is_brief=True):
         assert loading.ask("select current_setting('threads')") == [(1,)]
         with loading.store.reader(EVERYTHING):
@@ -893,7 +887,7 @@ def test_what_is_brief_begins_no_second_thread(loading: Loading) -> None:
         assert loading.ask("select current_setting('threads')") == [(1,)]
 
 
-def test_a_store_whose_sums_held_texts_is_summed_up_once_more(tmp_path: Path) -> None:
+def test_a_store_with_texts_in_its_rollups_is_rolled_up_again(tmp_path: Path) -> None:
     limits = StoreLimits(rollup_from_count=1)
     loading = Loading(tmp_path, limits)
     loading.bodies(view(id=ID))
@@ -928,7 +922,7 @@ def test_a_load_that_was_refused_after_its_commit_changes_the_revision(
     assert loading.store.revisions.of(None) != before
 
 
-def test_readers_of_a_store_that_breaks_are_told_to_ask_again(tmp_path: Path) -> None:
+def test_readers_of_a_store_that_breaks_get_a_retryable_error(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
     reader = loading.store.reader(EVERYTHING)
@@ -952,7 +946,7 @@ def test_readers_of_a_store_that_breaks_are_told_to_ask_again(tmp_path: Path) ->
 def test_a_store_that_breaks_in_the_middle_of_a_report_closes_without_ending_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # DuckDB 1.5 ends it with SIGABRT when a connection is closed that has a transaction. Then this test has no report.
+    # DuckDB 1.5 aborts the process when a connection with a transaction is closed. Then this test has no report.
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
     loading = Loading(tmp_path)
     loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
@@ -963,7 +957,7 @@ def test_a_store_that_breaks_in_the_middle_of_a_report_closes_without_ending_the
         with pytest.raises(StoreRefused, match="is still read"):
             loading.store.close()
     loading.store.open()
-    # A reader whose transaction did not end by itself ends it as it closes.
+    # A reader ends an open transaction when it closes.
     reader = loading.store.reader(EVERYTHING)
     reader._ask("begin transaction")
     loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
@@ -988,7 +982,7 @@ def test_a_store_closes_when_its_last_reader_has_ended(tmp_path: Path, monkeypat
     monkeypatch.setattr(database, "_CLOSE_TIMEOUT_S", 0.1)
     loading = Loading(tmp_path)
     reader = loading.store.reader(EVERYTHING)
-    # Nor is it opened a second time beside a reader.
+    # It is not opened a second time while a reader is open.
     for act in (loading.store.close, loading.store.open):
         with pytest.raises(StoreRefused, match="is still read"):
             act()
@@ -1002,7 +996,7 @@ def test_a_store_closes_when_its_last_reader_has_ended(tmp_path: Path, monkeypat
     loading.store.close()
 
 
-def test_rows_that_a_closing_cuts_off_are_to_be_asked_for_again(tmp_path: Path) -> None:
+def test_rows_interrupted_by_closing_raise_a_retryable_error(tmp_path: Path) -> None:
     loading = Loading(tmp_path)
     closing = threading.Timer(0.1, loading.store.close)
     with loading.store.reader(EVERYTHING) as reader:
@@ -1013,7 +1007,7 @@ def test_rows_that_a_closing_cuts_off_are_to_be_asked_for_again(tmp_path: Path) 
     assert not loading.store.is_open
 
 
-def test_the_catalog_is_asked_once_for_all_readers_of_an_opened_store(
+def test_the_catalog_is_queried_once_for_all_readers_of_an_opened_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loading = Loading(tmp_path)
@@ -1034,7 +1028,7 @@ def test_the_catalog_is_asked_once_for_all_readers_of_an_opened_store(
         loading.store.open()
 
 
-def test_memory_that_can_not_be_raised_is_the_stores_trouble_and_is_not_counted(
+def test_a_memory_limit_that_cannot_be_raised_makes_the_store_unavailable_and_is_not_counted(
     loading: Loading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def memory_limit() -> object:
@@ -1054,15 +1048,15 @@ def test_memory_that_can_not_be_raised_is_the_stores_trouble_and_is_not_counted(
     assert memory_limit() == usual
 
 
-def test_of_the_memory_for_reports_the_engine_counts_half_and_gives_it_back(tmp_path: Path) -> None:
+def test_the_memory_limit_is_half_the_report_memory_and_is_lowered_again(tmp_path: Path) -> None:
     store = Store(
         tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=500 * 1_048_576)
     )
     store.open()
-    told = "select current_setting('memory_limit') as told"
+    setting = "select current_setting('memory_limit') as setting"
     with store.reader(EVERYTHING) as reader:
-        assert reader.first_row(told) == ({"told": "250.0 MiB"}, 1)
-    assert store._loading().execute(told).fetchone() == ("124.0 MiB",)
+        assert reader.first_row(setting) == ({"setting": "250.0 MiB"}, 1)
+    assert store._loading().execute(setting).fetchone() == ("124.0 MiB",)
     store.close()
 
 
@@ -1070,7 +1064,7 @@ def test_a_report_has_at_least_the_usual_memory(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.duckdb", StoreLimits(memory_bytes=100 * 1_048_576, memory_bytes_max=64 * 1_048_576))
     store.open()
     with store.reader(EVERYTHING) as reader:
-        assert reader.first_row("select current_setting('memory_limit') as told")[0]["told"] == "124.0 MiB"
+        assert reader.first_row("select current_setting('memory_limit') as setting")[0]["setting"] == "124.0 MiB"
     store.close()
 
 
@@ -1089,7 +1083,7 @@ def test_every_variable_that_a_view_reads_is_set_for_each_reader() -> None:
 
 @contextlib.contextmanager
 def reading(store: Store, ended: list[object]) -> Iterator[None]:
-    """A reader that goes on in a thread until it is interrupted; what ends it is added to `ended`."""
+    """A reader that runs in a thread until it is interrupted. Its exception is appended to `ended`."""
     is_reading = threading.Event()
 
     def read() -> None:
@@ -1172,7 +1166,7 @@ def test_a_rollback_waits_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         schema.roll_back(cast("duckdb.DuckDBPyConnection", ConnectionWithoutMemory(1_000)))
 
 
-def test_a_reader_waits_for_room_where_a_load_has_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store.duckdb")
     store.open()
     set_, refusals = limits.Raised._set, iter([True] * 6)
@@ -1213,7 +1207,7 @@ def test_a_store_that_is_up_to_date_is_opened_without_writing_to_it(tmp_path: Pa
     ],
     ids=["spill", "write"],
 )
-def test_a_report_that_finds_no_room_on_the_disk_is_refused_for_that(error: duckdb.Error) -> None:
+def test_a_report_without_disk_space_is_refused_with_that_reason(error: duckdb.Error) -> None:
     refused = pytest.raises(Unavailable, match="disk: has no room for what does not fit into memory")
     with refused as refusal, away_is_unavailable():
         raise error

@@ -1,4 +1,4 @@
-"""Sums of quarters of an hour: whatever is summed up, and when, the reports that read sums have the rows of events."""
+"""Rollups of quarters of an hour: reports have the same rows with any events rolled up at any time."""
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -90,7 +90,7 @@ far_histories = st.builds(
     sizes=st.lists(st.integers(1, 15), max_size=4),
     late=st.sets(st.integers(0, 20), max_size=3),
 )
-def test_whatever_is_summed_up_the_rows_are_those_of_the_events(
+def test_reports_on_rollups_have_the_rows_of_the_events(
     connection: duckdb.DuckDBPyConnection,
     report: str,
     history: list[Event],
@@ -105,7 +105,7 @@ def test_whatever_is_summed_up_the_rows_are_those_of_the_events(
     assert rows_in_scope(connection, report, scope | sums) == by_events
 
 
-def test_a_reader_sees_what_is_summed_up_behind_its_back_once(connection: duckdb.DuckDBPyConnection) -> None:
+def test_events_rolled_up_during_a_query_count_once(connection: duckdb.DuckDBPyConnection) -> None:
     history = [Event("view", ingest_seq=place * SEGMENT + 1, session=f"s{place}") for place in range(8)]
     summed_up(connection, history, [3, 3], set())
     for number, up_to in [(None, None), *connection.execute("select batch_id, watermark from rollup_batch").fetchall()]:
@@ -158,7 +158,7 @@ def test_sums_are_made_when_many_events_wait(store: Store, tmp_path: Path) -> No
     store.close()
 
 
-def test_what_arrives_behind_the_last_summing_is_summed_up_at_once(store: Store, tmp_path: Path) -> None:
+def test_late_events_are_rolled_up_immediately(store: Store, tmp_path: Path) -> None:
     load(store, tmp_path, 5, 2)
     store.roll_up()
     with store.reader(EVERYTHING) as early:
@@ -242,7 +242,7 @@ def test_where_there_is_no_room_for_sums_all_else_goes_on(tmp_path: Path, monkey
     loader.close()
 
 
-def test_what_is_rebuilt_from_a_snapshot_has_sums_of_its_events(tmp_path: Path) -> None:
+def test_a_store_rebuilt_from_a_snapshot_has_rollups_of_its_events(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "data")
     for damage in ("", "update session_15min set view_count = 7"):
         store = Store(folder.store, StoreLimits(rollup_from_count=2))
@@ -265,7 +265,7 @@ def test_what_is_rebuilt_from_a_snapshot_has_sums_of_its_events(tmp_path: Path) 
     loader.close()
 
 
-def test_the_loader_sums_up_what_it_loaded(tmp_path: Path) -> None:
+def test_the_loader_rolls_up_loaded_events(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "data")
     store = Store(folder.store, StoreLimits(rollup_from_count=2))
     loader = Loader(folder, store)
@@ -295,12 +295,12 @@ def test_a_load_that_fails_leaves_no_late_sums(store: Store, tmp_path: Path, mon
 
 @pytest.mark.parametrize("report", OF_SUMS)
 @pytest.mark.parametrize("is_summed", [False, True])
-def test_what_one_key_said_lends_nothing_to_another(report: str, is_summed: bool, tmp_path: Path) -> None:
+def test_events_of_one_key_do_not_change_sessions_of_another(report: str, is_summed: bool, tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
     said = {"type": "ready", "key": "k2", "session": "s1", "deployment": None, "deploymentId": 7, "viewer": None}
     homeless = {"key": "k1", "session": "s1", "deployment": None, "viewer": "canary"}
-    told = [homeless | {"type": "ai-query", "query": "canary"}, homeless | {"type": "view"}]
-    store.load(inspect(segment(tmp_path, [said, *told])))
+    further = [homeless | {"type": "ai-query", "query": "canary"}, homeless | {"type": "view"}]
+    store.load(inspect(segment(tmp_path, [said, *further])))
     assert store.roll_up() or not is_summed
     if not is_summed:
         store.reset_derived_tables()
@@ -316,7 +316,7 @@ def test_what_one_key_said_lends_nothing_to_another(report: str, is_summed: bool
 
 
 @pytest.mark.parametrize("report", OF_SUMS)
-def test_who_reads_across_a_summing_counts_nothing_twice(report: str, tmp_path: Path) -> None:
+def test_a_query_across_a_rollup_counts_nothing_twice(report: str, tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb", StoreLimits(rollup_from_count=1))
     asked = {"type": "ai-query", "query": "why"}
     store.load(inspect(segment(tmp_path, [{"type": "view"}, {"type": "download"}, asked])))

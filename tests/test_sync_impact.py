@@ -1,4 +1,4 @@
-"""The report `sync_impact` against an oracle in plain Python, over histories that nobody would think of."""
+"""The report `sync_impact` against an oracle in plain Python, over generated histories."""
 
 import re
 from datetime import datetime, timedelta

@@ -95,7 +95,7 @@ def test_any_history_makes_the_tenants_that_the_oracle_follows(
 
 @settings(max_examples=60, deadline=None)
 @given(history=histories)
-def test_a_tenant_asked_for_has_the_row_that_it_has_among_all(
+def test_a_filtered_tenant_has_the_same_row_as_among_all(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
 ) -> None:
     everything = found_rows(connection, "tenants", history, {})
@@ -114,7 +114,7 @@ zones = st.sampled_from(
     near=st.lists(st.integers(-1, 1), max_size=40),
     zone=zones,
 )
-def test_days_are_the_readers_whatever_the_zone(
+def test_days_are_in_the_readers_time_zone(
     connection: duckdb.DuckDBPyConnection, instants: list[datetime], near: list[int], zone: str
 ) -> None:
     """Also a microsecond before and after each midnight of the zone, through both changes of the clock."""

@@ -45,7 +45,7 @@ def usual(volumes: list[int], day_count: int) -> int:
     return math.ceil(max(1_000, beyond, 2 * median(volumes) if volumes else 0))
 
 
-def test_what_is_usual_is_told_by_all_days_however_few_had_a_volume(connection: duckdb.DuckDBPyConnection) -> None:
+def test_the_usual_volume_includes_days_without_a_volume(connection: duckdb.DuckDBPyConnection) -> None:
     for day_count, start in product(range(3, 29), (0, 5, 13)):
         lists = [(VOLUMES[start:] + VOLUMES[:start])[:count] for count in range(day_count + 1)]
         found = connection.execute(

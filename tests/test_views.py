@@ -34,7 +34,7 @@ COLUMN_COMMENT = re.compile(r"[^\n]+?\.(?P<unit> Unit: (ms|s|share|errors per vi
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML without its numbers of base 60: `10:00` is a time of day, so it stays text."""
+    """A YAML loader without numbers of base 60, so that the time of day `10:00` remains text."""
 
 
 _NUMBERS = {"tag:yaml.org,2002:int": r"-?\d+$", "tag:yaml.org,2002:float": r"-?\d+(\.\d+)?(e\d+)?$"}
@@ -93,7 +93,7 @@ def test_report(report: str, case: dict[str, Any], store: Store, tmp_path: Path)
 @pytest.mark.parametrize(
     ("report", "case"), [one for one in every_case() if one.values[0] in ("dashboards", "load_times")]
 )
-def test_a_column_is_the_same_when_it_alone_is_asked_for(
+def test_a_column_has_the_same_values_when_selected_alone(
     report: str, case: dict[str, Any], store: Store, tmp_path: Path
 ) -> None:
     defaults = read_cases(report).get("defaults", {})
@@ -171,7 +171,7 @@ def _code(sql: str) -> str:
     return sql.partition("\ncomment on ")[0]
 
 
-def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Store, tmp_path: Path) -> None:
+def test_every_view_answers_in_a_notebook_without_variables(store: Store, tmp_path: Path) -> None:
     store.load(inspect(segment(tmp_path, [{"type": "view"}, {"type": "ai-query"}, {"type": "error"}])))
     store.checkpoint()
     copied = tmp_path / "analytics.duckdb"
@@ -188,7 +188,7 @@ def test_every_view_answers_in_a_notebook_where_nobody_set_a_variable(store: Sto
     "report", [report for report in REPORTS if report not in ("ai_query", "ai_queries", "ai_query_groups")]
 )
 def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) -> None:
-    # Of every type before and after: what statistics rule out is not scanned, and what they prove is not asked.
+    # Events of every type before and after, so that statistics can neither exclude nor prove a row group.
     events = [
         {"type": type, "publicId": id, "at": at}
         for type in set(REQUIRED) - {"refresh"}
@@ -204,13 +204,13 @@ def test_the_period_reaches_the_scan(report: str, store: Store, tmp_path: Path) 
     assert re.search(r"SEQ_SCAN.*Filters[^}]*(occurred|received)_at\s*>=", plan.replace("\\", ""), re.DOTALL)
 
 
-def test_the_scope_on_deployments_is_enforced_in_one_place() -> None:
+def test_the_deployment_scope_is_enforced_in_one_view() -> None:
     assert [name for name, sql in read_views().items() if "list_contains(getvariable('deployments')" in sql] == [
         "is_in_deployments"
     ]
 
 
-def test_no_view_uses_the_join_that_may_never_end() -> None:
-    """`asof full join`: DuckDB 1.5.5 now and then waits in one forever."""
+def test_no_view_uses_asof_full_join() -> None:
+    """`asof full join`: DuckDB 1.5.5 sometimes waits in it forever."""
     sqls = {name: re.sub("--.*", "", sql) for name, sql in read_views().items()}
     assert [name for name, sql in sqls.items() if re.search(r"asof\s+(full|right)", sql)] == []

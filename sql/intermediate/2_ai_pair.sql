@@ -24,12 +24,12 @@ with stage as materialized (
     from ai_stage
     window turns as (partition by queue order by occurred_at, seq, ingest_seq)
 ),
--- What was asked once more before it had an end. It is seldom, so all others are spared more windows: their questions and
--- ends come by turns, and an end belongs to the question right before it.
+-- Queues in which a question was submitted again before the previous one ended. Only these rare queues need the windows of
+-- `placed`. In all others, questions and ends alternate, and an end belongs to the question directly before it.
 mixed as (
     select distinct queue from stage where is_question and next_stage.is_question
 ),
--- Both stages of a query get the same place in the queue; orphans get negative ones.
+-- Both stages of a query get the same position in the queue; orphans get negative positions.
 placed as (
     select
         *,
@@ -45,7 +45,7 @@ placed as (
     from (
         select
             stage.*,
-            -- Not with `filter`: the engine then counts each frame from its start, which takes the square of a queue's length.
+            -- Without `filter`, with which the engine counts each frame from its start: quadratic in the queue's length.
             count(if(is_question, 1, null)) over so_far as submitted_so_far,
             count(if(is_question, null, 1)) over so_far as closed_so_far
         from stage
@@ -61,7 +61,7 @@ placed as (
     )
 ),
 paired as (
-    -- An end that a question is right before is in its row.
+    -- An end directly after a question shares the question's row.
     select
         if(is_question, ingest_seq, null) as submitted_ingest_seq,
         if(is_question, next_stage.ingest_seq, ingest_seq) as finished_ingest_seq,
@@ -98,7 +98,7 @@ select
     coalesce(submitted_at, finished_at) as occurred_at,
     case
         when finished_status is not null then finished_status
-        -- The server's clock, in UTC whatever the time zone of the session; tests set their own.
+        -- The server's clock, in UTC, independent of the session's time zone; tests set their own.
         when submitted_at + interval 10 minutes
             > current_moment() then 'pending'
         else 'abandoned'
@@ -110,4 +110,4 @@ where is_in_period(coalesce(submitted_at, finished_at))
   and is_of_tenant(tenant);
 
 comment on view ai_pair is
-'AI queries in scope with their stages paired: when each was asked, and when and how it ended.';
+'AI queries in scope with their stages paired: when each was submitted, and when and how it ended.';

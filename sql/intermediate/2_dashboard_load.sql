@@ -1,5 +1,5 @@
 -- One row per view event and dashboard-loaded event in scope on the surface `dashboard`; other surfaces send no loads.
--- is_loaded tells of a view event whether the next event of its dashboard, deployment and session is a load, at most a day
+-- is_loaded states for a view event whether the next event of its dashboard, deployment and session is a load, at most a day
 -- later. Events of other dashboards don't count, because a page may contain several. It is null while the load may still come
 -- (a minute, by the server's clock), without a session or public id, and for loads.
 -- Pairs are made before the filter by tenant. Events after `until` are read, so that a dashboard viewed before midnight and

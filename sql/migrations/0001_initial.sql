@@ -1,6 +1,6 @@
 -- The tables of the store. Times are UTC. No keys, indexes or constraints: docs/decisions/0002.
 
--- One row per accepted event (an envelope of direction `event`), as the viewer's embed told it.
+-- One row per accepted event (an envelope of direction `event`), as the viewer's embed reported it.
 create table event (
     event_id         uuid,      -- the envelope's id, or ours where it had none
     arrival          bigint,    -- the order of journaling: segment number × 2^32 + line
@@ -48,7 +48,7 @@ create table event (
     envelope_extra   json       -- of the envelope
 );
 
--- One row per accepted action (an envelope of direction `action`): what the host page told the embed.
+-- One row per accepted action (an envelope of direction `action`): a message from the host page to the embed.
 create table action (
     action_id            uuid,
     arrival              bigint,
@@ -73,7 +73,7 @@ create table action (
     envelope_extra       json
 );
 
--- One row per kept rejection: an envelope, or a whole body that could not be read (then "index" is null).
+-- One row per stored rejection: an envelope, or a whole body that could not be read (then "index" is null).
 create table quarantine (
     quarantine_id uuid,
     arrival       bigint,
@@ -85,7 +85,7 @@ create table quarantine (
     viewer        varchar,
     tenant        varchar,
     page          varchar,
-    "index"       bigint,    -- its place in the delivery, from 0
+    "index"       bigint,    -- its index in the delivery, from 0
     reason        varchar,   -- one of the closed list of docs/wire.md
     detail        varchar,
     raw           varchar,   -- as it was sent: the first 16,384 characters of it, and quarantine_rest has the others
@@ -94,8 +94,8 @@ create table quarantine (
     replayed_at   timestamp  -- when it was accepted after all
 );
 
--- One row per further 16,384 characters of a kept rejection. DuckDB reads 2,048 rows at a time, whatever their length: of
--- bodies of a megabyte that would be 2 GiB.
+-- One row per further 16,384 characters of a stored rejection. DuckDB reads 2,048 rows at a time, regardless of their length:
+-- with bodies of a megabyte that would be 2 GiB.
 create table quarantine_rest (
     quarantine_id uuid,
     piece         bigint,    -- from 1

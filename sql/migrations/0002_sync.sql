@@ -13,11 +13,11 @@ create table sync (
     source_count      bigint,
     macro_count       bigint,
     digest            varchar,   -- SHA-256 of the body, in hex: another body for the same job is a conflict
-    extra             json       -- what stood in the body beyond spec 2.1 to 2.3
+    extra             json       -- members of the body beyond spec 2.1 to 2.3
 );
 
--- One row per file that a sync generated. Rows of their own, since DuckDB reads 2,048 rows at a time, whatever their length:
--- of results with thousands of files each that would be too much.
+-- One row per file that a sync generated. A separate table, because DuckDB reads 2,048 rows at a time, regardless of
+-- their length: results with thousands of files each would need too much memory.
 create table sync_file (
     sync_arrival bigint,    -- `arrival` of its sync
     place        bigint,    -- in the result, from 0

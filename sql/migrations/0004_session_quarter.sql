@@ -1,6 +1,6 @@
--- One row per quarter of an hour and each key, deployment, tenant, session, viewer and surface of which events of that time
--- were summed up together: what they say themselves. Made of `event` alone (docs/decisions/0012); never read but by the macro
--- session_quarter_between, which knows what is not in it.
+-- One rollup row per quarter of an hour, key, deployment, tenant, session, viewer and surface, with the values as the events
+-- contain them. Built from `event` alone (docs/decisions/0012). Only the macro session_quarter_between reads it, which adds the
+-- events that are not rolled up yet.
 create table session_quarter (
     summed_in      bigint,    -- `number` of the summing
     began_at       timestamp, -- the quarter, by occurred_at

@@ -1,5 +1,6 @@
--- One row per ai-query event that was summed up: what pairing stages compares, with digests of texts. Made of `event` alone
--- (docs/decisions/0012); never read but by the macro question_stage_between, which knows what is not in it.
+-- One row per ai-query event of the rollups: the values that the pairing of stages compares, with digests of texts. Built from
+-- `event` alone (docs/decisions/0012). Only the macro question_stage_between reads it, which adds the events that are not rolled
+-- up yet.
 create table question_stage (
     summed_in   bigint,    -- `number` of the summing
     arrival     bigint,

@@ -1,5 +1,5 @@
 -- One row per deployment, surface and stage: all seven stages wherever a session has an event. A session reaches a stage with
--- the stage's event on the surface, whatever came before, and counts once in it.
+-- the stage's event on the surface, even without earlier stages, and counts once in it.
 -- A stage is a bit, and a session the combination of its bits: one pass over the events, with little memory.
 create or replace view reach as
 with stage (stage_number, stage, bit) as (

@@ -221,7 +221,7 @@ def _known() -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    # A limit that was misspelt would hold nobody back, and nobody would know.
+    # A misspelt limit would have no effect, and the operator would not notice.
     meant = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in _known()])
     instead = f"Did you mean {PREFIX}{meant}?" if meant else "README lists those that do. Unset it."
     return f"{preview(name)[1:-1]}: does not exist. {instead}"

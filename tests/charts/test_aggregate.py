@@ -1,4 +1,4 @@
-"""What is made of the rows of a report: numbers, the first or the greatest rows, sums of groups."""
+"""Aggregates of a report's rows: numbers, the first or the greatest rows, sums of groups."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -31,7 +31,7 @@ def table(**more: Any) -> Table:
     return Table.model_validate(content)
 
 
-def test_in_the_first_days_of_the_calendar_nothing_is_older() -> None:
+def test_near_the_start_of_the_calendar_no_row_is_older() -> None:
     holds = row_filter(number("count", older_days={"seen_at": 14}), NAMES, datetime(1, 1, 5))
     assert not any(holds(row) for row in ROWS)
 
@@ -71,13 +71,13 @@ def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
         (number("newest", column="seen_at", where={"surface": "tv"}), None),
     ],
 )
-def test_a_number_is_made_of_all_rows(figure: Figure, value: Any) -> None:
+def test_a_number_aggregates_all_rows(figure: Figure, value: Any) -> None:
     assert shown(figure).value() == value
     assert shown(figure, ROWS[::-1]).value() == value
 
 
 @pytest.mark.parametrize("values", [(0, -5), (-5, 0), (None, 0, -5), (-5, None, 0)])
-def test_the_newest_is_the_greatest_also_where_that_is_nothing(values: tuple[int | None, ...]) -> None:
+def test_the_newest_value_is_the_greatest_or_null(values: tuple[int | None, ...]) -> None:
     assert shown(number("newest", column="view_count"), [("app", EARLY, one, 0) for one in values]).value() == 0
 
 
@@ -100,7 +100,7 @@ def test_without_a_sort_the_first_rows_are_shown() -> None:
         ("error_count", [1, 0, 3]),
     ],
 )
-def test_a_sort_says_which_rows_come_first_and_without_a_value_none_does(sort: str, places: list[int]) -> None:
+def test_a_sort_orders_rows_and_puts_nulls_last(sort: str, places: list[int]) -> None:
     assert shown(table(sort=sort)).rows() == [ROWS[place] for place in places]
     for count in range(1, len(places)):
         seen = shown(table(sort=sort, rows=count))
@@ -118,21 +118,21 @@ def test_a_group_has_sums_and_a_count_and_the_greatest_come_first() -> None:
     assert shown(table(group={"by": ["surface"], "count": "n"})).rows()[0] == ("app", 2)
 
 
-def test_a_group_has_the_median_of_what_may_not_be_added() -> None:
+def test_a_group_has_the_median_of_values_that_cannot_be_added() -> None:
     group = {"by": ["surface"], "median": ["error_count", "view_count"], "count": "row_count"}
     seen = shown(table(group=group, sort="-view_count"), [*ROWS, ("chat", LATE, 6, None)])
     assert seen.names == ["surface", "error_count", "view_count", "row_count"]
     assert seen.rows() == [("chat", 0, 5.5, 2), ("app", 1, 5, 2), (None, 4, 2, 1)]
 
 
-def test_where_there_is_no_value_there_is_no_median() -> None:
+def test_a_group_without_values_has_no_median() -> None:
     seen = shown(table(group={"by": ["surface"], "median": ["error_count"], "count": "n"}), [("app", LATE, 7, None)])
-    assert seen.rows() == []  # It has no place among medians.
+    assert seen.rows() == []  # It is not among the medians.
     seen = shown(table(group={"by": ["surface"], "median": ["error_count"]}, sort="surface"), [("app", LATE, 7, None)])
     assert seen.rows() == [("app", None)]
 
 
-def test_of_many_values_the_median_is_that_of_some_that_are_evenly_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_median_of_many_values_uses_an_even_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.dashboards.aggregate, "MEDIAN_VALUES_MAX", 8)
     group = {"by": ["surface"], "median": ["view_count"]}
     for count in (7, 8, 9, 100, 1_000):
@@ -140,13 +140,13 @@ def test_of_many_values_the_median_is_that_of_some_that_are_evenly_spread(monkey
         assert middle == pytest.approx((count - 1) / 2, abs=count / 8)
 
 
-def test_a_group_is_cut_where_it_shows_fewer_than_it_has() -> None:
+def test_a_group_with_more_rows_than_shown_is_marked_as_cut() -> None:
     group = {"by": ["surface"], "count": "row_count"}
     assert shown(table(group=group, rows=2)).is_cut()
     assert not shown(table(group=group, rows=3)).is_cut()
 
 
-def test_beyond_as_many_groups_as_may_be_those_that_are_known_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_maximum_known_groups_continue_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.dashboards.aggregate, "GROUPS_MAX", 2)
     seen = shown(table(group={"by": ["surface"], "sum": ["view_count"]}), [*ROWS, ("chat", LATE, 1, 0)])
     assert seen.rows() == [("app", 10), ("chat", 6)]
@@ -158,7 +158,7 @@ def led(rows: Iterable[Row] = ROWS, **more: Any) -> Any:
     return shown(Chart.model_validate(content), rows)
 
 
-def test_of_many_lines_those_with_most_are_whole() -> None:
+def test_of_many_lines_the_largest_are_complete() -> None:
     leading = {"column": "surface", "by": "view_count", "count": 2}
     seen = led(leading=leading)
     assert seen.rows() == ROWS[:3]
@@ -168,7 +168,7 @@ def test_of_many_lines_those_with_most_are_whole() -> None:
     assert led(leading=leading | {"by": "error_count", "count": 1}).rows() == [ROWS[3]]
 
 
-def test_thousands_of_invented_lines_take_no_place_of_those_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.dashboards.aggregate, "LEADING_ROWS_MAX", 20)
     days: list[list[Row]] = [
         [*((f"invented {day} {one}", EARLY, 1, 0) for one in range(50)), ("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)]
@@ -187,11 +187,11 @@ def test_thousands_of_invented_lines_take_no_place_of_those_with_more(monkeypatc
         ({"group": {"by": ["surface"], "count": "n"}}, 3),
     ],
 )
-def test_how_many_rows_there_are_is_known_where_some_are_shown(more: dict[str, Any], count: int) -> None:
+def test_a_cut_table_knows_its_number_of_rows(more: dict[str, Any], count: int) -> None:
     assert shown(table(**more)).row_count == count
 
 
-def test_only_texts_that_all_tiles_want_are_asked_of_the_store() -> None:
+def test_a_query_selects_only_texts_that_all_tiles_need() -> None:
     app, failed = {"surface": "app"}, {"surface": "app", "error_count": 1}
     assert text_filters([number("count", where=app), table(where=failed)]) == (("surface", "app"),)
     assert text_filters([number("count", where=app), table(where={"surface": "chat"})]) == ()

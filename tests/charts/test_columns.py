@@ -1,4 +1,4 @@
-"""Only the columns that somebody shows are asked of a report, and what is shown is the same."""
+"""A query selects only the columns that a dashboard shows, and the charts stay the same."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def tiles_of(*tiles: dict[str, Any]) -> list[Any]:
             {"kind": "table", "group": {"by": ["title"], "sum": ["viewer_count"]}, "columns": {"title": "Title"}},
             ("title", "viewer_count"),
         ),
-        # What tells its rows apart is there, and what an expression names.
+        # The key columns of its rows are selected, and the columns that an expression names.
         (
             {"kind": "chart", "spec": {"transform": [{"calculate": "datum['load_p50_ms'] / 1000", "as": "s"}]}},
             ("deployment", "title", "load_p50_ms", "last_viewed_at"),
@@ -75,18 +75,18 @@ def tiles_of(*tiles: dict[str, Any]) -> list[Any]:
         ),
     ],
 )
-def test_a_tile_asks_for_what_it_shows_and_reads(tile: dict[str, Any], columns: tuple[str, ...]) -> None:
+def test_a_tile_selects_the_columns_that_it_shows_and_reads(tile: dict[str, Any], columns: tuple[str, ...]) -> None:
     assert needed(tile) == columns
 
 
-def test_a_chart_shows_nothing_of_what_stands_beside_it() -> None:
+def test_a_chart_shows_no_columns_of_other_charts() -> None:
     chart = {"kind": "chart", "spec": {"mark": "bar", "encoding": {"x": {"field": "view_count"}}}}
     number = {"kind": "number", "how": "sum", "column": "viewer_count"}
     assert needed(chart, number) == ("deployment", "title", "view_count", "viewer_count", "last_viewed_at")
     assert row_columns(REPORT, tiles_of(chart)[0]) == ["deployment", "title", "view_count", "last_viewed_at"]
 
 
-def test_our_dashboards_show_the_same_when_all_columns_are_asked_for(
+def test_shipped_dashboards_show_the_same_with_all_columns_selected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[Given] = [
@@ -114,7 +114,7 @@ def test_our_dashboards_show_the_same_when_all_columns_are_asked_for(
     assert any(answer.rows for answer in narrow.values())
 
 
-def test_what_a_file_may_name_of_a_report_is_asked_of_it(opened: Store) -> None:
+def test_a_query_selects_the_report_columns_that_a_file_names(opened: Store) -> None:
     with opened.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
     seen_count = 0

@@ -1,4 +1,4 @@
-"""What a number says against the period before: how much, and whether that is good."""
+"""The comparison of a number with the previous period: the change, and whether it is good."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def figure(**more: str) -> Figure:
     ("better", "value", "before", "is_good"),
     [("up", 2, 1, True), ("up", 1, 2, False), ("down", 2, 1, False), ("down", 1, 2, True), ("neither", 2, 1, None)],
 )
-def test_more_is_good_where_the_file_says_so(better: str, value: int, before: int, is_good: bool | None) -> None:
+def test_more_is_good_where_the_file_defines_it(better: str, value: int, before: int, is_good: bool | None) -> None:
     change = change_of(figure(better=better), value, before)
     assert isinstance(change, Change)
     assert (change.direction, change.is_good) == ("up" if value > before else "down", is_good)
@@ -33,9 +33,7 @@ def test_more_is_good_where_the_file_says_so(better: str, value: int, before: in
         (155_055, 2, 77_528, "times"),
     ],
 )
-def test_what_has_grown_by_some_hundred_percent_is_told_in_times(
-    value: int, before: int, by: float, format: str
-) -> None:
+def test_large_growth_is_shown_as_a_factor(value: int, before: int, by: float, format: str) -> None:
     change = change_of(figure(), value, before)
     assert isinstance(change, Change)
     assert change.by == pytest.approx(by)
@@ -50,7 +48,9 @@ def test_shares_differ_by_points() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "before", "told"), [(7, 0, ZERO_BEFORE), (7, 7, UNCHANGED), (7, None, None), (None, 7, None)]
+    ("value", "before", "text"), [(7, 0, ZERO_BEFORE), (7, 7, UNCHANGED), (7, None, None), (None, 7, None)]
 )
-def test_why_nothing_has_changed_is_told_in_words(value: int | None, before: int | None, told: str | None) -> None:
-    assert change_of(figure(), value, before) == told
+def test_the_reason_for_an_unchanged_value_is_shown_in_words(
+    value: int | None, before: int | None, text: str | None
+) -> None:
+    assert change_of(figure(), value, before) == text

@@ -1,4 +1,4 @@
-"""The files of `dashboards/`: the shipped ones are right, and a wrong one is told with its place."""
+"""The files of `dashboards/`: the shipped files are valid, and an error names the file and the path."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def refusal(folder: Path, reports: list[Report]) -> str:
     return str(error.value)
 
 
-def test_the_shipped_ones_are_right_and_in_their_order(reports: list[Report]) -> None:
+def test_shipped_dashboards_are_valid_and_ordered(reports: list[Report]) -> None:
     dashboards = read_dashboards()
     check_dashboards(dashboards, reports)
     assert tuple(dashboards) == SHIPPED
@@ -54,7 +54,7 @@ def test_the_shipped_ones_are_right_and_in_their_order(reports: list[Report]) ->
 def test_each_report_is_on_some_dashboard(reports: list[Report]) -> None:
     tiles = [tile for one in read_dashboards().values() for section in one.sections for tile in section.charts]
     shown = {tile.report for tile in tiles if not isinstance(tile, Gauge)}
-    # `reach` and `sessions` answer questions about single sessions, which no dashboard asks.
+    # `reach` and `sessions` are about single sessions, which no dashboard shows.
     assert {report.name for report in reports} - shown == {"reach", "sessions"}
 
 
@@ -72,7 +72,7 @@ def test_distinct_counts_are_never_added_over_periods(reports: list[Report]) -> 
                     assert tile.compare.y not in distinct, f"{name}: {tile.id}"
 
 
-def test_files_are_found_beside_the_code_or_in_the_checkout() -> None:
+def test_files_are_read_from_the_package_or_the_checkout() -> None:
     assert (dashboards_folder() / "overview.json").exists()
 
 
@@ -83,7 +83,7 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
 
 
 @pytest.mark.parametrize(
-    ("chart", "told"),
+    ("chart", "message"),
     [
         (NUMBER | {"report": "view"}, '[0].report: report "view" does not exist. Did you mean "views"?'),
         (NUMBER | {"report": "funnel"}, '[0].report: report "funnel" does not exist. Did you mean "reach"?'),
@@ -183,10 +183,10 @@ def test_adding_a_dashboard_is_adding_a_file(tmp_path: Path, reports: list[Repor
         ),
     ],
 )
-def test_what_no_report_has_is_told_with_file_and_place(
-    tmp_path: Path, reports: list[Report], chart: dict[str, Any], told: str
+def test_an_unknown_report_or_column_is_reported_with_file_and_path(
+    tmp_path: Path, reports: list[Report], chart: dict[str, Any], message: str
 ) -> None:
-    assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{told}")
+    assert refusal(written(tmp_path, chart), reports).startswith(f"dashboards/mine.json: sections[0].charts{message}")
 
 
 SERVER = {"id": "d", "kind": "server", "title": "D", "measure": "journal_bytes"}
@@ -199,7 +199,7 @@ def without(tile: dict[str, Any], name: str) -> dict[str, Any]:
 KINDS = "number, chart, table, server"
 HOWS = "sum, ratio, newest, count, distinct, only"
 FORMATS = "count, number, share, ms, s, bytes, time, text"
-# What is wrong, and the whole sentence that says so.
+# Each error, and its whole message.
 WRONG_TILES: list[tuple[Any, str]] = [
     (NUMBER | {"kind": "gauge"}, f'[0].kind: "gauge" is not one of {KINDS}. Write one of these.'),
     (NUMBER | {"kind": "numbers"}, f'[0].kind: "numbers" is not one of {KINDS}. Did you mean "number"?'),
@@ -207,10 +207,10 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (without(NUMBER, "kind"), f"[0].kind: is missing. Write one of {KINDS}."),
     (without(NUMBER, "how"), "[0].how: is missing; a number requires it. Add it."),
     (5, "[0]: 5 is not an object. Write an object."),
-    # A misspelt name comes before what is missing for that.
+    # A misspelt name is reported before the field that is therefore missing.
     (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is not a field of a number. Did you mean "title"?'),
     (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is not a field of a number. Did you mean "column"?'),
-    # What is there already was not meant.
+    # A name that the file has already is not suggested.
     (
         SERVER | {"titel": "A"},
         "[0].titel: is not a field of a number of the server. "
@@ -298,18 +298,18 @@ WRONG_FILES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tile", "told"), WRONG_TILES)
-def test_what_is_wrong_in_a_chart_is_told_in_a_sentence(tmp_path: Path, tile: Any, told: str) -> None:
-    assert refusal(written(tmp_path, tile), []) == f"dashboards/mine.json: sections[0].charts{told}"
+@pytest.mark.parametrize(("tile", "message"), WRONG_TILES)
+def test_an_invalid_chart_is_reported_in_one_sentence(tmp_path: Path, tile: Any, message: str) -> None:
+    assert refusal(written(tmp_path, tile), []) == f"dashboards/mine.json: sections[0].charts{message}"
 
 
-@pytest.mark.parametrize(("more", "told"), WRONG_FILES)
-def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: dict[str, Any], told: str) -> None:
-    assert refusal(written(tmp_path, NUMBER, **more), []) == f"dashboards/mine.json: {told}"
+@pytest.mark.parametrize(("more", "message"), WRONG_FILES)
+def test_an_invalid_file_is_reported_in_one_sentence(tmp_path: Path, more: dict[str, Any], message: str) -> None:
+    assert refusal(written(tmp_path, NUMBER, **more), []) == f"dashboards/mine.json: {message}"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"{", "is not JSON (line 1, column 2). Correct the file."),
         (b'{\n  "title": "T"\n  "place": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
@@ -325,18 +325,18 @@ def test_what_is_wrong_around_them_is_told_in_a_sentence(tmp_path: Path, more: d
     ],
     ids=["open", "comma", "empty", "latin", "deep", "array", "null", "nothing"],
 )
-def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_file_without_a_dashboard_is_reported_in_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "mine.json").write_bytes(content)
-    assert refusal(tmp_path, []) == f"dashboards/mine.json: {told}"
+    assert refusal(tmp_path, []) == f"dashboards/mine.json: {message}"
 
 
-def test_a_file_out_of_reach_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "mine.json").mkdir()
-    told = "dashboards/mine.json: Is a directory. Make it readable for this user, or remove it."
-    assert refusal(tmp_path, []) == told
+    message = "dashboards/mine.json: Is a directory. Make it readable for this user, or remove it."
+    assert refusal(tmp_path, []) == message
 
 
-def test_what_is_allowed_stands_in_the_documentation() -> None:
+def test_allowed_values_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
     assert list(rows) == list(TILES)
@@ -353,7 +353,7 @@ def test_a_group_has_the_columns_that_it_makes(tmp_path: Path, reports: list[Rep
     check_dashboards(read_dashboards(written(tmp_path, chart, table)), reports)
 
 
-def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Report]) -> None:
+def test_a_field_that_a_spec_computes_is_a_column(tmp_path: Path, reports: list[Report]) -> None:
     made = {
         "transform": [{"calculate": "1", "as": "one"}],
         "encoding": {"x": {"field": "one"}, "x2": {"field": "period_end"}},
@@ -361,19 +361,19 @@ def test_what_a_spec_makes_itself_is_a_column(tmp_path: Path, reports: list[Repo
     check_dashboards(read_dashboards(written(tmp_path, CHART | {"spec": made})), reports)
 
 
-def test_an_id_stands_once(tmp_path: Path, reports: list[Report]) -> None:
+def test_ids_are_unique(tmp_path: Path, reports: list[Report]) -> None:
     twice = 'dashboards/mine.json: charts: id "a" is not unique. Give each one its own id.'
     assert refusal(written(tmp_path, NUMBER, NUMBER), reports) == twice
 
 
 @pytest.mark.parametrize("name", ["inspector", "My Desk", "ä", "A", "-a", "a--b", ".hidden"])
-def test_a_name_that_can_be_no_address_is_told(tmp_path: Path, name: str) -> None:
+def test_a_file_name_that_cannot_be_in_a_url_is_reported(tmp_path: Path, name: str) -> None:
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / f"{name}.json")
     with pytest.raises(Misconfigured, match=rf"^dashboards/{re.escape(name)}\.json: is .*\. Use lowercase letters"):
         read_dashboards(tmp_path)
 
 
-def test_an_operators_own_stand_beside_ours_and_take_the_place_of_namesakes(tmp_path: Path) -> None:
+def test_operator_dashboards_extend_ours_and_replace_those_of_the_same_name(tmp_path: Path) -> None:
     ours = read_dashboards()
     assert read_all_dashboards(tmp_path / "missing") == ours
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
@@ -383,7 +383,7 @@ def test_an_operators_own_stand_beside_ours_and_take_the_place_of_namesakes(tmp_
     assert found["overview"] == found["support-desk"] != ours["overview"]
 
 
-def test_a_file_that_is_no_json_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_json_is_reported(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{")
     with pytest.raises(Misconfigured, match=r"^dashboards/mine\.json: is not JSON \(.*\)\. Correct the file\.$"):
         read_dashboards(tmp_path)

@@ -1,4 +1,4 @@
-"""The period of an address: whole days by the reader's clocks, and as long a time before."""
+"""The period of a URL: whole days in the reader's time zone, and a previous period of the same length."""
 
 from datetime import UTC, datetime
 
@@ -36,7 +36,7 @@ def test_a_day_is_24_hours_by_the_hour() -> None:
     assert (seen.before.since, seen.before.until) == (at(2026, 11, 19, 19), at(2026, 11, 20, 18, 30, 15))
 
 
-def test_before_a_chosen_period_comes_one_of_the_same_length() -> None:
+def test_the_previous_period_of_a_chosen_period_has_the_same_length() -> None:
     seen = period(since="2026-11-01", until="2026-11-04")
     assert (seen.scope.since, seen.scope.until) == (at(2026, 11, 1), at(2026, 11, 4))
     assert seen.before is not None
@@ -47,27 +47,29 @@ def test_before_a_chosen_period_comes_one_of_the_same_length() -> None:
 @pytest.mark.parametrize(
     ("since", "until", "before"),
     [
-        ("2026-10-01", "2026-11-01", at(2026, 8, 30, 22)),  # 31 days, one of them of 25 hours
+        ("2026-10-01", "2026-11-01", at(2026, 8, 30, 22)),  # 31 days, one of them with 25 hours
         ("2026-03-01", "2026-04-01", at(2026, 1, 28, 23)),
         ("2026-10-26", "2026-10-28", at(2026, 10, 23, 22)),
         ("2026-10-25", "2026-10-26", at(2026, 10, 23, 22)),
     ],
 )
-def test_before_whole_days_come_as_many_by_the_readers_clocks(since: str, until: str, before: datetime) -> None:
+def test_the_previous_period_of_whole_days_has_as_many_days_in_the_readers_time_zone(
+    since: str, until: str, before: datetime
+) -> None:
     seen = period(since=since, until=until, timezone="Europe/Berlin")
     assert seen.before is not None
     assert (seen.before.since, seen.before.until) == (before, seen.scope.since)
 
 
-def test_before_a_part_of_a_day_comes_as_long_a_time() -> None:
+def test_the_previous_period_of_a_part_of_a_day_has_the_same_duration() -> None:
     seen = period(since="2026-10-25T00:00", until="2026-10-25T12:00", timezone="Europe/Berlin")
     assert seen.before is not None
-    assert seen.before.since == at(2026, 10, 24, 9)  # 13 hours of the 25th, since one came twice
+    assert seen.before.since == at(2026, 10, 24, 9)  # 13 hours of the 25th, because one hour is repeated
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
 @pytest.mark.parametrize(("since", "until"), [("0001-01-02", "0001-01-03"), ("0001-01-03", "0001-01-05")])
-def test_before_the_first_days_is_what_there_is_or_nothing(zone: str, since: str, until: str) -> None:
+def test_before_the_first_days_the_period_is_cut_or_empty(zone: str, since: str, until: str) -> None:
     seen = period(since=since, until=until, timezone=zone)
     assert seen.before is None or seen.before.until == seen.scope.since
 
@@ -76,30 +78,30 @@ def test_before_the_first_days_is_what_there_is_or_nothing(zone: str, since: str
     ("since", "interval"),
     [("2026-11-20", "hour"), ("2026-09-01", "day"), ("2026-01-01", "week"), ("2020-01-01", "month")],
 )
-def test_the_longer_the_coarser(since: str, interval: str) -> None:
+def test_longer_periods_have_coarser_intervals(since: str, interval: str) -> None:
     assert period(since=since).scope.interval == interval
 
 
-def test_nothing_is_compared_where_nobody_asks() -> None:
+def test_without_a_request_for_it_nothing_is_compared() -> None:
     assert period(compare="off").before is None
-    assert period(since="0001-01-02").before is None  # nothing was before
+    assert period(since="0001-01-02").before is None  # no previous period exists
 
 
-def test_what_narrows_the_page_narrows_both_periods() -> None:
+def test_filters_apply_to_both_periods() -> None:
     seen = period_of({"surface": "app", "tenant": "acme"}, deployments=["2"], allowed=frozenset({1, 2}), now=NOW)
     for scope in (seen.scope, seen.before):
         assert scope is not None
         assert (scope.surface, scope.tenant, scope.deployments) == ("app", "acme", frozenset({2}))
 
 
-def test_a_key_sees_its_deployments_also_where_none_is_asked_for() -> None:
+def test_a_key_sees_its_deployments_without_a_filter() -> None:
     seen = period_of({}, allowed=frozenset({7}), now=NOW)
     assert seen.before is not None
     assert seen.scope.deployments == seen.before.deployments == frozenset({7})
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ({"period": "8d"}, 'period: "8d" is not one of 24h, 7d, 30d, 90d.'),
         ({"period": "7d", "since": "2026-11-01"}, "period: is given together with since. Give one of them."),
@@ -109,14 +111,14 @@ def test_a_key_sees_its_deployments_also_where_none_is_asked_for() -> None:
         ({"timezone": "Mars"}, 'timezone: "Mars" is not a time zone of the IANA database.'),
     ],
 )
-def test_what_is_no_period_is_refused(asked: dict[str, str], told: str) -> None:
+def test_an_invalid_period_is_refused(asked: dict[str, str], message: str) -> None:
     with pytest.raises(Refused) as error:
         period(**asked)
     assert error.value.reason is Reason.BAD_PARAMETER
-    assert str(error.value).startswith(told)
+    assert str(error.value).startswith(message)
 
 
-def test_a_deployment_of_others_is_out_of_scope() -> None:
+def test_another_deployment_is_out_of_scope() -> None:
     with pytest.raises(Refused) as error:
         period_of({}, deployments=["3"], allowed=frozenset({1}), now=NOW)
     assert error.value.reason is Reason.OUT_OF_SCOPE

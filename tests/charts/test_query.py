@@ -1,4 +1,4 @@
-"""What the charts of a section show: each of the reader's period, or of its own."""
+"""The rows of a section's charts: each chart has the reader's period, or its own."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ TABLE = {"kind": "table", "title": "A", "report": "views", "columns": {"surface"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Views of the app on the 2nd, 4th, 6th and 8th of November, and one of a dashboard on the 4th, elsewhere."""
+    """Views of the app on the 2nd, 4th, 6th and 8th of November, and one dashboard view of deployment 2 on the 4th."""
     folder = tmp_path_factory.mktemp("store")
     store = open_store(folder / "store.duckdb")
     given: list[dict[str, object]] = [
@@ -49,7 +49,7 @@ def reports(store: Store) -> dict[str, Report]:
 def answers(
     store: Store, reports: dict[str, Report], *tiles: dict[str, Any], asked: dict[str, str]
 ) -> list[ChartAnswer]:
-    """Of tiles that stand in one section, in their order."""
+    """Return the answers of tiles in one section, in their order."""
     charts = [{"id": f"c{place}"} | tile for place, tile in enumerate(tiles)]
     section = Section.model_validate({"id": "s", "title": "S", "charts": charts})
     with store.reader(EVERYTHING) as reader:
@@ -57,7 +57,7 @@ def answers(
     return [found[one["id"]] for one in charts]
 
 
-def test_a_chart_with_a_since_of_its_own_goes_on_until_now(store: Store, reports: dict[str, Report]) -> None:
+def test_a_chart_with_its_own_since_ends_now(store: Store, reports: dict[str, Report]) -> None:
     asked = {"since": "2026-11-03", "until": "2026-11-05"}
     readers, own = answers(store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, asked=asked)
     assert (readers.value, readers.value_before) == (2, 1)
@@ -79,7 +79,7 @@ def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployme
         assert found["a"].value == value
 
 
-def test_a_report_is_read_once_for_all_charts_that_ask_it_the_same(
+def test_charts_with_the_same_query_share_it(
     store: Store, reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -96,7 +96,7 @@ def test_a_report_is_read_once_for_all_charts_that_ask_it_the_same(
     assert read == ["views"]
 
 
-def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Store, reports: dict[str, Report]) -> None:
+def test_a_table_has_its_columns_in_order_and_is_marked_when_cut(store: Store, reports: dict[str, Report]) -> None:
     group = {"by": ["surface"], "sum": ["view_count"]}
     whole, cut = answers(
         store,
@@ -115,7 +115,7 @@ def test_a_table_has_its_columns_in_its_order_and_says_when_it_is_cut(store: Sto
     )
 
 
-def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
+def test_a_chart_spans_the_period_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
     spec = {"mark": "bar", "encoding": {}}
     views = {"kind": "chart", "title": "A", "report": "views", "spec": spec}
     asked = {"since": "2026-11-03", "until": "2026-11-05"}
@@ -128,9 +128,11 @@ def test_a_chart_has_the_time_of_its_rows(store: Store, reports: dict[str, Repor
     assert days.ticks == [start + DAY_MS // 2 for start in range(days.span[0], days.span[1], DAY_MS)]  # type: ignore[index]
 
 
-def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store, reports: dict[str, Report]) -> None:
+def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
+    store: Store, reports: dict[str, Report]
+) -> None:
     rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
-    # The first event of all is of the 2nd.
+    # The first event is of the 2nd.
     partly, part = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NO_COMPARISON)
     assert part.change == NO_COMPARISON
@@ -145,19 +147,17 @@ def test_what_began_within_the_period_before_is_not_comparable_yet(store: Store,
     assert alone.change is None
 
 
-def test_since_when_there_are_events_is_told_of_the_readers_deployments_alone(
-    store: Store, reports: dict[str, Report]
-) -> None:
+def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:
     section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
     asked = {"since": "2026-11-05", "until": "2026-11-07"}
-    # Somebody else's first event is of the 2nd, this deployment's of the 4th.
+    # Another deployment's first event is of the 2nd, this deployment's of the 4th.
     period = period_of(asked, allowed=frozenset({2}), now=NOW)
     with store.reader(EVERYTHING) as reader:
         found = answer_section(reader, section, period, reports=reports, now=NOW)
     assert (found["a"].value_before, found["a"].change) == (1, NO_COMPARISON)
 
 
-def test_the_period_before_has_nothing_where_nothing_was(store: Store, reports: dict[str, Report]) -> None:
+def test_the_previous_period_is_empty_without_events(store: Store, reports: dict[str, Report]) -> None:
     spec = {"mark": "bar", "encoding": {}}
     compare = {"x": "period_middle", "y": "view_count"}
     views = {"kind": "chart", "title": "A", "report": "views", "spec": spec, "compare": compare}
@@ -170,27 +170,27 @@ def test_the_period_before_has_nothing_where_nothing_was(store: Store, reports: 
 
     # Before it: the 4th with two views, the 5th without any, the 6th.
     assert line("2026-11-07", "2026-11-10", {"timezone": "UTC"}) == [(0, 1), (0, 1), (1, 0), (2, 1)]
-    # Nothing is known of the 1st: the first event of all is of the 2nd.
+    # The 1st is unknown, because the first event is of the 2nd.
     assert line("2026-11-05", "2026-11-09") == [(1, 1), (2, 0), (3, 1), (3, 1)]
-    # Nothing at all before it is no line.
+    # Without any earlier row there is no line.
     assert line("2026-11-15", "2026-11-18") == []
 
 
-def test_how_old_a_row_is_counts_from_the_end_of_what_is_seen(store: Store, reports: dict[str, Report]) -> None:
+def test_the_age_of_a_row_counts_from_the_end_of_the_shown_period(store: Store, reports: dict[str, Report]) -> None:
     tenants = {"kind": "number", "title": "A", "report": "tenants", "how": "count"}
 
     def count(days: int, asked: dict[str, str]) -> Any:
         [answer] = answers(store, reports, tenants | {"older_days": {"last_seen_at": days}}, asked=asked)
         return answer.value
 
-    # What was seen last is of the 8th at 10:00, or of the 6th where the 7th is not seen any more.
+    # The last view is of the 8th at 10:00, or of the 6th where the period ends before the 7th.
     assert [count(days, {"since": "2026-11-01"}) for days in (2, 3)] == [1, 0]
     assert [count(days, {"since": "2026-11-01", "until": "2026-11-07"}) for days in (1, 2)] == [0, 0]
     assert [count(days, {"since": "2026-11-01", "until": "2026-11-08"}) for days in (1, 2)] == [1, 0]
     assert count(2, {"since": "2026-11-01", "until": "2027-01-01"}) == 1, "and no later than now"
 
 
-def test_what_is_marked_is_of_the_period_and_of_no_future(tmp_path: Path) -> None:
+def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store.duckdb")
     given: list[dict[str, object]] = [
         {"sync": f"job{place}", "at": at}
@@ -204,7 +204,7 @@ def test_what_is_marked_is_of_the_period_and_of_no_future(tmp_path: Path) -> Non
     marked, bare = answers(store, reports, chart, TABLE, asked={"since": "2026-11-03", "timezone": "Europe/Berlin"})
     assert marked.marks == [
         int(datetime(2026, 11, day, 11, tzinfo=UTC).timestamp()) * 1_000
-        for day in (8, 4)  # as clocks in Berlin show it
+        for day in (8, 4)  # in the time of Berlin
     ]
     assert bare.marks is None
     store.close()

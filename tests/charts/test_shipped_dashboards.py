@@ -1,4 +1,4 @@
-"""What the dashboards that embedsink brings along show of some events."""
+"""The shipped dashboards on sample events."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ Shown = dict[tuple[str, str], ChartAnswer]
 
 
 def shown(folder: Path, given: Iterable[Given], asked: dict[str, str] | None = None) -> Shown:
-    """What every chart of every dashboard shows, by its dashboard and its id."""
+    """Return the result of every chart, by dashboard and chart id."""
     store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, given)))
     found: Shown = {}
@@ -39,7 +39,7 @@ def objects(answer: ChartAnswer) -> list[dict[str, Any]]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
-def test_what_follows_no_answer_is_no_answer_that_was_acted_on(tmp_path: Path) -> None:
+def test_an_action_without_an_answer_does_not_count_as_acted_on(tmp_path: Path) -> None:
     unanswered: list[Given] = [
         event
         for hour in ("08", "09", "10", "11")
@@ -55,12 +55,12 @@ def test_what_follows_no_answer_is_no_answer_that_was_acted_on(tmp_path: Path) -
     assert shown(tmp_path, unanswered + answered)["ai-questions", "acted-on"].value == 0
 
 
-def test_an_image_makes_no_export_smaller(tmp_path: Path) -> None:
+def test_an_image_does_not_lower_the_export_volume(tmp_path: Path) -> None:
     given: list[Given] = [{"type": "download", "rowCount": 1_000}, {"type": "download", "format": "png"}]
     assert shown(tmp_path, given)["exports", "rows-per-download"].value == 1_000
 
 
-def test_a_billion_rows_are_unusual_the_day_and_the_viewer(tmp_path: Path) -> None:
+def test_a_billion_rows_are_unusual_for_the_day_and_the_viewer(tmp_path: Path) -> None:
     given: list[Given] = [
         {"type": "download", "rowCount": 10**9 if day == 2 else 10_000, "at": f"2026-{month}T10:00:00"}
         for day, month in enumerate(("10-30", "10-31", "11-02", "11-03"), start=0)
@@ -73,7 +73,7 @@ def test_a_billion_rows_are_unusual_the_day_and_the_viewer(tmp_path: Path) -> No
     assert (who["viewer"], who["exported_row_count"], who["usual_row_count_max"]) == ("u1", 10**9, 20_000)
 
 
-def test_invented_deployments_take_no_line_of_those_that_are_used(tmp_path: Path) -> None:
+def test_invented_deployments_displace_no_used_deployment(tmp_path: Path) -> None:
     given: list[Given] = [{"type": "view", "viewer": f"u{one}", "deployment": 5 + one % 2} for one in range(5)]
     given += [{"type": "ready", "deployment": -one, "session": f"i{one}"} for one in range(1, 100)]
     given += [{"type": "view", "deployment": None, "session": None, "viewer": f"u{one}"} for one in range(2)]
@@ -84,7 +84,7 @@ def test_invented_deployments_take_no_line_of_those_that_are_used(tmp_path: Path
     assert viewers.is_cut
 
 
-def test_numbers_of_one_name_are_one_number_on_all_pages(tmp_path: Path) -> None:
+def test_numbers_with_the_same_name_are_equal_on_all_pages(tmp_path: Path) -> None:
     given: list[Given] = [
         {"type": "view", "tenant": "acme"},
         {"type": "view", "surface": "app", "session": "s2", "viewer": "u2"},
@@ -106,7 +106,7 @@ def test_numbers_of_one_name_are_one_number_on_all_pages(tmp_path: Path) -> None
 
 
 def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None:
-    # A row a day, surface and agent of 60 deployments would be more than a chart has, and its sums too small.
+    # One row per day, surface and agent of 60 deployments exceeds a chart's limit: its sums would be too small.
     given: list[Given] = [
         {"type": type, "surface": surface, "deployment": deployment, "session": f"{deployment}", "at": at}
         for deployment in range(60)
@@ -143,7 +143,7 @@ def test_each_line_of_a_tooltip_has_a_title_and_not_the_name_of_a_column() -> No
 
 
 def tooltip_fields(spec: Any) -> Iterable[dict[str, Any]]:
-    """The lines of all tooltips within a spec."""
+    """Yield the lines of all tooltips within a spec."""
     if isinstance(spec, list):
         for one in spec:
             yield from tooltip_fields(one)

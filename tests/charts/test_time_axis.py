@@ -1,4 +1,4 @@
-"""What the reader's clocks show, where periods begin and end by them, and where time itself does."""
+"""The reader's time zone on the time axis: local times, the boundaries of periods, and the limits of time."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
@@ -26,7 +26,7 @@ ZONES = (None, "America/Havana", "Pacific/Kiritimati", "Pacific/Pago_Pago")
 
 
 def ms(*parts: int) -> int:
-    """Of a time that clocks show: its parts from the year on."""
+    """Return a local time in epoch milliseconds, from its parts (the year first)."""
     return (datetime(*parts) - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # type: ignore[arg-type]
 
 
@@ -44,7 +44,7 @@ def clock(interval: str | None, **more: str) -> Clock:
         ("month", (2026, 11, 1), (2026, 12, 1)),
     ],
 )
-def test_a_period_begins_and_ends_by_its_interval(
+def test_a_period_begins_and_ends_at_interval_boundaries(
     interval: str | None, start: tuple[int, ...], end: tuple[int, ...]
 ) -> None:
     of = clock(interval)
@@ -61,8 +61,8 @@ def test_weeks_begin_on_mondays(day: int) -> None:
     ("start", "end"),
     [((2026, 12, 1), (2027, 1, 1)), ((2028, 2, 1), (2028, 3, 1)), ((2026, 1, 31), (2026, 3, 3))],
 )
-def test_months_are_as_long_as_they_are(start: tuple[int, ...], end: tuple[int, ...]) -> None:
-    # The last is of the period before, moved: it begins on a day that not every month has.
+def test_months_have_their_calendar_length(start: tuple[int, ...], end: tuple[int, ...]) -> None:
+    # The last case is of the previous period, moved: it begins on a day that not every month has.
     assert clock("month").end(ms(*start)) == ms(*end)
 
 
@@ -74,7 +74,7 @@ def test_clocks_show_the_time_of_their_zone() -> None:
     assert [berlin.shown(value) for value in (None, 7, "app")] == [None, 7, "app"]
 
 
-def test_the_period_before_is_moved_onto_the_one_that_is_seen() -> None:
+def test_the_previous_period_is_moved_onto_the_shown_period() -> None:
     week = Clock(Scope(), timedelta(days=7))
     assert week.shown(datetime(2026, 11, 14, 9), is_before=True) == ms(2026, 11, 21, 9)
     assert week.shown(date(2026, 11, 14), is_before=True) == ms(2026, 11, 21)
@@ -93,7 +93,7 @@ def test_the_period_before_is_moved_onto_the_one_that_is_seen() -> None:
         ({"since": "2026-04-01", "until": "2026-05-01"}, NOW, 30),
     ],
 )
-def test_days_stand_beside_those_before_also_where_the_clocks_change(
+def test_days_are_aligned_with_previous_days_across_a_clock_change(
     asked: dict[str, str], now: datetime, length: int
 ) -> None:
     period = period_of(asked | {"timezone": "Europe/Berlin"}, now=now)
@@ -111,7 +111,7 @@ def test_days_stand_beside_those_before_also_where_the_clocks_change(
         assert berlin.shown(day.date(), is_before=True) == there
 
 
-def test_hours_before_begin_where_those_begin_that_are_seen_also_where_the_clocks_change() -> None:
+def test_previous_hours_are_aligned_with_the_shown_hours_across_a_clock_change() -> None:
     now = datetime(2026, 10, 25, 12, 30, tzinfo=UTC)
     period = period_of({"period": "24h", "timezone": "Europe/Berlin"}, now=now)
     assert period.before is not None
@@ -123,7 +123,7 @@ def test_hours_before_begin_where_those_begin_that_are_seen_also_where_the_clock
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize(("since", "until"), [("9990-01-01", "9995-01-01"), ("9999-12-30", "9999-12-31")])
-def test_the_period_before_ends_with_time(zone: str | None, since: str, until: str) -> None:
+def test_the_previous_period_ends_at_the_limits_of_time(zone: str | None, since: str, until: str) -> None:
     period = period_of({"since": since, "until": until, "timezone": zone}, now=NOW)
     assert period.before is not None
     assert period.scope.since is not None
@@ -133,14 +133,14 @@ def test_the_period_before_ends_with_time(zone: str | None, since: str, until: s
 
 
 @pytest.mark.parametrize(("interval", "is_day", "length"), [("week", False, 7), ("week", True, 1), ("day", False, 1)])
-def test_a_bar_leaves_a_part_of_its_period_free(interval: str, is_day: bool, length: int) -> None:
+def test_a_bar_is_narrower_than_its_period(interval: str, is_day: bool, length: int) -> None:
     start = ms(2026, 11, 16)
     end, middle, left, right = clock(interval).period_columns(start, is_day=is_day)
     assert (end - start, 2 * (middle - start)) == (length * DAY_MS, length * DAY_MS)
     assert left - start == end - right == length * DAY_MS * GAP_SHARE / 2
 
 
-def test_a_span_is_of_whole_periods_and_without_the_one_that_begins_at_its_end() -> None:
+def test_a_span_has_whole_periods_and_excludes_its_end() -> None:
     chosen = Scope(since=datetime(2026, 11, 3, 9), until=datetime(2026, 11, 16), interval="week")
     assert span_of(chosen, now=NOW) == [ms(2026, 11, 2), ms(2026, 11, 16)]
     open_ = Scope(since=datetime(2026, 11, 15), interval="day")
@@ -155,7 +155,7 @@ def test_a_span_that_begins_later_than_now_does_not_run_backwards() -> None:
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("interval", ["hour", "day", "week", "month"])
-def test_a_span_reaches_to_the_ends_of_time(zone: str | None, interval: str) -> None:
+def test_a_span_is_limited_to_the_ends_of_time(zone: str | None, interval: str) -> None:
     for since, until in product((None, *ENDS), (None, *ENDS)):
         if since and until and since > until:
             continue
@@ -169,10 +169,10 @@ def test_a_span_reaches_to_the_ends_of_time(zone: str | None, interval: str) -> 
         ("day", False, ms(2026, 11, 4), [ms(2026, 11, day, 12) for day in (1, 2, 3)]),
         ("week", False, ms(2026, 11, 15), [ms(2026, 11, 4, 12), ms(2026, 11, 11, 12)]),
         ("month", False, ms(2027, 1, 1), [ms(2026, 11, 16), ms(2026, 12, 16, 12)]),
-        ("hour", False, ms(2026, 11, 2), None),  # Hours begin where they are named.
+        ("hour", False, ms(2026, 11, 2), None),  # Labels of hours are at their beginning.
         ("hour", True, ms(2026, 11, 3), [ms(2026, 11, 1, 12), ms(2026, 11, 2, 12)]),
-        ("month", False, ms(9999, 12, 1), None),  # Nobody could read so many.
+        ("month", False, ms(9999, 12, 1), None),  # too many for an axis
     ],
 )
-def test_periods_are_named_below_their_middle(interval: str, is_day: bool, end: int, ticks: list[int] | None) -> None:
+def test_period_labels_are_centered(interval: str, is_day: bool, end: int, ticks: list[int] | None) -> None:
     assert Clock(Scope(interval=interval)).ticks([ms(2026, 11, 1), end], is_day=is_day) == ticks

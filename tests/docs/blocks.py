@@ -1,4 +1,4 @@
-"""The fenced blocks and the commands within lines of all pages of the documentation."""
+"""The fenced blocks and the inline code of all pages of the documentation."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 class Block(NamedTuple):
-    """A fenced block: its page, its language and what stands in it."""
+    """A fenced block: its page, its language and its text."""
 
     page: str
     language: str
@@ -23,7 +23,7 @@ def _read(path: Path) -> str:
 
 
 def blocks(*languages: str) -> list[Block]:
-    """All blocks of these languages, or of every language, in the order of the pages."""
+    """Return all blocks of these languages, or of every language, in the order of the pages."""
     found = [
         Block(path.relative_to(ROOT).as_posix(), language, text)
         for path in PAGES
@@ -33,7 +33,7 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def inline(beginning: str) -> list[tuple[str, str]]:
-    """All pieces of code within a line that begin so, each with its page."""
+    """Return all inline code with this beginning, each with its page."""
     return [
         (path.relative_to(ROOT).as_posix(), code)
         for path in PAGES

@@ -1,4 +1,4 @@
-"""A server that the commands of the documentation can ask, and a data folder that they can change."""
+"""A server for the commands of the documentation, and a data folder that they can change."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboa
 
 
 class Documented(NamedTuple):
-    """What stands behind the addresses, keys and folders of the documentation."""
+    """The real server, keys and folders for the examples of the documentation."""
 
     server: RunningServer
     ingest_key: str
@@ -27,13 +27,13 @@ class Documented(NamedTuple):
     data: Path
 
     def at(self, text: str) -> str:
-        """A text with the address of the server, and with ports that are free."""
+        """Return a text with the address of the server, and with free ports."""
         for address in ("https://events.example.com", "https://engine.example.com", "http://127.0.0.1:8321"):
             text = text.replace(address, self.server.url)
         return text.replace("--port 8331", f"--port {free_port()}")
 
     def environment(self) -> dict[str, str]:
-        """The variables that the documentation expects to be set."""
+        """Return the variables that the documentation expects to be set."""
         keys = {
             "INGEST_KEY": self.ingest_key,
             "READ_KEY": self.read_key,

@@ -1,4 +1,4 @@
-"""Every block of the documentation has a test: it is run, or it is named here with what holds it instead."""
+"""Every block of the documentation has a test: it is run, or it is named here with its other test."""
 
 import re
 import shlex
@@ -22,12 +22,12 @@ HELD_ELSEWHERE = {
     "ini": "systemd would have to be there; its command is checked here",
     "": "a header of a policy: web/test_pages loads a page under it",
 }
-# And what ends a command that is started beside others, or in the place of its output.
+# Redirections, and the end of a background command or a command substitution.
 REDIRECTION = re.compile(r"\s\d?[<>](&\d|\s*\S+)|[&)]\s*$")
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """A command and all below it by their words, the deepest first."""
+    """Yield a command and its subcommands by their words, the deepest first."""
     for name, child in getattr(command, "commands", {}).items():
         yield from commands(child, (*path, name))
     yield path, command
@@ -37,14 +37,14 @@ COMMANDS = list(commands(typer.main.get_command(app)))
 
 
 def shell_lines(text: str) -> Iterator[str]:
-    """The commands of a block: continued lines are one, and comments are left out."""
+    """Return the commands of a block, with continued lines joined and without comments."""
     for line in text.replace("\\\n", " ").replace("docker exec embedsink ", "").splitlines():
         if not line.startswith("docker "):
             yield from re.split(r"&&|\|\||;|\||\$\(", line.partition(" #")[0])
 
 
 def typed() -> list[tuple[str, str]]:
-    """Every `embedsink …` that the documentation or a command's help tells people to type, each with its place."""
+    """Return every `embedsink …` in the documentation or in the help of a command, each with its source."""
     found = [(block.page, line) for block in blocks("sh", "ini") for line in shell_lines(block.text)]
     found += inline("embedsink ")
     found += [("--help", line) for _, command in COMMANDS for line in (command.epilog or "").splitlines()]
@@ -53,7 +53,7 @@ def typed() -> list[tuple[str, str]]:
 
 
 def mistake_in(line: str) -> str | None:
-    """What of a command line does not exist."""
+    """Return the unknown command or option of a command line."""
     words = shlex.split(REDIRECTION.sub("", line))
     for path, command in COMMANDS:
         if tuple(words[: len(path)]) == path:
@@ -67,11 +67,11 @@ def mistake_in(line: str) -> str | None:
     return "no such command"
 
 
-def test_every_language_is_run_or_held_elsewhere() -> None:
+def test_every_language_is_run_or_tested_elsewhere() -> None:
     assert {block.language for block in blocks()} == RUN | set(HELD_ELSEWHERE)
 
 
-def test_every_command_that_people_are_told_to_type_exists_with_its_options() -> None:
+def test_every_documented_command_exists_with_its_options() -> None:
     lines = typed()
     assert len(lines) > 60
     mistakes = [f"{page}: embedsink {line}: {mistake}" for page, line in lines if (mistake := mistake_in(line))]
@@ -81,18 +81,18 @@ def test_every_command_that_people_are_told_to_type_exists_with_its_options() ->
 @pytest.mark.parametrize(
     "line", ["reprot views", "report views --sicne 7d", "keys make", "export -x", "export FILE", "report -o --all 1 2"]
 )
-def test_a_command_that_does_not_exist_would_be_found(line: str) -> None:
+def test_an_unknown_command_is_detected(line: str) -> None:
     assert mistake_in(line)
 
 
-def test_every_script_that_is_named_exists() -> None:
+def test_every_documented_script_exists() -> None:
     texts = [block.text for block in blocks("sh", "python")] + [code for _, code in inline("scripts/")]
     names = {name for text in texts for name in re.findall(r"\bscripts/(\w+)", text)}
     assert names >= {"test", "check", "bench", "demo"}
     assert [name for name in names if not (ROOT / "scripts" / name).is_file()] == []
 
 
-def test_every_benchmark_that_is_named_exists() -> None:
+def test_every_documented_benchmark_exists() -> None:
     known = typer.main.get_command(bench_app).commands  # type: ignore[attr-defined]
     named = {words.split()[1] for _, words in inline("scripts/bench ")}
     assert named

@@ -1,4 +1,4 @@
-"""The HTML and the JavaScript of the documentation run in a real browser, against a real server and a pretend embed."""
+"""The HTML and the JavaScript of the documentation run in a real browser, against a real server and a fake embed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,7 +22,7 @@ SCRIPTS = [block for block in blocks("js") if RECIPE not in block.text]
 
 
 class Sites(NamedTuple):
-    """A browser, the customer's site, the vendor's site, and what stands for what in the documentation."""
+    """A browser, the customer's site, the vendor's site, and the replacements for the examples."""
 
     browser: Browser
     host: Site
@@ -30,13 +30,13 @@ class Sites(NamedTuple):
     instead: dict[str, str]
 
     def at(self, text: str) -> str:
-        """A text with addresses, keys and hashes that are real."""
+        """Return a text with real URLs, keys and hashes."""
         for written, real in self.instead.items():
             text = text.replace(written, real)
         return text
 
     def open(self, html: str, errors: list[str]) -> Page:
-        """A page of the customer's site, once all of its modules have run."""
+        """Return a page of the customer's site, after all its modules have run."""
         page = self.browser.new_context().new_page()
         page.set_default_timeout(ANSWERED_MS)
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -75,19 +75,19 @@ def label(block: Block) -> str:
 
 
 def is_delivered(page: Page, embed: Frame) -> bool:
-    """Whether what the embed says is answered with a 202."""
+    """Return whether an event of the embed is answered with a 202."""
     with page.expect_response(lambda response: response.url.endswith("/api/v1/events")) as answer:
         embed.evaluate("view('/a')")
     return answer.value.status == 202 and answer.value.json()["accepted"] == 1
 
 
 def framed(sites: Sites, html: str) -> str:
-    """The HTML, with an embed where it has none."""
+    """Return the HTML, with an embed if it contains none."""
     return html if "<iframe" in html else f'{html}<iframe src="{sites.tenant.url}{DASHBOARD}"></iframe>'
 
 
 @pytest.mark.parametrize("block", blocks("html"), ids=label)
-def test_every_element_delivers_what_an_embed_says(block: Block, sites: Sites) -> None:
+def test_every_element_delivers_events_of_an_embed(block: Block, sites: Sites) -> None:
     errors: list[str] = []
     page = sites.open(framed(sites, sites.at(block.text)), errors)
     assert is_delivered(page, embed_in(page))

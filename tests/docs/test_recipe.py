@@ -1,4 +1,4 @@
-"""The recipe for tests in docs/inspector.md, as it is written: its page, its test, and a runner as Playwright's is."""
+"""The recipe for tests in docs/inspector.md, unchanged: its page, its test, and a runner like Playwright's."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from tests.web.stage import PROGRAM
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 DRIVER = Path(playwright.__file__).parent / "driver"
-# What the recipe uses of @playwright/test, which is no part of Playwright for Python.
+# The part of @playwright/test that the recipe uses. Playwright for Python does not include it.
 RUNNER = """
 import assert from "node:assert/strict";
 import { chromium, request as requests } from "DRIVER/package/index.mjs";
@@ -48,7 +48,7 @@ export const test = async (name, body) => {
   }
 };
 """
-# It says what the recipe expects of it.
+# The embed emits the events that the recipe expects.
 DASHBOARD = f"""{EMBED}<h1>Revenue</h1><script>
   ready(12, "acme");
   view("/dashboards/sales");

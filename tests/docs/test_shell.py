@@ -1,4 +1,4 @@
-"""The shell blocks of each page run, in their order and in one shell, as somebody types them."""
+"""The shell blocks of each page run, in their order and in one shell, as an operator types them."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from tests.servers import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-# Blocks that can't be run here: their page, how they begin, and why. `test_blocks.py` checks their commands.
+# Blocks that can't be run here: their page, their beginning, and the reason. `test_blocks.py` checks their commands.
 NOT_RUN = {
     ("README.md", "scripts/demo"): "the demo runs until Ctrl-C, and these tests are what scripts/test runs",
     ("docs/deployment.md", "docker build"): "no registry can be reached; test_wheel runs the steps of the Dockerfile",
     ("docs/operations.md", "docker run"): "no registry can be reached; its commands are those of other blocks",
     ("CONTRIBUTING.md", "scripts/demo"): "the scripts themselves",
 }
-# What is typed there, and what is run instead: another port, a condition in the place of a pause.
+# Documented commands, and their replacements here: another port, a condition instead of a pause.
 INSTEAD = {
     "python3 -m venv env && . env/bin/activate\n": "",  # test_wheel installs what is pinned
     "pip install --require-hashes -r constraints-runtime.txt   # the versions that embedsink is tested with\n": "",
@@ -33,7 +33,7 @@ INSTEAD = {
     "embedsink serve 2> serve.log": "embedsink serve --port $PORT 2> serve.log",
     "sleep 2\n": 'curl -sSo it "$SERVED/api/v1/inspect?since=1h&wait=30" -H "Authorization: Bearer $READ_KEY"\n',
     "embedsink serve 2>&1": "timeout --foreground 4 embedsink serve --port $PORT 2>&1",
-    "000000000017-0f3a9c21": "000000000001-0f3a9c21",  # Else those before it would be missing.
+    "000000000017-0f3a9c21": "000000000001-0f3a9c21",  # Otherwise the segments before it would be missing.
     "/mnt/backup": "mounted",
     "/var/lib/embedsink": "data",
     "rsync -a mounted/blocks offsite:/backup/ && rsync -a mounted/generations offsite:/backup/": (
@@ -41,7 +41,7 @@ INSTEAD = {
     ),
     'curl -N "': '! timeout 4 curl -sN "',  # a stream has no end
 }
-# What a page's commands write to stdout.
+# The expected stdout of a page's commands.
 SHOWN = {
     "README.md": [r'^\{"accepted":1,"rejected":\[\]\}$', r"^period_start,", r",dashboard,1,"],
     "docs/inspector.md": [r'"isComplete":true,"acceptedCount":3', r"^event: recent$", r"^ *event +view +1$"],
@@ -55,19 +55,19 @@ def is_run(block: Block) -> bool:
 
 
 def script_of(page: str, documented: Documented, instead: Mapping[str, str]) -> str:
-    """The blocks of a page as one script, which ends with the first command that fails."""
+    """Return the blocks of a page as one script, which ends at the first failing command."""
     texts = [block.text for block in blocks("sh") if block.page == page and is_run(block)]
     script = "\n".join(texts)
     for typed, run in instead.items():
         script = script.replace(typed, run)
-    if "$PORT" in script:  # A page that starts a server asks that one.
+    if "$PORT" in script:  # A page that starts a server uses that server.
         script = script.replace("http://127.0.0.1:8321", "$SERVED")
         script = re.sub(r"'(\$SERVED[^']*)'", r'"\1"', script)
     return f"set -eum\n{documented.at(script)}\njobs -p | xargs -r kill\nwait\n"
 
 
 def prepare(folder: Path, documented: Documented) -> None:
-    """What a reader of the pages has: a checkout, a data folder, and a segment that was set aside."""
+    """Create the files of an operator who follows the pages: a checkout, a data folder and a damaged segment."""
     documented.copy_to(folder)
     (folder / "ops").symlink_to(ROOT / "ops")
     (folder / "elsewhere").mkdir()
@@ -93,7 +93,7 @@ def run(script: str, folder: Path, documented: Documented) -> "subprocess.Comple
 def test_the_shell_commands_of_a_page_run(page: str, documented: Documented, tmp_path: Path) -> None:
     for program in ("bash", "curl", "jq", "promtool"):
         require(program)
-    if page != "README.md":  # There it is made.
+    if page != "README.md":  # README.md creates it.
         prepare(tmp_path, documented)
     done = run(script_of(page, documented, INSTEAD), tmp_path, documented)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -124,7 +124,7 @@ def test_the_answer_in_the_inspectors_page_has_the_fields_of_a_real_one(document
     assert shown["events"] == real["events"]
 
 
-def test_prometheus_takes_the_documented_configuration(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_documented_configuration(tmp_path: Path) -> None:
     require("promtool")
     [block] = blocks("yaml")
     (tmp_path / "prometheus.yml").write_text(block.text)

@@ -12,7 +12,7 @@ from tests.docs.conftest import Documented
 
 pytestmark = pytest.mark.server
 DECISIONS = "docs/decisions/"
-# A condition, shown as a part of a view.
+# A condition from a view.
 FRAGMENT = "where "
 
 
@@ -22,7 +22,7 @@ def label(block: Block) -> str:
 
 @pytest.fixture
 def there(documented: Documented, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Documented:
-    """The folder in which a reader of the documentation is: `data` lies in it."""
+    """The working folder of a reader of the documentation; it contains `data`."""
     documented.copy_to(tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in documented.environment().items():
@@ -53,7 +53,7 @@ def test_every_python_expression_within_a_line_runs(there: Documented) -> None:
 
 
 @pytest.mark.parametrize("block", [one for one in blocks("python") if one.page.startswith(DECISIONS)], ids=label)
-def test_every_measurement_of_a_decision_compiles_and_imports_what_is_there(block: Block) -> None:
+def test_every_measurement_of_a_decision_compiles_and_its_imports_exist(block: Block) -> None:
     compile(block.text, block.page, "exec")
     imports = re.findall(r"^(?:import|from) .+$", block.text, re.MULTILINE)
     assert imports

@@ -82,7 +82,7 @@ def test_a_path_never_contains_a_key() -> None:
         ({"events": [1], "lost": dict.fromkeys("abcdefghijklmnopqrstuvwxyz0123456789", 1)}, None),
     ],
 )
-def test_a_detail_contains_the_value_and_what_is_allowed(envelope: Any, detail: str | None) -> None:
+def test_a_detail_contains_the_value_and_the_allowed_values(envelope: Any, detail: str | None) -> None:
     if detail is not None:
         assert detail_for(envelope) == detail
     else:

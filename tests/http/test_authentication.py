@@ -164,7 +164,7 @@ def test_a_scoped_reader_sees_no_rows_of_other_deployments(house: Server, kind: 
     mine = house.get(path, key=house.key(kind, deployments=[2]))
     others = house.get(f"{path}?deployment=2", key=house.key(kind))
     assert mine.status_code == 200
-    # An ingest_seq counts what all deployments send, so a scoped key is not told it.
+    # An ingest_seq counts what all deployments send, so a scoped key does not receive it.
     assert mine.text == re.sub(r'"ingest_seq":\d+', '"ingest_seq":null', others.text)
     assert "secret of 1" not in mine.text
     assert house.get(path, key=house.key(kind)).content != mine.content

@@ -43,7 +43,7 @@ def delivery(deployment: int, viewer: str, *events: dict[str, Any]) -> dict[str,
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Open a server with views of two deployments: three and one now, two and none in the week before."""
     with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01) as server:
         key = server.key()
@@ -71,33 +71,33 @@ def charts(server: Server, path: str, key: str) -> dict[str, Any]:
     return found
 
 
-def test_numbers_equal_those_of_the_reports_in_both_periods(told: Server) -> None:
-    found = charts(told, USE, told.key("read"))
+def test_numbers_equal_those_of_the_reports_in_both_periods(seeded: Server) -> None:
+    found = charts(seeded, USE, seeded.key("read"))
     assert (found["views"]["value"], found["views"]["value_before"]) == (4, 2)
     assert (found["viewer-count"]["value"], found["viewer-count"]["value_before"]) == (3, 1)
     assert (found["downloads"]["value"], found["downloads"]["value_before"]) == (0, 0)
-    nobodys = charts(told, USE, told.key("read", deployments=[3]))
+    nobodys = charts(seeded, USE, seeded.key("read", deployments=[3]))
     assert (nobodys["viewer-count"]["value"], nobodys["viewer-count"]["value_before"]) == (0, 0)
-    found = charts(told, QUALITY, told.key("read"))
+    found = charts(seeded, QUALITY, seeded.key("read"))
     assert found["errors-per-view"]["value"] == pytest.approx(25)
-    assert found["answered"]["value"] is None  # Nobody asked anything: that is no share at all.
+    assert found["answered"]["value"] is None  # There were no questions, so no share exists.
 
 
-def test_a_scoped_key_sees_only_its_deployments_in_every_tile(told: Server) -> None:
-    key = told.key("read", deployments=[2])
+def test_a_scoped_key_sees_only_its_deployments_in_every_tile(seeded: Server) -> None:
+    key = seeded.key("read", deployments=[2])
     for name, sections in {"overview": ("use", "quality", "top"), "tenants": ("use",)}.items():
         for section in sections:
-            text = told.get(f"/api/v1/dashboards/{name}/sections/{section}", key=key).text
+            text = seeded.get(f"/api/v1/dashboards/{name}/sections/{section}", key=key).text
             assert "t1" not in text
-    found = charts(told, USE, key)
+    found = charts(seeded, USE, key)
     assert (found["views"]["value"], found["views"]["value_before"]) == (1, 0)
-    rows = charts(told, USE, key)["views-by-surface"]
+    rows = charts(seeded, USE, key)["views-by-surface"]
     assert sum(row[rows["columns"].index("view_count")] for row in rows["rows"]) == 1
-    assert problem(told.get(f"{USE}?deployment=1", key=key)) == "out_of_scope"
+    assert problem(seeded.get(f"{USE}?deployment=1", key=key)) == "out_of_scope"
 
 
-def test_a_chart_has_the_rows_of_both_periods_on_one_time_axis(told: Server) -> None:
-    found = charts(told, f"{USE}?deployment=1", told.key("read"))["views-by-surface"]
+def test_a_chart_has_the_rows_of_both_periods_on_one_time_axis(seeded: Server) -> None:
+    found = charts(seeded, f"{USE}?deployment=1", seeded.key("read"))["views-by-surface"]
     place = {name: found["columns"].index(name) for name in found["columns"]}
     # Just after midnight all of it is of yesterday, and today has a row of zeros.
     viewed, before = ([row for row in found[part] if row[place["view_count"]]] for part in ("rows", "before"))
@@ -110,29 +110,29 @@ def test_a_chart_has_the_rows_of_both_periods_on_one_time_axis(told: Server) -> 
     assert start < left < right < end
 
 
-def test_a_section_can_be_filtered(told: Server) -> None:
-    key = told.key("read")
-    assert charts(told, f"{USE}?surface=app", key)["views"]["value"] == 1
-    assert charts(told, f"{USE}?tenant=t2", key)["views"]["value"] == 1
-    assert charts(told, f"{USE}?deployment=1&deployment=2&compare=off", key)["views"]["value_before"] is None
+def test_a_section_can_be_filtered(seeded: Server) -> None:
+    key = seeded.key("read")
+    assert charts(seeded, f"{USE}?surface=app", key)["views"]["value"] == 1
+    assert charts(seeded, f"{USE}?tenant=t2", key)["views"]["value"] == 1
+    assert charts(seeded, f"{USE}?deployment=1&deployment=2&compare=off", key)["views"]["value_before"] is None
 
 
-def test_a_section_answers_304_until_the_next_load(told: Server) -> None:
-    key = told.key("read")
-    tag = told.get(USE, key=key).headers["etag"]
-    again = told.get(USE, key=key, headers={"If-None-Match": tag})
+def test_a_section_answers_304_until_the_next_load(seeded: Server) -> None:
+    key = seeded.key("read")
+    tag = seeded.get(USE, key=key).headers["etag"]
+    again = seeded.get(USE, key=key, headers={"If-None-Match": tag})
     # The minute may have turned just then.
     if again.status_code != 304:
         tag = again.headers["etag"]
-        again = told.get(USE, key=key, headers={"If-None-Match": tag})
+        again = seeded.get(USE, key=key, headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
-    other = told.get(USE, key=told.key("read", deployments=[2]), headers={"If-None-Match": tag})
+    other = seeded.get(USE, key=seeded.key("read", deployments=[2]), headers={"If-None-Match": tag})
     assert other.status_code == 200
 
 
-def test_pages_of_the_same_section_share_one_query(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, other = told.key("read"), told.key("read", deployments=[2])
-    reader = told.engine.store.reader
+def test_pages_of_the_same_section_share_one_query(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, other = seeded.key("read"), seeded.key("read", deployments=[2])
+    reader = seeded.engine.store.reader
     asked: list[object] = []
 
     def counted(variables: Any, **_: Any) -> Any:
@@ -140,9 +140,9 @@ def test_pages_of_the_same_section_share_one_query(told: Server, monkeypatch: py
         time.sleep(0.3)  # until all have asked
         return reader(variables)
 
-    monkeypatch.setattr(told.engine.store, "reader", counted)
+    monkeypatch.setattr(seeded.engine.store, "reader", counted)
     path = f"{USE}?period=90d"
-    answers = told.get_at_once(*[(path, key)] * 8, (path, other))
+    answers = seeded.get_at_once(*[(path, key)] * 8, (path, other))
     assert [answer.status_code for answer in answers] == [200] * 9
     assert len({answer.content for answer in answers[:8]}) == 1
     assert answers[8].content != answers[0].content
@@ -150,12 +150,12 @@ def test_pages_of_the_same_section_share_one_query(told: Server, monkeypatch: py
     assert len(asked) in (2, 3)
     made = len(asked)
     for _ in range(4):
-        told.get_at_once(*[(path, key)] * 8)
+        seeded.get_at_once(*[(path, key)] * 8)
     assert len(asked) - made <= 1
 
 
-def test_while_ingest_is_busy_one_section_is_queried_at_a_time(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, reader = told.key("read"), told.engine.store.reader
+def test_while_ingest_is_busy_one_section_is_queried_at_a_time(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, reader = seeded.key("read"), seeded.engine.store.reader
     reading: list[int] = [0]
 
     @contextmanager
@@ -167,14 +167,14 @@ def test_while_ingest_is_busy_one_section_is_queried_at_a_time(told: Server, mon
         reading.append(reading[-1] - 1)
 
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())  # as a loop that never rests
-    monkeypatch.setattr(told.engine.store, "reader", counted)
-    answers = told.get_at_once(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
+    monkeypatch.setattr(seeded.engine.store, "reader", counted)
+    answers = seeded.get_at_once(*((f"{path}?period=30d", key) for path in (USE, QUALITY)))
     assert [answer.status_code for answer in answers] == [200, 200]
     assert reading == [0, 1, 0, 1, 0]
 
 
-def test_requests_share_a_query_that_waits_for_its_turn(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, reader = told.key("read"), told.engine.store.reader
+def test_requests_share_a_query_that_waits_for_its_turn(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, reader = seeded.key("read"), seeded.engine.store.reader
     asked: list[object] = []
 
     def counted(variables: Any, **_: Any) -> Any:
@@ -185,25 +185,25 @@ def test_requests_share_a_query_that_waits_for_its_turn(told: Server, monkeypatc
     revisions = (str(number) for number in itertools.count())
     monkeypatch.setattr(Revisions, "of", lambda *_: next(revisions))  # Something is loaded all the time.
     monkeypatch.setattr(CpuMeter, "_demand_s", lambda _: time.monotonic())
-    monkeypatch.setattr(told.engine.store, "reader", counted)
-    answers = told.get_at_once((QUALITY, key), *[(USE, key)] * 3)
+    monkeypatch.setattr(seeded.engine.store, "reader", counted)
+    answers = seeded.get_at_once((QUALITY, key), *[(USE, key)] * 3)
     assert [answer.status_code for answer in answers] == [200] * 4
     assert len(asked) == 2
     assert len({(answer.content, answer.headers["etag"]) for answer in answers[1:]}) == 1
-    assert told.get(USE, key=key).headers["etag"] != answers[1].headers["etag"]
-    assert len(asked) == 3  # Who asks later is told what was loaded since.
+    assert seeded.get(USE, key=key).headers["etag"] != answers[1].headers["etag"]
+    assert len(asked) == 3  # A later request includes the rows that were loaded since.
 
 
-def test_a_section_shows_the_period_of_the_start_of_its_query(told: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_section_shows_the_period_of_the_start_of_its_query(seeded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     periods = [period_of({"period": period}, now=datetime.now(UTC)) for period in ("24h", "7d")]
     monkeypatch.setattr(embedsink.http.api.dashboards, "parse_period", lambda *_: periods.pop(0))
     # Asked for before midnight, and begun after it.
-    assert told.get(f"{USE}?period=7d&timezone=Asia/Tokyo", key=told.key("read")).json()["interval"] == "day"
+    assert seeded.get(f"{USE}?period=7d&timezone=Asia/Tokyo", key=seeded.key("read")).json()["interval"] == "day"
 
 
 @pytest.mark.parametrize(("kept_max", "bytes_max", "made_again"), [(2, 1 << 20, ["b"]), (9, 1, ["a", "a", "b"])])
 def test_only_the_latest_responses_are_cached(
-    told: Server, monkeypatch: pytest.MonkeyPatch, kept_max: int, bytes_max: int, made_again: list[str]
+    seeded: Server, monkeypatch: pytest.MonkeyPatch, kept_max: int, bytes_max: int, made_again: list[str]
 ) -> None:
     class Standing(datetime):
         @classmethod
@@ -213,31 +213,31 @@ def test_only_the_latest_responses_are_cached(
     monkeypatch.setattr(embedsink.http.etag, "datetime", Standing)  # so that no minute turns meanwhile
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSES_MAX", kept_max)
     monkeypatch.setattr(embedsink.http.section_cache, "RESPONSE_BYTES_MAX", bytes_max)
-    key, reader, made = told.key("read"), told.engine.store.reader, []
+    key, reader, made = seeded.key("read"), seeded.engine.store.reader, []
 
     def noted(variables: Any, **_: Any) -> Any:
         made.append(variables["tenant"][0])
         return reader(variables)
 
-    monkeypatch.setattr(told.engine.store, "reader", noted)
+    monkeypatch.setattr(seeded.engine.store, "reader", noted)
     for tenant in ("a", "b", "a", "c", "a", "b"):
-        assert told.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
+        assert seeded.get(f"{USE}?tenant={tenant}{kept_max}", key=key).status_code == 200
     assert sorted(made) == sorted(["a", "b", "c", *made_again])
 
 
-def test_gauges_are_never_cached(told: Server) -> None:
-    answer = told.get("/api/v1/dashboards/pipeline/sections/server", key=told.key("read"))
+def test_gauges_are_never_cached(seeded: Server) -> None:
+    answer = seeded.get("/api/v1/dashboards/pipeline/sections/server", key=seeded.key("read"))
     assert answer.headers["cache-control"] == "no-store"
     found = {name: one["value"] for name, one in answer.json()["charts"].items()}
     assert found["damaged"] == 0
     assert found["delay"] >= 0
     assert found["segments"] >= 0
-    arrived = charts(told, USE.replace("use", "top"), told.key("read"))["last-event"]["value"]
+    arrived = charts(seeded, USE.replace("use", "top"), seeded.key("read"))["last-event"]["value"]
     assert abs(arrived - now_ms()) < 300_000
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "told_"),
+    ("path", "status", "expected"),
     [
         (
             "/api/v1/dashboards/overvew/sections/use",
@@ -249,10 +249,10 @@ def test_gauges_are_never_cached(told: Server) -> None:
         (f"{USE}?interval=day", 400, 'parameter "interval" does not exist.'),
     ],
 )
-def test_unknown_dashboards_and_sections_are_not_found(told: Server, path: str, status: int, told_: str) -> None:
-    answer = told.get(path, key=told.key("read"))
+def test_unknown_dashboards_and_sections_are_not_found(seeded: Server, path: str, status: int, expected: str) -> None:
+    answer = seeded.get(path, key=seeded.key("read"))
     assert answer.status_code == status
-    assert answer.json()["detail"].startswith(told_)
+    assert answer.json()["detail"].startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,8 @@ def test_unknown_dashboards_and_sections_are_not_found(told: Server, path: str, 
     ],
 )
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
-def test_a_period_may_be_as_long_as_dates_allow(told: Server, asked: str, zone: str) -> None:
-    answer = told.get(f"{USE}?{asked}&timezone={zone}", key=told.key("read"))
+def test_a_period_may_be_as_long_as_dates_allow(seeded: Server, asked: str, zone: str) -> None:
+    answer = seeded.get(f"{USE}?{asked}&timezone={zone}", key=seeded.key("read"))
     assert answer.status_code == 200, answer.text
     start, end = answer.json()["span"]
     assert start < end
@@ -298,21 +298,21 @@ def test_an_operators_dashboard_is_listed_shown_and_answered(tmp_path: Path) -> 
         assert charts(server, "/api/v1/dashboards/mine/sections/s", key)["a"]["value"] == 0
 
 
-def test_programs_can_read_the_list_and_the_definitions(told: Server) -> None:
-    key = told.key("read", deployments=[1])
-    listed = told.get("/api/v1/dashboards", key=key).json()
+def test_programs_can_read_the_list_and_the_definitions(seeded: Server) -> None:
+    key = seeded.key("read", deployments=[1])
+    listed = seeded.get("/api/v1/dashboards", key=key).json()
     ours = read_dashboards()
     assert [one["name"] for one in listed] == list(ours)
     assert listed[0] == {"name": "overview", "title": "Overview", "description": ours["overview"].description}
     for name in ours:
         file = json.loads((dashboards_folder() / f"{name}.json").read_text())
-        assert told.get(f"/api/v1/dashboards/{name}", key=key).json() == file
-    unknown = told.get("/api/v1/dashboards/overvew", key=key)
+        assert seeded.get(f"/api/v1/dashboards/{name}", key=key).json() == file
+    unknown = seeded.get("/api/v1/dashboards/overvew", key=key)
     assert (unknown.status_code, problem(unknown)) == (404, "not_found")
     assert 'Did you mean "overview"?' in unknown.json()["detail"]
     for path in ("/api/v1/dashboards", "/api/v1/dashboards/overview"):
-        assert told.get(path).status_code == 401
-        assert problem(told.get(path, key=told.key("ingest"))) == "wrong_kind"
+        assert seeded.get(path).status_code == 401
+        assert problem(seeded.get(path, key=seeded.key("ingest"))) == "wrong_kind"
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"title": 1}'], ids=["wrong column", "no JSON", "wrong type"])
@@ -340,8 +340,8 @@ def test_an_invalid_file_of_an_operator_is_reported_and_does_not_stop_ingest(
         assert sentence in listed
         page = server.get("/dashboards/mine", headers={"cookie": cookie, "accept": "text/html"})
         assert (page.status_code, sentence in html.unescape(page.text)) == (503, True)
-    [told] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
-    assert told.__dict__["detail"] == sentence
+    [seeded] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
+    assert seeded.__dict__["detail"] == sentence
 
 
 def test_an_invalid_file_with_a_built_in_name_hides_the_built_in_dashboard(tmp_path: Path) -> None:
@@ -381,14 +381,14 @@ def test_an_invalid_file_that_is_detected_late_is_reported_without_a_traceback(
         assert (answer.status_code, problem(answer)) == (503, "not_ready")
         assert answer.json()["detail"].startswith("dashboards/mine.json: sections[0].charts[0].column: ")
         assert server.get("/api/v1/reports/views", key=server.key("read")).status_code == 200
-    [told] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
-    assert "dashboards/mine.json" in told.__dict__["detail"]
+    [seeded] = [record for record in caplog.records if record.getMessage() == "dashboard_wrong"]
+    assert "dashboards/mine.json" in seeded.__dict__["detail"]
 
 
 def test_the_model_allows_exactly_the_measures_of_the_server() -> None:
     assert set(get_args(Measure)) == set(MEASURES)
 
 
-def test_dashboards_need_a_read_key(told: Server) -> None:
-    assert told.get(USE).status_code == 401
-    assert problem(told.get(USE, key=told.key("ingest"))) == "wrong_kind"
+def test_dashboards_need_a_read_key(seeded: Server) -> None:
+    assert seeded.get(USE).status_code == 401
+    assert problem(seeded.get(USE, key=seeded.key("ingest"))) == "wrong_kind"

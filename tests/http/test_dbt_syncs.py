@@ -51,8 +51,8 @@ def loaded_count(server: Server) -> int:
         return sum(len(rows) for rows in reader.rows("sync_in_scope"))
 
 
-def nothing_is_held(server: Server) -> bool:
-    server.get("/healthz")  # The event loop runs only while somebody asks.
+def has_no_pending_results(server: Server) -> bool:
+    server.get("/healthz")  # The event loop runs only during a request.
     return not server.engine.syncs._unloaded
 
 
@@ -85,7 +85,7 @@ def test_a_loaded_result_reads_the_same(quick: Server) -> None:
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).status_code == 200
     wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
-    wait_until(lambda: nothing_is_held(quick), what="it is held no longer")
+    wait_until(lambda: has_no_pending_results(quick), what="no result is pending")
     assert quick.get(address("loaded"), key=quick.key("read")).json() == body
     assert put(quick, body, key=quick.key("sync")).json() == body
     assert problem(put(quick, body | {"durationMs": 1}, key=quick.key("sync"))) == "conflict"
@@ -123,7 +123,7 @@ def test_the_same_job_of_two_deployments_has_two_results(server: Server) -> None
 
 def test_an_unknown_job_and_a_job_of_another_deployment_answer_404(server: Server) -> None:
     put(server, result("elsewhere"), address("elsewhere", 2), key=server.key("sync"))
-    for path in (address("nobody", 1), address("elsewhere", 1), address("x" * 5_000), address("%00"), address("%FF")):
+    for path in (address("unknown", 1), address("elsewhere", 1), address("x" * 5_000), address("%00"), address("%FF")):
         answer = server.get(path, key=server.key("read"))
         assert (answer.status_code, problem(answer)) == (404, "not_found")
 
@@ -164,7 +164,7 @@ def test_a_deployment_outside_the_scope_is_named_as_in_the_path(server: Server) 
 
 
 def test_without_a_key_no_other_error_is_reported(server: Server) -> None:
-    for path in (address(), address(deployment="x"), address("nobody")):
+    for path in (address(), address(deployment="x"), address("unknown")):
         for method in ("GET", "PUT"):
             answer = server.ask(method, path)
             assert (answer.status_code, problem(answer)) == (401, "no_credential")
@@ -173,7 +173,7 @@ def test_without_a_key_no_other_error_is_reported(server: Server) -> None:
 def test_whether_a_job_exists_is_hidden_outside_the_scope(server: Server) -> None:
     put(server, result("secret"), address("secret", 1), key=server.key("sync"))
     reader = server.key("read", deployments=[2])
-    answers = [server.get(address(job, 1), key=reader) for job in ("secret", "nobody")]
+    answers = [server.get(address(job, 1), key=reader) for job in ("secret", "unknown")]
     assert [answer.status_code for answer in answers] == [403, 403]
     assert answers[0].content == answers[1].content
 
@@ -225,7 +225,7 @@ def test_a_completion_may_be_ahead_by_a_clock_difference_only(server: Server) ->
     for ahead, status in ((timedelta(minutes=4), 200), (timedelta(minutes=6), 422)):
         body = result("ahead", completedAt=(now + ahead).isoformat())
         assert put(server, body, address("ahead", status), key=server.key("sync")).status_code == status
-    # What was refused is in nobody's way.
+    # Refused results don't block a valid one.
     right = result("ahead", completedAt=now.isoformat())
     assert put(server, right, address("ahead", 422), key=server.key("sync")).json() == right
 

@@ -20,7 +20,7 @@ from embedsink.http.execute import cancel_on_disconnect
 from embedsink.store.reader import Reader
 from tests.http.asking import Server, open_server, problem
 
-# Longer than anybody here waits, and not for ever: a test that fails has to end.
+# Longer than every timeout here, but finite, because a failing test has to end.
 LONG = "select count(*) from range(1_000_000) one, range(2_000) other where hash(one.range, other.range) = 1"
 ENDED_S_MAX = 5.0
 
@@ -51,14 +51,14 @@ def test_a_disconnected_reader_frees_its_slot(
     narrow: Server, monkeypatch: pytest.MonkeyPatch, path: str, read: str
 ) -> None:
     begun = threading.Event()
-    told: list[bytes] = []
+    bodies: list[bytes] = []
 
     def read_long(reader: Reader, *_: Any, **__: Any) -> None:
         begun.set()
         reader.run(LONG)
 
     async def write(body: bytes) -> None:
-        told.append(body)
+        bodies.append(body)
 
     async def wait() -> None:
         assert await asyncio.to_thread(begun.wait, ENDED_S_MAX)
@@ -81,7 +81,7 @@ def test_a_disconnected_reader_frees_its_slot(
         assert time.monotonic() - left_at < ENDED_S_MAX
         narrow._runner.run(take_the_place())
     assert narrow.get("/api/v1/reports/views", key=key).status_code == 200
-    assert told == []
+    assert bodies == []
     assert narrow.engine.counters["refused.internal_error"] == 0
 
 
@@ -98,8 +98,8 @@ def test_a_query_beyond_the_time_limit_answers_503_and_frees_its_slot(
             patched.setattr(f"embedsink.http.{read}", read_long)
             answer = server.get(path, key=key)
         assert (answer.status_code, problem(answer)) == (503, "overloaded")
-        told = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Request a shorter period."
-        assert answer.json()["detail"] == told
+        detail = "report: took longer than 1 s (EMBEDSINK_REPORT_TIMEOUT_S). Request a shorter period."
+        assert answer.json()["detail"] == detail
         assert "retry-after" in answer.headers
         assert server.get("/api/v1/reports/views", key=key).status_code == 200
 
@@ -135,7 +135,7 @@ def threads() -> set[int]:
 def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end = threading.Event(), threading.Event()
     bodies: list[list[bytes]] = [[], []]
-    is_told = asyncio.Event()
+    has_head = asyncio.Event()
 
     def read(reader: Reader, *_: Any, **__: Any) -> dict[str, Any]:
         begun.set()
@@ -145,7 +145,7 @@ def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, m
     def writing(number: int) -> Any:
         async def write(body: bytes) -> None:
             bodies[number].append(body)
-            is_told.set()
+            has_head.set()
 
         return write
 
@@ -159,8 +159,8 @@ def test_cancelling_one_request_does_not_cancel_a_shared_query(narrow: Server, m
         with narrow.streaming(path, key, writing(1)):
             narrow._runner.run(wait())
         may_end.set()
-        narrow._runner.run(asyncio.wait_for(is_told.wait(), ENDED_S_MAX))
-        narrow._runner.run(asyncio.sleep(0.05))  # the head is told first, then the body
+        narrow._runner.run(asyncio.wait_for(has_head.wait(), ENDED_S_MAX))
+        narrow._runner.run(asyncio.sleep(0.05))  # the head is sent first, then the body
     assert b'"charts"' in b"".join(bodies[0])
     assert bodies[1] == []
 

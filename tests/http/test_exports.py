@@ -118,7 +118,7 @@ def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> Non
             "analytics.duckdb: all running and waiting slots are in use (4 concurrent downloads"
         )
         assert published.get(PATH, key=key, headers={"if-none-match": tag}).status_code == 304
-        # What was refused holds no descriptor, and so no snapshot that is replaced meanwhile.
+        # A refused export has no open descriptor, so it retains no replaced snapshot.
         snapshot = published.folder.snapshot.resolve()
         assert [one for one in Path("/dev/fd").iterdir() if one.resolve() == snapshot] == []
     finally:

@@ -28,7 +28,7 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
         ended.callback(may_load.set)  # before the server closes, which waits for the loader
         key, reader = server.key(), server.key("read")
 
-        def told() -> dict[str, Any]:
+        def gauges() -> dict[str, Any]:
             shown = server.get("/api/v1/dashboards/pipeline/sections/server", key=reader).json()["charts"]
             return {name: one["value"] for name, one in shown.items()}
 
@@ -36,7 +36,7 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
             assert server.post(view(), key=key).status_code == 202
             time.sleep(0.1)  # so that each lies in a segment of its own
         time.sleep(1.0)
-        behind = told()
+        behind = gauges()
         sizes = [path.stat().st_size for path in server.folder.journal.glob("*.ndjson")]
         assert 1.0 <= behind["delay"] < WAIT_S_MAX
         assert len(sizes) == 3
@@ -44,7 +44,7 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
         may_load.set()
         server.rows("/api/v1/reports/views", key=reader)
         end = time.monotonic() + WAIT_S_MAX
-        while (caught_up := told())["snapshot"] is None or caught_up["delay"]:
+        while (caught_up := gauges())["snapshot"] is None or caught_up["delay"]:
             assert time.monotonic() < end, caught_up
             time.sleep(0.02)
 
@@ -52,4 +52,4 @@ def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.Monke
             return time.time() - server.folder.snapshot.stat().st_mtime
 
         wait_until(lambda: age_s() >= 0.5, what="the last snapshot is published")
-        assert told()["snapshot"] == pytest.approx(age_s(), abs=0.25)
+        assert gauges()["snapshot"] == pytest.approx(age_s(), abs=0.25)

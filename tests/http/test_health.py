@@ -72,7 +72,7 @@ def test_readyz_reports_a_stopped_loader_while_ingest_continues(
 
     monkeypatch.setattr(Loader, "run_once", end)
     with open_server(tmp_path) as server:
-        wait_until(lambda: server.get("/readyz").status_code == 503, what="it is told")
+        wait_until(lambda: server.get("/readyz").status_code == 503, what="the trouble is reported")
         [trouble] = server.get("/readyz").json()["troubles"]
         assert trouble.startswith("loader: has ended (SystemExit). It is a bug; see the log.")
         assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["bug"]

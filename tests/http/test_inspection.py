@@ -38,16 +38,16 @@ def inspect(server: RunningServer, key: str, query: str) -> dict[str, Any]:
     answer = server.get(f"{INSPECT}?{query}", key=key)
     assert answer.status == 200, answer.body
     assert answer.headers["cache-control"] == "private, no-store"
-    told: dict[str, Any] = answer.json()
-    return told
+    inspection: dict[str, Any] = answer.json()
+    return inspection
 
 
 def test_acknowledged_events_are_counted_without_a_sleep(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     for number in range(3):
         send(running, key, VISIT, session=f"visit {number}")
-        told = inspect(running, reader, f"session=visit+{number}")
-        assert told == {
+        inspection = inspect(running, reader, f"session=visit+{number}")
+        assert inspection == {
             "isComplete": True,
             "acceptedCount": 3,
             "quarantinedCount": 0,
@@ -73,8 +73,8 @@ def test_a_client_that_disconnects_while_waiting_frees_its_slot(tmp_path: Path) 
 def test_without_waiting_the_answer_is_incomplete(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     send(running, key, VISIT, session="hurry")
-    told = inspect(running, reader, "session=hurry&wait=0")
-    assert (told["isComplete"], told["acceptedCount"]) == (False, 0)
+    inspection = inspect(running, reader, "session=hurry&wait=0")
+    assert (inspection["isComplete"], inspection["acceptedCount"]) == (False, 0)
     assert inspect(running, reader, "session=hurry")["acceptedCount"] == 3
     assert inspect(running, reader, "session=hurry&wait=0")["isComplete"]
 
@@ -83,24 +83,28 @@ def test_rejections_have_a_reason_and_a_path(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     wrong = [event_or_action("event:download", {"format": "doc"}), view() | {"type": "svc:event:scroll"}, 1]
     send(running, key, [*VISIT, *wrong, event_or_action("action:refresh")], session="wrong", deployment=12)
-    told = inspect(running, reader, "session=wrong")
-    assert (told["acceptedCount"], told["quarantinedCount"], told["actions"]) == (4, 3, {"refresh": 1})
-    seen = [(one["reason"], one["path"], one["type"], one["deployment"]) for one in told["rejected"]]
+    inspection = inspect(running, reader, "session=wrong")
+    assert (inspection["acceptedCount"], inspection["quarantinedCount"], inspection["actions"]) == (
+        4,
+        3,
+        {"refresh": 1},
+    )
+    seen = [(one["reason"], one["path"], one["type"], one["deployment"]) for one in inspection["rejected"]]
     assert seen == [
         ("bad_field", "payload.format", "download", 12),
         ("unknown_type", "type", "scroll", 12),
         ("not_an_object", "envelope", None, 12),
     ]
-    assert told["rejected"][0]["detail"].startswith('payload.format: "doc" is not one of')
+    assert inspection["rejected"][0]["detail"].startswith('payload.format: "doc" is not one of')
 
 
 def test_conflicts_found_by_the_loader_are_rejections_and_retries_are_not(running: RunningServer) -> None:
     key, reader = running.key("ingest"), running.key("read")
     for title in ("first", "first", "other"):
         send(running, key, [view({"title": title}, id=ID)], session="conflict")
-    told = inspect(running, reader, "session=conflict")
-    assert told["events"] == {"view": 1}
-    assert [(one["reason"], one["path"]) for one in told["rejected"]] == [("id_conflict", "id")]
+    inspection = inspect(running, reader, "session=conflict")
+    assert inspection["events"] == {"view": 1}
+    assert [(one["reason"], one["path"]) for one in inspection["rejected"]] == [("id_conflict", "id")]
 
 
 def test_lost_events_are_counted(running: RunningServer) -> None:
@@ -143,9 +147,9 @@ def test_too_many_waiting_inspections_answer_503(tmp_path: Path) -> None:
     ) as server:
         key, reader = server.key("ingest"), server.key("read")
         send(server, key, VISIT, session="registry")
-        told: list[dict[str, Any]] = []
+        inspection: list[dict[str, Any]] = []
         waiting = [
-            threading.Thread(target=lambda: told.append(inspect(server, reader, "session=registry&wait=30")))
+            threading.Thread(target=lambda: inspection.append(inspect(server, reader, "session=registry&wait=30")))
             for _ in range(2)
         ]
         for one in waiting:
@@ -158,7 +162,7 @@ def test_too_many_waiting_inspections_answer_503(tmp_path: Path) -> None:
         send(server, key, [view({"title": "x" * 9_000})], session="another")
         for one in waiting:
             one.join()
-        assert [(one["isComplete"], one["acceptedCount"]) for one in told] == [(True, 3), (True, 3)]
+        assert [(one["isComplete"], one["acceptedCount"]) for one in inspection] == [(True, 3), (True, 3)]
         assert inspect(server, reader, "session=registry")["acceptedCount"] == 3
 
 
@@ -198,23 +202,23 @@ def test_an_event_committed_despite_its_refusal_is_complete(tmp_path: Path, monk
 
         monkeypatch.setattr(server.engine.store, "load", load_and_lose_the_answer)
         assert server.post(view(), key=server.key()).status_code == 202
-        told = server.get(f"{INSPECT}?since=1h&wait=10", key=server.key("read")).json()
-    assert (told["isComplete"], told["acceptedCount"]) == (True, 1)
+        inspection = server.get(f"{INSPECT}?since=1h&wait=10", key=server.key("read")).json()
+    assert (inspection["isComplete"], inspection["acceptedCount"]) == (True, 1)
 
 
 def test_waiting_inspections_do_not_delay_a_shutdown(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", EMBEDSINK_SEGMENT_SEAL_S="60") as server:
         key, reader = server.key("ingest"), server.key("read")
         send(server, key, VISIT, session="s")
-        told: list[dict[str, Any]] = []
-        waiting = threading.Thread(target=lambda: told.append(inspect(server, reader, "session=s&wait=30")))
+        inspection: list[dict[str, Any]] = []
+        waiting = threading.Thread(target=lambda: inspection.append(inspect(server, reader, "session=s&wait=30")))
         waiting.start()
         wait_until(lambda: listener_count(server) == 1, what="it waits")
         began_at = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began_at < 3.0
         waiting.join()
-        assert [one["isComplete"] for one in told] == [False]
+        assert [one["isComplete"] for one in inspection] == [False]
 
 
 @pytest.mark.parametrize(
@@ -238,5 +242,5 @@ def test_a_misspelt_type_is_an_error_and_a_rejected_type_is_found(running: Runni
         ("svc:event:view", []),
         ("", []),
     ):
-        told = inspect(running, reader, f"session=slips&type={asked}")
-        assert [one["type"] for one in told["rejected"]] == types
+        inspection = inspect(running, reader, f"session=slips&type={asked}")
+        assert [one["type"] for one in inspection["rejected"]] == types

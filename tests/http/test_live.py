@@ -54,7 +54,7 @@ def _nobody_listens(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "running" in request.fixturenames:
         server = request.getfixturevalue("running")
-        wait_until(lambda: listener_count(server) == 0, what="nobody listens")
+        wait_until(lambda: listener_count(server) == 0, what="no client listens")
 
 
 @pytest.mark.alone
@@ -75,17 +75,17 @@ def test_a_load_is_streamed_with_its_counts(running: RunningServer, key: str, re
         events = [known, known, WRONG, event_or_action("action:refresh")]
         body = {"context": {"session": "s"}, "events": events, "lost": {"queue_overflow": 7}}
         assert running.post(body, key=key).status == 202
-        told = stream.message()
-    assert told.content == {
-        "revision": told.content["revision"],
+        update = stream.message()
+    assert update.content == {
+        "revision": update.content["revision"],
         "after": connected["segment"],
         "segment": connected["segment"] + 1,
         "counts": {"accepted": 2, "duplicate": 1, "quarantined": 1, "lost": 7, "sync": 0},
         "events": {"view": 1},
         "actions": {"refresh": 1},
     }
-    assert told.content["revision"] != connected["revision"]
-    assert told.id == str(told.content["segment"])
+    assert update.content["revision"] != connected["revision"]
+    assert update.id == str(update.content["segment"])
 
 
 def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key: str, reader: str) -> None:
@@ -93,9 +93,9 @@ def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key
     with listening(running.url, reader, "rows=on") as stream:
         stream.message("connected")
         send(running, key, good, WRONG, viewer="u_42", deployment=12)
-        told = stream.message().content
-    assert told["droppedCount"] == 0
-    accepted, quarantined = told["rows"]
+        update = stream.message().content
+    assert update["droppedCount"] == 0
+    accepted, quarantined = update["rows"]
     assert (accepted["outcome"], accepted["type"], accepted["session"]) == ("accepted", "view", "s")
     assert (accepted["viewer"], accepted["deployment"], accepted["reason"]) == ("u_42", 12, None)
     assert json.loads(accepted["envelope"]).items() >= good.items()
@@ -156,13 +156,13 @@ def test_a_scoped_reader_gets_no_messages_of_other_deployments(
         assert all(row["deployment"] == 2 for row in stream.message("recent").content["rows"])
         counted.message("connected")
         send(running, key, view({"title": "secret of 1"}), WRONG, deployment=1)
-        send(running, key, view({"title": "secret of nobody"}), WRONG)
+        send(running, key, view({"title": "secret without a deployment"}), WRONG)
         running.get("/api/v1/inspect?since=1m", key=reader)  # They are loaded: what comes next is not of them.
         send(running, key, view({"title": "of 2"}), WRONG, deployment=2)
-        told, counts = stream.message().content, counted.message().content["counts"]
-    assert "secret" not in json.dumps(told)
-    assert [row["deployment"] for row in told["rows"]] == [2, 2]
-    assert counts == told["counts"] == {"accepted": 1, "duplicate": None, "quarantined": 1, "lost": 0, "sync": 0}
+        update, counts = stream.message().content, counted.message().content["counts"]
+    assert "secret" not in json.dumps(update)
+    assert [row["deployment"] for row in update["rows"]] == [2, 2]
+    assert counts == update["counts"] == {"accepted": 1, "duplicate": None, "quarantined": 1, "lost": 0, "sync": 0}
 
 
 @pytest.mark.parametrize("way", ["header", "parameter"])
@@ -180,9 +180,9 @@ def test_a_resuming_client_gets_every_missed_event_once(
         counted.loaded(1)
     query, last_event_id = ("", last.id) if way == "header" else (f"&after={last.id}", None)
     with listening(running.url, reader, f"rows=on&recent=5{query}", last_event_id=last_event_id) as stream:
-        told = stream.message().content
-        assert told["after"] == int(last.id)
-        assert [json.loads(row["envelope"])["payload"]["title"] for row in told["rows"]] == ["missed"]
+        update = stream.message().content
+        assert update["after"] == int(last.id)
+        assert [json.loads(row["envelope"])["payload"]["title"] for row in update["rows"]] == ["missed"]
         assert stream.is_silent(0.3)
 
 
@@ -202,19 +202,19 @@ def test_a_large_load_streams_its_newest_rows_and_counts_the_others(
     with listening(running.url, reader, "rows=on") as stream:
         stream.message("connected")
         send(running, key, *[view()] * 250)
-        told = stream.loaded(250)
-    assert all(len(message.content["rows"]) <= ROWS_MAX for message in told)
-    assert sum(len(message.content["rows"]) + message.content["droppedCount"] for message in told) == 250
+        updates = stream.loaded(250)
+    assert all(len(message.content["rows"]) <= ROWS_MAX for message in updates)
+    assert sum(len(message.content["rows"]) + message.content["droppedCount"] for message in updates) == 250
 
 
 def test_long_envelopes_are_limited_by_bytes(running: RunningServer, key: str, reader: str) -> None:
     with listening(running.url, reader, "rows=on&session=long") as stream:
         stream.message("connected")
         send(running, key, *[view({"title": "x" * 60_000})] * 12, session="long")
-        told = stream.loaded(12)
-    for message in told:
+        updates = stream.loaded(12)
+    for message in updates:
         assert 0 < sum(len(row["envelope"]) for row in message.content["rows"]) <= ENVELOPES_BYTES_MAX
-    assert sum(message.content["droppedCount"] for message in told) > 0
+    assert sum(message.content["droppedCount"] for message in updates) > 0
 
 
 def test_a_slow_reader_uses_no_memory_and_gets_correct_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_a_slow_reader_uses_no_memory_and_gets_correct_totals(tmp_path: Path, mo
             if b"event: loaded" in piece:
                 await reads_on.wait()
 
-        def told() -> list[dict[str, Any]]:
+        def updates() -> list[dict[str, Any]]:
             return [json.loads(piece.partition(b"data: ")[2]) for piece in written if b"event: loaded" in piece]
 
         with server.streaming(f"{LIVE}?rows=on", server.key("read"), write):
@@ -237,14 +237,14 @@ def test_a_slow_reader_uses_no_memory_and_gets_correct_totals(tmp_path: Path, mo
                 server.post([view()] * 100, key=key)
                 wait_until(lambda: server.engine.loader.status.accepted_count == count * 100, what="it is loaded")  # noqa: B023
                 server.get("/healthz")
-            assert len(told()) == 1
+            assert len(updates()) == 1
             reads_on.set()
-            while sum(one["counts"]["accepted"] for one in told()) < 500:
+            while sum(one["counts"]["accepted"] for one in updates()) < 500:
                 server.get("/healthz")
-    assert len(told()) == 2
-    assert [len(one["rows"]) for one in told()] == [ROWS_MAX, ROWS_MAX]
-    assert [one["droppedCount"] for one in told()] == [0, 300]
-    assert told()[1]["after"] == told()[0]["segment"]
+    assert len(updates()) == 2
+    assert [len(one["rows"]) for one in updates()] == [ROWS_MAX, ROWS_MAX]
+    assert [one["droppedCount"] for one in updates()] == [0, 300]
+    assert updates()[1]["after"] == updates()[0]["segment"]
 
 
 def test_too_many_streams_answer_503(running: RunningServer, key: str, reader: str) -> None:
@@ -255,7 +255,7 @@ def test_too_many_streams_answer_503(running: RunningServer, key: str, reader: s
         assert int(refused.headers["retry-after"]) >= 1
         send(running, key, view())
         first.loaded(1)
-    wait_until(lambda: listener_count(running) == 0, what="nobody listens")
+    wait_until(lambda: listener_count(running) == 0, what="no client listens")
     with listening(running.url, reader) as again:
         assert again.answer.status == 200
 
@@ -344,12 +344,12 @@ def test_streams_that_began_at_different_times_share_queries(tmp_path: Path, mon
         return read(reader, wants_rows=wants_rows)
 
     monkeypatch.setattr(embedsink.http.live_stream, "_read", counted)
-    told: list[int] = []
+    arrivals: list[int] = []
     with open_server(tmp_path, segment_seal_s=0.02) as server, ExitStack() as streams:
         key, reader = server.key(), server.key("read")
 
         async def write(piece: bytes) -> None:
-            told.extend([1] if b"event: loaded" in piece else [])
+            arrivals.extend([1] if b"event: loaded" in piece else [])
 
         for _ in range(6):
             streams.enter_context(server.streaming(LIVE, reader, write))
@@ -357,11 +357,11 @@ def test_streams_that_began_at_different_times_share_queries(tmp_path: Path, mon
             while time.monotonic() < until:
                 server.post(view(), key=key)
         began_at = time.monotonic()
-        while (took_s := time.monotonic() - began_at) < 2.0 or (len(told) < 12 and took_s < WAIT_S_MAX):
+        while (took_s := time.monotonic() - began_at) < 2.0 or (len(arrivals) < 12 and took_s < WAIT_S_MAX):
             server.post(view(), key=key)
-    assert len(told) >= 12
+    assert len(arrivals) >= 12
     # Each of the six on its own would be as many questions as messages.
-    assert len(spans) <= len(told) / 2
+    assert len(spans) <= len(arrivals) / 2
 
 
 def test_queries_for_recent_rows_do_not_delay_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_a_detail_never_contains_a_key(server: Server, caplog: pytest.LogCapture
     for answer in wrong_values(server, secret):
         assert answer.status_code >= 400
         assert secret not in answer.text
-        # A page's origin is repeated to that page, whatever it is: the browser compares the two.
+        # Every origin is repeated to its page, because the browser compares the two.
         assert secret not in str([pair for pair in answer.headers.items() if pair[0] != "access-control-allow-origin"])
     assert secret not in "\n".join(JsonLines().format(record) for record in caplog.records if record.name != "httpx")
 

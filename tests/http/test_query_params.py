@@ -23,7 +23,7 @@ def detail(answer: httpx.Response) -> str:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("sinse=7d", 'parameter "sinse" does not exist. Did you mean "since"?'),
         ("zzz=1", 'parameter "zzz" does not exist. There are since, '),
@@ -33,21 +33,25 @@ def detail(answer: httpx.Response) -> str:
         ("tenant=a%00b", 'tenant: "a\\u0000b" contains a NUL or a lone surrogate. Remove it.'),
     ],
 )
-def test_an_invalid_query_answers_400_and_names_the_parameter(server: Server, path: str, query: str, told: str) -> None:
-    assert told in detail(server.get(f"{path}?{query}", key=server.key("read")))
+def test_an_invalid_query_answers_400_and_names_the_parameter(
+    server: Server, path: str, query: str, message: str
+) -> None:
+    assert message in detail(server.get(f"{path}?{query}", key=server.key("read")))
 
 
 @pytest.mark.parametrize("path", ["/api/v1/reports/views", "/dashboards/", "/login", "/healthz", "/nothing", EVENTS])
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("e&" * PARAMETERS_MAX, "address: has 65 parameters; the limit is 64. Leave some out."),
         ("e" * (QUERY_BYTES_MAX + 1), "address: its query has 8,193 bytes; the limit is 8,192. Shorten it."),
     ],
 )
-def test_a_query_beyond_its_limits_is_refused_on_every_path(server: Server, path: str, query: str, told: str) -> None:
-    assert detail(server.get(f"{path}?{query}", key=server.key("admin"))) == told
-    assert detail(server.get(f"{path}?{query}")) == told
+def test_a_query_beyond_its_limits_is_refused_on_every_path(
+    server: Server, path: str, query: str, message: str
+) -> None:
+    assert detail(server.get(f"{path}?{query}", key=server.key("admin"))) == message
+    assert detail(server.get(f"{path}?{query}")) == message
 
 
 def test_a_query_at_its_limits_is_accepted(server: Server) -> None:
@@ -75,8 +79,8 @@ def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
     assert {("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")} <= set(asked)
     assert server.get("/healthz?sinse=1").status_code == 200
     for method, path in asked:
-        told = detail(server.ask(method, f"{path}?sinse=1", key=admin))
-        assert told.startswith('parameter "sinse" does not exist. '), path
+        message = detail(server.ask(method, f"{path}?sinse=1", key=admin))
+        assert message.startswith('parameter "sinse" does not exist. '), path
 
 
 def test_an_invalid_parameter_is_an_error_and_never_a_304(server: Server) -> None:
@@ -95,9 +99,9 @@ def test_an_invalid_parameter_is_an_error_and_never_a_304(server: Server) -> Non
     ["1_2", "%EF%BC%91%EF%BC%92", "%2B12", "12.0", "", "9007199254740992", "-9223372036854775809", "9" * 100],
 )
 def test_a_deployment_is_ascii_digits_within_the_limits(server: Server, path: str, number: str) -> None:
-    told = detail(server.get(f"{path}?deployment={number}", key=server.key("read")))
-    assert told.startswith("deployment: ")
-    assert told.endswith(
+    message = detail(server.get(f"{path}?deployment={number}", key=server.key("read")))
+    assert message.startswith("deployment: ")
+    assert message.endswith(
         "is not an integer from -9,007,199,254,740,991 to 9,007,199,254,740,991. Write it in plain digits."
     )
 
@@ -128,9 +132,9 @@ def test_valid_parameters_are_accepted(server: Server, path: str, query: str) ->
 def test_a_number_must_be_within_its_bounds(server: Server, path: str, least: int, most: int) -> None:
     key, name = server.key("read"), re.split(r"[?&]", path)[-1]
     for number in (str(least - 1), str(most + 1), f"0{most}", "%EF%BC%91", "", "9" * 5_000):
-        told = detail(server.get(f"{path}={number}", key=key))
-        assert told.startswith(f"{name}: ")
-        assert told.endswith(f" is not an integer from {least} to {most:,}.")
+        message = detail(server.get(f"{path}={number}", key=key))
+        assert message.startswith(f"{name}: ")
+        assert message.endswith(f" is not an integer from {least} to {most:,}.")
 
 
 def test_the_command_has_the_same_limit_of_rejections_as_the_server() -> None:

@@ -215,7 +215,7 @@ def test_days_begin_at_midnight_in_the_readers_time_zone(loaded: Server) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("reports/views?timezone=Europe/Berlim", 'Did you mean "Europe/Berlin"?'),
         ("reports/views?columns=surfac", 'Did you mean "surface"?'),
@@ -226,10 +226,10 @@ def test_days_begin_at_midnight_in_the_readers_time_zone(loaded: Server) -> None
         ("analytics.duckdb?since=7d", 'parameter "since" does not exist.'),
     ],
 )
-def test_an_invalid_parameter_is_reported(loaded: Server, path: str, told: str) -> None:
+def test_an_invalid_parameter_is_reported(loaded: Server, path: str, message: str) -> None:
     answer = get(loaded, path)
     assert problem(answer) == "bad_parameter"
-    assert told in answer.json()["detail"]
+    assert message in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["reports/view/schema", "reports/views.xlsx", "events.json", "events.xlsx"])

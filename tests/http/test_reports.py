@@ -60,7 +60,7 @@ def test_a_client_that_stops_reading_is_cut(tmp_path: Path) -> None:
         ends = f":{address.port:04X} 0100007F:{connection.getsockname()[1]:04X} 01 "
         assert ends in Path("/proc/net/tcp").read_text(), "the server's end of the connection"
         connection.sendall(ask * 60)
-        # Looked up here: the reader itself is told nothing, since it does not read.
+        # Read from /proc, because a client that does not read notices nothing.
         wait_until(lambda: ends not in Path("/proc/net/tcp").read_text(), what="the server cuts it", timeout_s=20)
         assert server.get("/healthz").status == 200
 

@@ -45,7 +45,7 @@ def test_an_abandoned_report_occupies_its_slot_until_its_thread_ends(narrow: Ser
         may_end.wait(10)
 
     async def cancel() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
         task = asyncio.create_task(spool_query(narrow.engine, EVERYTHING, write, key_id="k_reader"))
         await asyncio.to_thread(begun.wait, 10)
         for _ in range(2):

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 
 
 class Picture(NamedTuple):
-    """A page, how it is looked at, and the file's name."""
+    """A page, its display options, and the name of the file."""
 
     name: str
     dashboard: str
@@ -32,7 +32,7 @@ PICTURES = (
 
 
 def main() -> None:
-    """All of the demo's traffic, and a picture of each page."""
+    """Send all of the demo's traffic, and take a picture of each page."""
     FOLDER.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,

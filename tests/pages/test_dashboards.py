@@ -1,4 +1,4 @@
-"""The dashboards in a real browser: on the demo's data, on none, on hostile data; filters, dark, narrow."""
+"""The dashboards in a real browser: demo data, no data, hostile data; filters, dark mode, narrow screens."""
 
 import re
 import shutil
@@ -28,20 +28,20 @@ HOSTILE = (
     "__proto__",
 )
 SERIOUS = ("serious", "critical")
-# What colours are in the uppermost pixels of a canvas.
+# The colours of the uppermost pixels of a canvas.
 COLOURS_ABOVE = """([at, height]) => {
     const canvas = document.querySelector(at);
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, height * devicePixelRatio).data;
     const hex = (i) => "#" + [0, 1, 2].map((part) => pixels[i + part].toString(16).padStart(2, "0")).join("");
     return [...new Set(Array.from({ length: pixels.length / 4 }, (_, i) => hex(4 * i)))];
 }"""
-# Which tables by shape have no figure that is seen whole without scrolling sideways.
+# The tables by shape in which no number is completely visible without horizontal scrolling.
 TABLES_WITHOUT_A_NUMBER = """() => [...document.querySelectorAll('[data-tile$="shapes"] .scroll')].filter((scroll) => {
     const faded = scroll.getBoundingClientRect().right - 24;
     const [figure] = scroll.querySelectorAll("tbody .figure");
     return figure.getBoundingClientRect().right - parseFloat(getComputedStyle(figure).paddingRight) > faded;
 }).map((scroll) => scroll.ariaLabel)"""
-# The page that has every kind of tile.
+# The page with every kind of tile.
 OF_ALL_KINDS = "pipeline"
 
 
@@ -57,18 +57,18 @@ def busy(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[Run
 
 @pytest.fixture
 def looking(browser: Browser, busy: RunningServer) -> Iterator[Reader]:
-    """Somebody with a read key, at the demo's data, who has opened nothing yet."""
+    """A reader of the demo's data, with a read key and no open page."""
     with reader_at(browser, busy, key=busy.key("read"), timezone_id="Europe/Berlin") as one:
         yield one
 
 
-def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking: Reader) -> None:
+def test_each_dashboard_shows_all_tiles_and_is_accessible(looking: Reader) -> None:
     for name in DASHBOARDS:
         looking.open(name)
         assert looking.page.locator("[role=alert]").count() == 0
         assert looking.page.locator("canvas").count() >= 1, name
         changes = looking.page.locator("[data-change]").all_inner_texts()
-        assert "not comparable yet" in changes, name  # It has a week, and no whole one before it.
+        assert "not comparable yet" in changes, name  # The data has one week, and no complete week before it.
         assert not any("from" in change for change in changes), name
         if name == "content":
             unused = looking.page.inner_text('[data-tile="unused"]')
@@ -79,7 +79,7 @@ def test_each_dashboard_shows_everything_and_hides_nothing_from_anybody(looking:
     assert looking.page.get_attribute('nav a[href*="/dashboards/pipeline"]', "aria-current") == "page"
 
 
-def test_what_holds_for_one_page_holds_for_all() -> None:
+def test_one_dashboard_has_every_kind_of_tile() -> None:
     kinds = {
         name: {tile.kind for section in dashboard.sections for tile in section.charts}
         for name, dashboard in read_dashboards().items()
@@ -88,7 +88,7 @@ def test_what_holds_for_one_page_holds_for_all() -> None:
     assert kinds[OF_ALL_KINDS] == set().union(*kinds.values())
 
 
-def test_dark_and_narrow_nothing_is_cut_off(browser: Browser, busy: RunningServer) -> None:
+def test_nothing_is_cut_off_in_dark_mode_or_on_narrow_screens(browser: Browser, busy: RunningServer) -> None:
     narrow = {"width": 390, "height": 844}
     with reader_at(
         browser,
@@ -97,7 +97,7 @@ def test_dark_and_narrow_nothing_is_cut_off(browser: Browser, busy: RunningServe
         viewport=narrow,
         color_scheme="dark",
         has_touch=True,
-        locale="en-US",  # It writes the longest times.
+        locale="en-US",  # the locale with the longest times
     ) as reader:
         for name in ("overview", "reliability", "content", OF_ALL_KINDS):
             reader.open(name)
@@ -108,7 +108,7 @@ def test_dark_and_narrow_nothing_is_cut_off(browser: Browser, busy: RunningServe
             reader.open(name)
             assert reader.page.evaluate(TABLES_WITHOUT_A_NUMBER) == [], name
         for width in (390, 400, 390):
-            reader.page.set_viewport_size({"width": width, "height": 844})  # As a phone that is turned.
+            reader.page.set_viewport_size({"width": width, "height": 844})  # a rotated phone
             reader.page.wait_for_timeout(300)
             drawn = reader.page.evaluate(COLOURS_ABOVE, ['[data-tile="latency"] canvas', 40])
             assert {"#4c96ea", "#3fbfb3"} <= set(drawn), "both lines of the legend are to be seen"
@@ -128,12 +128,12 @@ def test_a_link_shows_the_same(looking: Reader) -> None:
     assert (page.get_attribute('nav a[href*="exports"]', "href") or "").endswith(f"/dashboards/exports?{query}")
 
 
-def test_choosing_narrows_every_tile_and_the_way_back_widens_it(looking: Reader) -> None:
+def test_a_filter_narrows_every_tile_and_going_back_removes_it(looking: Reader) -> None:
     looking.open("tenants")
     before = int(looking.number("tenant-views").replace(",", ""))
     page = looking.page
     page.click('[data-tile="all"] button:has-text("acme-north")')
-    looking.wait(lambda: looking.number("active") == "1", "one tenant is left")
+    looking.wait(lambda: looking.number("active") == "1", "one tenant remains")
     assert "tenant=acme-north" in page.url
     assert [row[0] for row in looking.texts("all")] == ["acme-north"]
     assert 0 < int(looking.number("tenant-views").replace(",", "")) < before
@@ -144,7 +144,7 @@ def test_choosing_narrows_every_tile_and_the_way_back_widens_it(looking: Reader)
     assert "period=24h" in page.url
 
 
-def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Reader) -> None:
+def test_a_period_that_ends_before_it_begins_is_reported_at_its_fields(looking: Reader) -> None:
     looking.open("tenants", "?since=2026-11-20")
     page, until = looking.page, looking.page.locator('input[name="until"]')
     until.fill("2026-11-18")
@@ -152,7 +152,7 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
     assert "until=" not in page.url
     until.fill("2026-11-20")
     assert until.evaluate("field => field.validationMessage") == ""
-    # That day alone: the address ends where it does.
+    # That day alone: the URL ends with the date.
     assert "until=2026-11-21" in page.url
     assert until.input_value() == "2026-11-20"
     page.reload()
@@ -161,7 +161,7 @@ def test_a_period_that_ends_before_it_begins_is_told_at_its_fields(looking: Read
 
 def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> None:
     page = looking.page
-    # 24 hours are whole ones, this one among them: from eleven in the evening they are of one day.
+    # The 24 hours include the current one: after 23:00 they are in one day.
     for period, length in (("7d", timedelta(days=6)), ("24h", timedelta(hours=23)), ("30d", timedelta(days=29))):
         before = datetime.now(UTC)
         looking.open("tenants", f"?timezone=UTC&period={period}")
@@ -174,7 +174,7 @@ def test_a_custom_period_begins_with_the_one_that_is_shown(looking: Reader) -> N
     assert f"since={last}&until={last + timedelta(days=1)}" in page.url
 
 
-def test_a_last_day_without_a_first_is_told(looking: Reader) -> None:
+def test_a_last_day_without_a_first_day_is_reported(looking: Reader) -> None:
     looking.open("tenants")
     page = looking.page
     page.click('label:has(input[value="custom"])')
@@ -203,12 +203,12 @@ def test_deployments_are_offered_by_their_use_and_any_other_can_be_typed(looking
     looking.wait(lambda: looking.number("active") == "0", "nothing is there")
 
 
-def test_a_table_that_is_cut_says_how_many_rows_there_are(looking: Reader) -> None:
+def test_a_cut_table_shows_its_number_of_rows(looking: Reader) -> None:
     looking.open("exports")
     note = looking.page.inner_text('[data-tile="by-viewer"] [data-note]')
-    told = re.fullmatch(r"12 of (\d+) rows shown\.", note)
-    assert told, note
-    assert int(told[1]) > 12
+    counted = re.fullmatch(r"12 of (\d+) rows shown\.", note)
+    assert counted, note
+    assert int(counted[1]) > 12
     link = looking.page.locator('[data-tile="by-viewer"] .menu a[data-csv]')
     assert link.text_content() == "Download the whole report as CSV"
 
@@ -244,56 +244,60 @@ def test_a_sync_is_marked_where_it_happened(looking: Reader) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("?period=5d", 'period: "5d" is not one of 24h, 7d, 30d, 90d.'),
         ("?timezone=Mars%2FX", 'timezone: "Mars/X" is not a time zone'),
         ("?since=2026-11-20&until=2026-11-18", "until"),
     ],
 )
-def test_what_is_wrong_in_an_address_is_told_once_and_taken_back(looking: Reader, query: str, told: str) -> None:
+def test_an_error_in_the_url_is_reported_once_and_removed_after_a_correction(
+    looking: Reader, query: str, message: str
+) -> None:
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/overview{query}")
-    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
-    assert told in page.inner_text("#request-error")
+    looking.wait(lambda: page.is_visible("#request-error"), "the error is shown")
+    assert message in page.inner_text("#request-error")
     assert page.locator("section:visible").count() == 0
     assert page.get_by_text("Try again").count() == 0
-    looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "and it is not as if all were well")
+    looking.wait(lambda: page.inner_text("#live").startswith("Not available"), "the page does not claim to be live")
     page.click("#request-error a")
-    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "another page has begun")
+    looking.wait(lambda: page.url.endswith("?timezone=Europe%2FBerlin"), "the URL is corrected")
     looking.wait_until_shown()
     assert not page.is_visible("#request-error")
     assert page.is_checked('input[name="period"][value="7d"]')
     assert looking.number("views") != "–"
-    looking.troubles.clear()  # A browser notes each refusal.
+    looking.troubles.clear()  # A browser logs each refusal.
 
 
 @pytest.mark.parametrize(
     ("place", "meant"), [("overview?deploymnt=1", "deployment"), ("inspector?sesion=x", "session")]
 )
-def test_a_misspelt_filter_is_told_and_does_not_show_everything(looking: Reader, place: str, meant: str) -> None:
+def test_a_misspelt_filter_is_reported_instead_of_ignored(looking: Reader, place: str, meant: str) -> None:
     page = looking.page
     page.goto(f"{looking.server.url}/dashboards/{place}")
     assert f'Did you mean "{meant}"?' in page.inner_text("[role=alert]")
-    assert page.url.endswith(place), "it can be mended there"
+    assert page.url.endswith(place), "the filter can be corrected there"
     assert page.locator("section").count() == 0
-    looking.troubles.clear()  # A browser notes each refusal.
+    looking.troubles.clear()  # A browser logs each refusal.
 
 
-def test_what_is_mistyped_in_a_field_is_told_and_mended_there(looking: Reader) -> None:
+def test_a_typing_error_in_a_field_is_reported_and_corrected_there(looking: Reader) -> None:
     looking.open("tenants", "?timezone=UTC")
     page = looking.page
     page.click("#more > summary")
     page.fill('input[name="timezone"]', "Mars/X")
     page.press('input[name="timezone"]', "Enter")
-    looking.wait(lambda: page.is_visible("#request-error"), "it is told")
+    looking.wait(lambda: page.is_visible("#request-error"), "the error is shown")
     page.go_back()
-    looking.wait(lambda: page.is_visible("section") and not page.is_visible("#request-error"), "the way back mends it")
+    looking.wait(
+        lambda: page.is_visible("section") and not page.is_visible("#request-error"), "going back removes the error"
+    )
     looking.wait_until_shown()
     looking.troubles.clear()
 
 
-def test_an_hour_that_was_chosen_stands_in_the_fields(looking: Reader) -> None:
+def test_a_chosen_hour_is_in_the_fields(looking: Reader) -> None:
     looking.open("tenants", "?since=2026-11-20T05:00:00&until=2026-11-20T06:00:00")
     assert looking.page.input_value('input[name="since"]') == "2026-11-20T05:00"
     assert looking.page.input_value('input[name="until"]') == "2026-11-20T06:00"
@@ -311,7 +315,7 @@ def test_a_click_on_a_bar_narrows_the_page(looking: Reader) -> None:
     looking.wait(lambda: "tenant=" not in looking.page.url, "the filter is gone")
 
 
-def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None:
+def test_each_chart_is_available_as_table_file_and_picture(looking: Reader) -> None:
     looking.open("overview", "?surface=app")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
     for what, start in {"png": b"\x89PNG", "svg": b"<svg"}.items():
@@ -321,7 +325,7 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
         assert Path(saved.value.path()).read_bytes().startswith(start)
         assert saved.value.suggested_filename == f"overview-views-by-surface.{what}"
     texts = texts_of(Path(saved.value.path()).read_text())
-    # It goes elsewhere, and says what it is of.
+    # A saved chart names its data, because it leaves the page.
     assert "Views by surface" in texts
     assert any(text.endswith("Europe/Berlin · Surface: app") for text in texts), texts
     page.click("#chips button")
@@ -341,7 +345,7 @@ def test_each_chart_is_a_table_a_file_and_a_picture_too(looking: Reader) -> None
     assert page.get_attribute(f'{tile} a[href^="/docs"]', "href") == "/docs/reports/views"
 
 
-def test_a_saved_chart_tells_what_is_dashed(looking: Reader) -> None:
+def test_a_saved_chart_explains_its_dashed_lines(looking: Reader) -> None:
     looking.open("overview", "?period=24h")
     page, tile = looking.page, '[data-tile="views-by-surface"]'
     assert page.inner_text(f"{tile} [data-note]") == "Dashed: the previous period."
@@ -363,7 +367,7 @@ def test_a_tooltip_follows_the_pointer(looking: Reader) -> None:
 
 def test_a_scoped_key_sees_its_deployment_and_no_other(browser: Browser, busy: RunningServer) -> None:
     key = busy.key("read", deployments=[31])
-    # Of charts a page has no text: their rows are in its answers.
+    # Charts have no text in the page: their rows are in the responses.
     for name in ("overview", "exports", "reliability"):
         for section in read_dashboards()[name].sections:
             answer = busy.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
@@ -389,7 +393,7 @@ def test_without_events_each_tile_says_so(browser: Browser, tmp_path: Path, bund
         assert "Remove all filters" in reader.page.inner_text("main")
 
 
-def test_text_in_every_field_is_text(reader: Reader) -> None:
+def test_hostile_text_is_escaped_in_every_field(reader: Reader) -> None:
     server, ingest = reader.server, reader.server.key("ingest")
     before = loaded_count(server)
     sent = sum(send_everything(server, ingest, text) for text in HOSTILE)
@@ -407,12 +411,12 @@ def test_text_in_every_field_is_text(reader: Reader) -> None:
     assert {"__proto__"} < {row[0] for row in reader.texts("all")}
     assert any(row[0].startswith("<script>window.pwned=1</script>") for row in reader.texts("all"))
     page.locator('[data-tile="all"] button:has-text("<script>")').click()
-    reader.wait(lambda: reader.number("active") == "1", "only that tenant is left")
+    reader.wait(lambda: reader.number("active") == "1", "only that tenant remains")
     assert page.inner_text("#chips").startswith("Tenant: <script>")
 
 
 def send_everything(server: RunningServer, key: str, text: str) -> int:
-    """Every event with this text in each field that takes one; how many."""
+    """Send every event with this text in each text field. Return the number of events."""
     now = time.time_ns() // 1_000_000
     short = text[:400]
     events: list[dict[str, Any]] = [

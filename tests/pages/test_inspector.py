@@ -1,4 +1,4 @@
-"""The inspector in a real browser: it shows what arrives, does what it is told, and runs nothing that it shows."""
+"""The inspector in a real browser: it shows arriving events, applies its controls, and runs no script of an event."""
 
 import json
 import re
@@ -30,7 +30,7 @@ WHOLE_TIMES = """[...document.querySelectorAll('.envelope time')].every((time) =
 
 
 class Inspector:
-    """A page of the inspector, logged in. `said` is what its console had to say, violations of its policy included."""
+    """A page of the inspector, logged in. `said` has the messages of its console, including policy violations."""
 
     def __init__(self, page: Page, server: RunningServer) -> None:
         self.page = page
@@ -42,7 +42,7 @@ class Inspector:
         page.on("pageerror", lambda error: self.said.append(str(error)))
 
     def open(self, query: str = "") -> None:
-        """Go there, and wait until it is live."""
+        """Open the page, and wait until it is live."""
         self.page.goto(f"{self.server.url}/dashboards/inspector{query}")
         expect(self.page.locator("#live")).to_have_attribute("data-state", "live", timeout=LOADED_MS)
 
@@ -51,7 +51,7 @@ class Inspector:
         assert self.server.post({"context": context, "events": list(events)}, key=self.key).status in (202, 422)
 
     def rows(self, text: str = "") -> Locator:
-        """The rows in which a text stands, newest first."""
+        """Return the rows that contain a text, newest first."""
         return self.page.locator(".envelope").filter(has_text=text)
 
     def show(self, text: str) -> Locator:
@@ -77,13 +77,13 @@ def inspecting(browser: Browser, server: RunningServer, *, key: str = "", **opti
 
 @pytest.fixture
 def inspector(browser: Browser, server: RunningServer) -> Iterator[Inspector]:
-    """A page that in the end has not complained."""
+    """A page whose console must be empty at the end."""
     with inspecting(browser, server) as opened:
         yield opened
         assert opened.said == []
 
 
-def test_what_arrives_appears_newest_first_with_reason_and_path(inspector: Inspector) -> None:
+def test_arriving_events_appear_newest_first_with_reason_and_path(inspector: Inspector) -> None:
     inspector.open("?session=appears")
     expect(inspector.page.get_by_text("No matching envelopes yet")).to_be_visible()
     inspector.send(view(), WRONG, session="appears", deployment=12)
@@ -95,7 +95,7 @@ def test_what_arrives_appears_newest_first_with_reason_and_path(inspector: Inspe
     expect(inspector.rows().first).to_contain_text("refreshaction", timeout=LOADED_MS)
 
 
-def test_a_row_opens_with_its_envelope_and_what_is_wrong_in_it(inspector: Inspector) -> None:
+def test_a_row_opens_with_its_envelope_and_its_error(inspector: Inspector) -> None:
     inspector.open("?session=opens")
     inspector.send(WRONG, session="opens", viewer="u_42")
     row = inspector.show("bad_field")
@@ -107,7 +107,7 @@ def test_a_row_opens_with_its_envelope_and_what_is_wrong_in_it(inspector: Inspec
     expect(row.locator("dl")).to_contain_text("u_42")
 
 
-def test_numbers_keep_their_digits_and_names_that_stand_twice_stand_twice(inspector: Inspector) -> None:
+def test_numbers_keep_their_digits_and_duplicate_names_are_both_shown(inspector: Inspector) -> None:
     inspector.open("?outcome=quarantined")
     body = b'{"a":12345678901234567890.10,"a":[1.50,{}, []],"b":"\\u00e9"}'
     assert inspector.server.post(body, key=inspector.key).status == 400
@@ -115,7 +115,7 @@ def test_numbers_keep_their_digits_and_names_that_stand_twice_stand_twice(inspec
     assert re.sub(r"\s", "", shown) == body.decode().replace(" ", "")
 
 
-def test_a_type_that_does_not_exist_can_be_shown_alone_and_one_with_a_slip_is_told(inspector: Inspector) -> None:
+def test_an_unknown_type_can_be_filtered_and_a_misspelt_type_is_reported(inspector: Inspector) -> None:
     inspector.open("?session=slips")
     inspector.send(view() | {"type": "svc:event:veiw"}, view(), session="slips")
     inspector.show("unknown_type").get_by_role("button", name="Only this type").click()
@@ -127,7 +127,7 @@ def test_a_type_that_does_not_exist_can_be_shown_alone_and_one_with_a_slip_is_to
     inspector.said.clear()
 
 
-def test_what_is_hostile_is_text(inspector: Inspector) -> None:
+def test_hostile_values_are_escaped(inspector: Inspector) -> None:
     inspector.open()
     wild = {"source": "svc-embed", "direction": "event", "type": HOSTILE, "payload": {HOSTILE: HOSTILE}}
     context = dict.fromkeys(("session", "viewer", "tenant", "page"), HOSTILE)
@@ -151,7 +151,7 @@ def test_what_is_hostile_is_text(inspector: Inspector) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_filters_stand_in_the_address_and_a_link_shows_the_same(inspector: Inspector) -> None:
+def test_filters_are_in_the_url_and_a_link_shows_the_same(inspector: Inspector) -> None:
     page = inspector.page
     inspector.send(view(), WRONG, session="one", tenant="acme")
     inspector.send(view(), session="two", tenant="acme")
@@ -173,7 +173,7 @@ def test_filters_stand_in_the_address_and_a_link_shows_the_same(inspector: Inspe
     expect(inspector.rows("download").first).to_be_visible(timeout=LOADED_MS)
 
 
-def test_a_pause_holds_the_list_and_going_on_misses_nothing(inspector: Inspector) -> None:
+def test_a_pause_stops_the_list_and_resuming_misses_nothing(inspector: Inspector) -> None:
     inspector.open("?session=pause")
     inspector.send(view(), session="pause")
     expect(inspector.rows()).to_have_count(1, timeout=LOADED_MS)
@@ -181,14 +181,14 @@ def test_a_pause_holds_the_list_and_going_on_misses_nothing(inspector: Inspector
         inspector.page.get_by_role("button", name="Pause").click()
     expect(inspector.page.locator("#live")).to_have_text("Paused")
     inspector.send(view(), WRONG, session="pause")
-    told = inspector.server.get("/api/v1/inspect?session=pause", key=inspector.server.key("read")).json()
-    assert told["quarantinedCount"] == 1
-    expect(inspector.rows()).to_have_count(1)  # Nothing is being listened to that could bring more.
+    inspection = inspector.server.get("/api/v1/inspect?session=pause", key=inspector.server.key("read")).json()
+    assert inspection["quarantinedCount"] == 1
+    expect(inspector.rows()).to_have_count(1)  # No stream is open that could add rows.
     inspector.page.get_by_role("button", name="Resume").click()
     expect(inspector.rows()).to_have_count(3, timeout=LOADED_MS)
 
 
-def test_a_rejection_is_tried_again_with_an_admin_key_alone(browser: Browser, server: RunningServer) -> None:
+def test_a_rejection_can_be_replayed_only_with_an_admin_key(browser: Browser, server: RunningServer) -> None:
     reader = server.key("read")
     with inspecting(browser, server, key=reader) as inspector:
         try_again(inspector, inspector.page, reader)
@@ -207,10 +207,10 @@ def try_again(inspector: Inspector, page: Page, reader: str) -> None:
     expect(row.get_by_role("button", name="Rejected again")).to_be_enabled()
     assert page.locator("#admin").input_value() == ""
     assert page.evaluate("JSON.stringify([localStorage, sessionStorage])") == "[{},{}]"
-    assert [line for line in inspector.said if "403" not in line] == []  # Browsers note each of those.
+    assert [line for line in inspector.said if "403" not in line] == []  # Browsers log each refusal.
 
 
-def test_it_is_used_with_the_keyboard_alone(inspector: Inspector) -> None:
+def test_the_inspector_works_with_the_keyboard_alone(inspector: Inspector) -> None:
     page = inspector.page
     inspector.open("?session=keys")
     inspector.send(WRONG, session="keys")
@@ -238,7 +238,7 @@ def test_a_scoped_reader_sees_its_own_deployments(browser: Browser, server: Runn
         expect(inspector.page.locator("#live")).to_have_text("Not connected")
 
 
-def test_when_its_key_is_revoked_it_leads_to_the_login(browser: Browser, server: RunningServer) -> None:
+def test_a_revoked_key_redirects_to_the_login(browser: Browser, server: RunningServer) -> None:
     reader = server.key("read")
     with inspecting(browser, server, key=reader) as inspector:
         inspector.open("?session=revoked")
@@ -246,7 +246,9 @@ def test_when_its_key_is_revoked_it_leads_to_the_login(browser: Browser, server:
         inspector.page.wait_for_url("**/login?next=**session*", timeout=10_000)
 
 
-def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Browser, server: RunningServer) -> None:
+def test_a_disconnection_is_shown_and_the_stream_reconnects_automatically(
+    browser: Browser, server: RunningServer
+) -> None:
     with inspecting(browser, server) as inspector:
         page = inspector.page
         page.clock.install()
@@ -263,7 +265,7 @@ def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(browser: Brow
         expect(page.locator("#live")).to_have_text("Live")
 
 
-def test_rows_of_before_are_shown_though_the_stream_broke_before_they_came(inspector: Inspector) -> None:
+def test_earlier_rows_are_shown_after_the_stream_broke(inspector: Inspector) -> None:
     inspector.send(view(), session="broken")
     inspector.server.get("/api/v1/inspect?session=broken", key=inspector.server.key("read"))  # It is loaded.
     page, begun = inspector.page, "id: 999999999\nevent: connected\ndata: {}\n\n"
@@ -278,11 +280,13 @@ def test_rows_of_before_are_shown_though_the_stream_broke_before_they_came(inspe
         page.clock.run_for(5_000)
         return inspector.rows().count() == 1
 
-    wait_until(is_told_seconds_later, what="the page asked again")  # It may only now hear that the stream broke.
+    wait_until(
+        is_told_seconds_later, what="the page asked again"
+    )  # The page may notice only now that the stream broke.
 
 
 @pytest.mark.parametrize("text", ["[" * 16_000, 'x"' + '\\"' * 8_000], ids=["brackets", "quotes"])
-def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -> None:
+def test_a_hostile_body_opens_quickly(inspector: Inspector, text: str) -> None:
     inspector.open(f"?key={inspector.key_id}")
     assert inspector.server.post(text.encode(), key=inspector.key).status == 400
     row = inspector.show("too_deep" if text.startswith("[") else "not_json")
@@ -292,7 +296,7 @@ def test_a_body_made_to_be_slow_opens_at_once(inspector: Inspector, text: str) -
     assert len(shown) < 2 * len(text)
 
 
-def test_however_long_it_is_nothing_in_it_is_looked_at_twice(inspector: Inspector) -> None:
+def test_formatting_takes_linear_time(inspector: Inspector) -> None:
     inspector.open()
     took_ms = """async text => {
       const {formatEnvelope} = await import('/pages/envelope.js');
@@ -301,10 +305,10 @@ def test_however_long_it_is_nothing_in_it_is_looked_at_twice(inspector: Inspecto
       return performance.now() - began;
     }"""
     short, long = (inspector.page.evaluate(took_ms, 'x"' + '\\"' * count) for count in (8_000, 64_000))
-    assert long <= 24 * max(short, 5)  # Eight times the text: eight times the work, and not 64 times.
+    assert long <= 24 * max(short, 5)  # Eight times the text takes eight times the work, not 64 times.
 
 
-def test_what_stands_behind_an_empty_object_is_a_value_too(inspector: Inspector) -> None:
+def test_a_value_after_an_empty_object_is_shown(inspector: Inspector) -> None:
     inspector.open("?session=empties")
     inspector.send(view({"novel": [{}, "a", {"b": []}, "c"]}), session="empties")
     row = inspector.show("view")

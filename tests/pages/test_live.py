@@ -1,4 +1,4 @@
-"""A dashboard that stays open: what arrives, what breaks and what is chosen meanwhile."""
+"""A dashboard that stays open: new events, failures and changed filters."""
 
 import re
 import shutil
@@ -40,14 +40,14 @@ def test_new_events_appear_within_two_seconds_and_nothing_jumps(reader: Reader, 
         reader.wait(lambda shown=shown: reader.number("views") == shown, "the view is counted")  # type: ignore[misc]
         took_s.append(time.monotonic() - began)
         reader.wait_until_shown()
-    # Where others keep this machine busy, everything takes its multiple: to open the page, too.
+    # On a busy machine everything takes longer, and opening the page does too.
     assert sorted(took_s)[1] <= max(2, opened_s)
     assert page.evaluate("scrollY") == 300
     assert page.evaluate("document.querySelector('canvas') === window.canvas")
     assert "Live" in page.inner_text("#live")
 
 
-def test_a_load_leaves_the_reader_at_their_place_in_a_table(
+def test_a_load_keeps_the_scroll_position_of_a_table(
     browser: Browser, server: RunningServer, bundle: Path, ingest: str
 ) -> None:
     load(server, ingest, "placed", event_or_action("event:download", {"rowCount": 7, "title": "t" * 90}))
@@ -62,18 +62,18 @@ def test_a_load_leaves_the_reader_at_their_place_in_a_table(
         assert page.evaluate("document.activeElement.matches('[data-tile=largest] .filter-link')")
 
 
-def test_what_is_loaded_before_the_stream_begins_is_shown_too(reader: Reader, ingest: str) -> None:
+def test_rows_loaded_before_the_stream_begins_are_shown(reader: Reader, ingest: str) -> None:
     held: list[Route] = []
     reader.page.route(LIVE, lambda route: held.append(route))
     reader.open("overview", "?tenant=early")
     assert reader.number("views") == "0"
     load(reader.server, ingest, "early")
-    reader.wait(lambda: held, "the stream is asked for")
+    reader.wait(lambda: held, "the stream is requested")
     held[0].continue_()
     reader.wait(lambda: reader.number("views") == "1", "the view is counted")
 
 
-def test_a_page_that_is_left_while_it_rests_asks_nothing(reader: Reader) -> None:
+def test_a_hidden_page_sends_no_requests(reader: Reader) -> None:
     def answer_late(route: Route) -> None:
         time.sleep(0.5)
         route.continue_()
@@ -85,15 +85,15 @@ def test_a_page_that_is_left_while_it_rests_asks_nothing(reader: Reader) -> None
     reader.wait(lambda: reader.page.inner_text("#live").startswith("Live"), "it is live")
     asked: list[str] = []
     reader.page.on("request", lambda request: asked.append(request.url))
-    # It was told of the store while it asked, so it asks again after a rest.
+    # The page was notified of a load during its request, so it requests again after a pause.
     seem_hidden(reader.page, True)
     reader.page.wait_for_timeout(1000 * took_s)
     assert asked == []
     seem_hidden(reader.page, False)
-    reader.wait(lambda: any("/sections/" in url for url in asked), "whoever comes back is shown what is new")
+    reader.wait(lambda: any("/sections/" in url for url in asked), "a visible tab requests the new rows")
 
 
-def test_tabs_that_nobody_sees_leave_the_connections_to_others(
+def test_hidden_tabs_release_their_connections(
     browser: Browser, server: RunningServer, bundle: Path, ingest: str
 ) -> None:
     with reader_at(browser, server, key=server.key("read")) as first:
@@ -113,15 +113,15 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(
         seventh.wait(lambda: seventh.number("views") == "3", "the views are counted")
         seem_hidden(seventh.page, True)
         assert (first.number("views"), asked) == ("0", [])
-        # One after the other: six live streams at once would leave no connection for what the pages ask.
+        # One after the other: six simultaneous live streams would leave no connection for other requests.
         seem_hidden(first.page, False)
-        first.wait(lambda: first.number("views") == "3", "it is shown to whoever comes back")
+        first.wait(lambda: first.number("views") == "3", "a visible tab shows the new number")
         seem_hidden(tabs[1], False)
         first.wait(lambda: tabs[1].locator(".envelope").count() == 3, "and in the inspector")
         assert seventh.troubles == []
 
 
-def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader: Reader, ingest: str) -> None:
+def test_a_new_filter_is_requested_while_other_requests_are_pending(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "slow")
     reader.open("overview", "?tenant=slow")
     held: list[Route] = []
@@ -136,9 +136,11 @@ def test_what_is_chosen_is_asked_for_while_others_wait_for_their_answers(reader:
     reader.page.unroute_all(behavior="ignoreErrors")
 
 
-def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, ingest: str) -> None:
+def test_a_refused_request_is_not_repeated_with_each_load(reader: Reader, ingest: str) -> None:
     reader.page.goto(f"{reader.server.url}/dashboards/overview?period=5d")
-    reader.wait(lambda: reader.page.inner_text("#live-text") == "Not available", "it is told, and the stream has begun")
+    reader.wait(
+        lambda: reader.page.inner_text("#live-text") == "Not available", "the page says so, and the stream has begun"
+    )
     asked: list[str] = []
     reader.page.on("request", lambda request: asked.append(request.url))
     for _ in range(2):
@@ -151,7 +153,7 @@ def test_what_is_refused_is_not_asked_again_with_each_load(reader: Reader, inges
     reader.troubles.clear()
 
 
-def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader, ingest: str) -> None:
+def test_a_failed_request_leaves_no_number_of_another_filter(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "failing")
     page = reader.page
     page.clock.install()
@@ -163,13 +165,13 @@ def test_a_choice_that_cannot_be_read_leaves_no_number_of_another(reader: Reader
     reader.wait(lambda: "Out of date" in page.inner_text("#live"), "all sections were answered")
     assert "Busy. Wait." in page.inner_text('[data-tile="views-by-surface"]')
     page.focus('[data-tile="views-by-surface"] .secondary')
-    page.clock.run_for(6_000)  # It asks again, in vain, and whoever is at the button stays there.
+    page.clock.run_for(6_000)  # The page retries without success, and the button keeps the focus.
     assert page.evaluate("document.activeElement.matches('[data-tile=\"views-by-surface\"] .secondary')")
     page.unroute_all(behavior="ignoreErrors")
     page.clock.run_for(6_000)
-    reader.wait(lambda: reader.number("views") == "0", "it is read by itself")
+    reader.wait(lambda: reader.number("views") == "0", "the page retries automatically")
     reader.wait(lambda: "Live" in page.inner_text("#live"), "it is live again")
-    reader.troubles = [one for one in reader.troubles if "503" not in one]  # Browsers note each of those.
+    reader.troubles = [one for one in reader.troubles if "503" not in one]  # Browsers log each refusal.
 
 
 def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest: str) -> None:
@@ -183,7 +185,9 @@ def test_one_event_has_whole_axes_and_days_that_are_named(reader: Reader, ingest
     assert sum(bool(re.fullmatch(r"\d+ [A-Z][a-z]+", text)) for text in texts) == 7
 
 
-def test_what_hides_or_turns_a_name_is_seen_and_can_be_chosen(reader: Reader, ingest: str) -> None:
+def test_invisible_and_direction_characters_in_a_name_are_shown_and_the_name_can_be_chosen(
+    reader: Reader, ingest: str
+) -> None:
     names = {" ": "(blank) ", "\u202eevil\u202c": "\\u202eevil\\u202c", "\u200f": "\\u200f"}
     for name in names:
         for _ in range(2 if name == " " else 1):
@@ -193,13 +197,13 @@ def test_what_hides_or_turns_a_name_is_seen_and_can_be_chosen(reader: Reader, in
     shown = [cell.text_content() for cell in page.query_selector_all(f"{tile} tbody td:first-child")]
     assert set(names.values()) <= set(shown)
     page.locator(f"{tile} button", has_text="evil").click()
-    reader.wait(lambda: reader.number("active") == "1", "it alone is left")
+    reader.wait(lambda: reader.number("active") == "1", "only that tenant remains")
     assert "tenant=%E2%80%AEevil%E2%80%AC" in page.url
     assert "Tenant: \\u202eevil\\u202c" in page.inner_text("#chips")
     page.click("#chips button")
     reader.wait(lambda: page.locator(f"{tile} tbody tr").count() > 1, "all are back")
     page.locator(f"{tile} button", has_text="(blank)").click()
-    reader.wait(lambda: reader.number("tenant-views") == "2", "the blank one alone is left")
+    reader.wait(lambda: reader.number("tenant-views") == "2", "only the blank tenant remains")
     page.click('[data-tile="tenants"] summary')
     with page.expect_download() as saved:
         page.click('[data-tile="tenants"] [data-do="svg"]')
@@ -209,13 +213,13 @@ def test_what_hides_or_turns_a_name_is_seen_and_can_be_chosen(reader: Reader, in
     page.goto(f"{reader.server.url}/dashboards/tenants?tenant=%20&period=24h")
     reader.wait_until_shown()
     page.locator('[data-tile="tenants"] canvas').click(position={"x": box["width"] / 2, "y": (box["height"] - 30) / 2})
-    assert "tenant=+" in page.url  # What was chosen is what it is, and not how it is shown.
+    assert "tenant=+" in page.url  # The URL contains the value itself, not its display form.
 
 
-def test_what_has_grown_much_is_told_in_times(reader: Reader, ingest: str) -> None:
+def test_large_growth_is_shown_as_a_factor(reader: Reader, ingest: str) -> None:
     now, context = time.time_ns() // 1_000_000, {"deployment": 1, "tenant": "grown"}
     before = loaded_count(reader.server)
-    # When the period before began there were events; in it one, and nine since.
+    # Events exist before the previous period, which has one; the current period has nine.
     days = [20, 8, *[0] * 9]
     sent = [view() | {"timestamp": now - day * DAY_MS} for day in days]
     assert reader.server.post({"context": context, "events": sent}, key=ingest).status == 202
@@ -227,7 +231,7 @@ def test_what_has_grown_much_is_told_in_times(reader: Reader, ingest: str) -> No
     assert reader.page.inner_text('[data-tile="answered"] [data-change]').strip() == ""
 
 
-def test_a_chart_that_cannot_be_drawn_says_so_and_is_tried_again(reader: Reader, ingest: str) -> None:
+def test_a_chart_that_cannot_be_drawn_shows_an_error_and_can_be_retried(reader: Reader, ingest: str) -> None:
     load(reader.server, ingest, "undrawn")
     reader.page.add_init_script("""let real;
       Object.defineProperty(window, 'vegaEmbed', {configurable: true, set: one => { real = one; },
@@ -255,12 +259,10 @@ def test_a_revoked_key_leads_to_the_login(browser: Browser, server: RunningServe
         reader.give(server.key("read"))
         reader.wait_until_shown()
         assert "/dashboards/overview" in reader.page.url
-        reader.troubles.clear()  # A browser notes each refusal.
+        reader.troubles.clear()  # A browser logs each refusal.
 
 
-def test_what_is_refused_during_a_logout_leads_nowhere_else(
-    browser: Browser, server: RunningServer, bundle: Path
-) -> None:
+def test_a_refusal_during_a_logout_does_not_redirect(browser: Browser, server: RunningServer, bundle: Path) -> None:
     with reader_at(browser, server) as reader:
         key, statuses, held = server.key("read"), list[int](), list[Route]()
         reader.page.goto(f"{server.url}/dashboards/overview?tenant=leaving")
@@ -273,10 +275,10 @@ def test_what_is_refused_during_a_logout_leads_nowhere_else(
         reader.wait(lambda: 401 in statuses and bool(held), "a section is refused", timeout_s=15)
         held[0].continue_()
         reader.page.wait_for_url(f"{server.url}/login")
-        reader.troubles.clear()  # A browser notes each refusal.
+        reader.troubles.clear()  # A browser logs each refusal.
 
 
-def test_a_server_that_is_gone_is_told_and_what_was_shown_stays(browser: Browser, tmp_path: Path, bundle: Path) -> None:
+def test_a_lost_server_is_reported_and_the_numbers_remain(browser: Browser, tmp_path: Path, bundle: Path) -> None:
     shutil.copytree(bundle, tmp_path / "data" / "pages")
     with running_server(tmp_path / "data") as server:
         context = browser.new_context()
@@ -298,7 +300,7 @@ def test_a_server_that_is_gone_is_told_and_what_was_shown_stays(browser: Browser
             context.close()
 
 
-def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_path: Path, bundle: Path) -> None:
+def test_a_page_without_a_live_slot_says_so_and_continues(browser: Browser, tmp_path: Path, bundle: Path) -> None:
     shutil.copytree(bundle, tmp_path / "data" / "pages")
     with (
         running_server(tmp_path / "data", EMBEDSINK_LIVE_MAX="1") as server,
@@ -311,15 +313,15 @@ def test_a_page_without_a_live_place_says_so_and_goes_on(browser: Browser, tmp_p
             reader.wait(lambda: "Too many live pages · as of" in reader.page.inner_text("#live"), "it says so")
             load(server, server.key("ingest"), "full")
             reader.page.clock.run_for(31_000)
-            reader.wait(lambda: reader.number("views") == "2", "it asks now and then")
+            reader.wait(lambda: reader.number("views") == "2", "the page polls")
 
         def is_live_half_a_minute_later() -> bool:
             reader.page.clock.run_for(31_000)
             return "Live · " in reader.page.inner_text("#live")
 
-        wait_until(lambda: listener_count(server) == 0, what="there is a place")
-        reader.wait(is_live_half_a_minute_later, "it has a place")  # It may only now be told that it had none.
-        reader.troubles.clear()  # A browser notes each refusal.
+        wait_until(lambda: listener_count(server) == 0, what="a slot is free")
+        reader.wait(is_live_half_a_minute_later, "the page has a slot")  # The refusal may arrive only now.
+        reader.troubles.clear()  # A browser logs each refusal.
 
 
 def choose_surface(reader: Reader, surface: str) -> None:
@@ -328,7 +330,7 @@ def choose_surface(reader: Reader, surface: str) -> None:
 
 
 def load(server: RunningServer, key: str, tenant: str, *events: Any) -> None:
-    """Events of a tenant, or a view of it, until they are loaded."""
+    """Send events of a tenant, or one view, and wait until they are loaded."""
     before = loaded_count(server)
     send(server, key, tenant, *events)
     wait_until(lambda: loaded_count(server) > before, what="the events are loaded")

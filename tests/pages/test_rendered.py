@@ -1,4 +1,4 @@
-"""A rendered page in a real browser: it shows itself, loads nothing and complains of nothing."""
+"""A rendered page in a real browser: it is displayed, loads nothing and logs nothing."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +15,8 @@ def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) ->
     rows = [[f"</svg><script>document.title='run'</script> {number}", number] for number in range(1, 6)]
     chart = next(one for section in dashboard.sections for one in section.charts if one.kind == "chart")
     section = next(section for section in dashboard.sections if chart in section.charts)
-    told = {"columns": ["tenant", "view_count"], "rows": rows, "before": []}
-    answers = {section.id: SectionAnswer((0, 86_400_000), "day", False, {chart.id: told})}
+    content = {"columns": ["tenant", "view_count"], "rows": rows, "before": []}
+    answers = {section.id: SectionAnswer((0, 86_400_000), "day", False, {chart.id: content})}
     file = tmp_path / "tenants.html"
     file.write_bytes(render(dashboard, answers, Caption(datetime.now(UTC)), format="html"))
     asked: list[str] = []

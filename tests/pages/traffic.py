@@ -1,4 +1,4 @@
-"""The demo's traffic, on a server of a test's own."""
+"""The demo's traffic, on a server of one test."""
 
 import time
 
@@ -12,7 +12,7 @@ from tests.servers import RunningServer, wait_until
 
 
 def send_traffic(server: RunningServer, *, days: int = DAYS) -> None:
-    """Send the last days, and wait until all of it is loaded."""
+    """Send the last days, and wait until all events are loaded."""
     counts = SendCounts()
     with Stop() as stop:
         keys = dict.fromkeys(ORIGINS, server.key("ingest"))
@@ -28,6 +28,6 @@ def send_syncs(server: RunningServer) -> None:
 
 
 def loaded_count(server: RunningServer) -> int:
-    """How many envelopes the loader has seen, whatever became of them."""
+    """Return the number of envelopes that the loader has processed, with any outcome."""
     lines = server.get("/metrics").body.decode().splitlines()
     return sum(int(float(line.split()[1])) for line in lines if line.startswith("embedsink_loaded_envelopes_total{"))

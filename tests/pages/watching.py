@@ -1,4 +1,4 @@
-"""A reader at a page: a real browser, logged in, with everything written down that should never happen."""
+"""A reader at a page: a real browser, logged in, with a record of every error that must not occur."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 from tests.servers import RunningServer
 
 DASHBOARDS = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
-# A chart has its label when it is drawn. No tile waits.
+# A chart has its label when it is drawn, so no tile is pending.
 _IS_SHOWN = """() => document.querySelectorAll('[aria-busy="true"]').length === 0
   && [...document.querySelectorAll('[data-body]')].every((body) =>
     body.querySelector('.plot[aria-label], table, .empty'))"""
-# Violations are told to the page, and from there to the test.
+# The page receives violations, and passes them to the test.
 _TELL_VIOLATIONS = """addEventListener('securitypolicyviolation', (event) =>
   console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`))"""
 
@@ -36,27 +36,27 @@ class Reader:
         self.page.click("button.primary")
 
     def open(self, name: str, query: str = "") -> None:
-        """A dashboard, and wait until all of it is shown."""
+        """Open a dashboard, and wait until all tiles are shown."""
         self.page.goto(f"{self.server.url}/dashboards/{name}{query}")
         self.wait_until_shown()
 
     def wait_until_shown(self, *, timeout_s: float = 30.0) -> None:
-        """Until no tile waits any more."""
+        """Wait until no tile is pending."""
         self.wait(lambda: self.page.evaluate(_IS_SHOWN), "all tiles are shown", timeout_s=timeout_s)
 
-    def wait(self, holds: Callable[[], Any], what: str, *, timeout_s: float = 30.0) -> None:
-        """Until something holds. The page's policy forbids what Playwright's own waiting does there."""
+    def wait(self, condition: Callable[[], Any], what: str, *, timeout_s: float = 30.0) -> None:
+        """Wait until a condition is true. The page's policy forbids the script of Playwright's own waiting."""
         end = time.monotonic() + timeout_s
-        while not holds():
+        while not condition():
             assert time.monotonic() < end, f"still not so: {what}; {self.troubles}"
             self.page.wait_for_timeout(20)
 
     def number(self, tile: str) -> str:
-        """What a tile with a number shows."""
+        """Return the text of a tile with a number."""
         return self.page.inner_text(f'[data-tile="{tile}"] [data-value]')
 
     def texts(self, tile: str) -> list[list[str]]:
-        """The rows of a tile's table."""
+        """Return the rows of a tile's table."""
         rows = self.page.query_selector_all(f'[data-tile="{tile}"] tbody tr')
         return [[cell.inner_text() for cell in row.query_selector_all("td")] for row in rows]
 
@@ -66,13 +66,13 @@ class Reader:
 
 
 def log_in(context: BrowserContext, server: RunningServer, key: str) -> None:
-    """What the form does, without a page."""
+    """Log in as the form does, without a page."""
     answer = context.request.post(f"{server.url}/login", form={"key": key}, max_redirects=0)
     assert answer.status == 303, answer.text()
 
 
 def seem_hidden(page: Page, is_hidden: bool) -> None:
-    """As if another tab were looked at, or this one again: a browser without a screen shows all that it has."""
+    """Pretend that the tab is hidden, or visible again, because a headless browser shows all tabs."""
     page.evaluate(
         """is => {
           Object.defineProperty(document, 'hidden', {get: () => is, configurable: true});
@@ -84,7 +84,7 @@ def seem_hidden(page: Page, is_hidden: bool) -> None:
 
 @contextmanager
 def reader_at(browser: Browser, server: RunningServer, *, key: str = "", **options: Any) -> Iterator[Reader]:
-    """A reader who has heard of nothing wrong in the end; logged in with the key, if any."""
+    """A reader without recorded errors at the end; logged in with the key, if any."""
     context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}, "locale": "en-GB"} | options))
     try:
         if key:

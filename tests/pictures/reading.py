@@ -1,4 +1,4 @@
-"""What an SVG holds, as a program that draws it sees it."""
+"""The contents of an SVG, as a program that draws it reads them."""
 
 import xml.etree.ElementTree as ET
 

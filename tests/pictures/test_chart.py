@@ -1,4 +1,4 @@
-"""A chart as SVG, whatever its labels and its spec."""
+"""A chart as SVG, for any labels and any spec."""
 
 from typing import Any
 

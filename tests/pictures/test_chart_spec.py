@@ -55,7 +55,7 @@ def test_counts_have_whole_axes(count: int) -> None:
     assert all(number.is_integer() for number in across)
 
 
-def test_what_a_chart_makes_of_counts_has_a_whole_axis_too() -> None:
+def test_computed_counts_have_an_axis_of_integers() -> None:
     outcomes = dict.fromkeys(("completed_count", "pending_count", "error_count", "abandoned_count"), 0)
     rows = [format_day(6, submitted_count=1) | outcomes | {"completed_count": 1}]
     assert numbers_of(drawn(chart_of("ai-questions", "lifecycle"), rows)) == [0, 1]
@@ -106,7 +106,7 @@ def test_the_parts_of_a_bar_stand_as_the_legend_has_them() -> None:
     assert sorted(tops, key=lambda reason: tops[reason]) == legend
 
 
-def test_labels_that_would_turn_or_hide_are_told() -> None:
+def test_labels_that_would_be_rotated_or_hidden_are_reported() -> None:
     rows = [{"tenant": "\u202eevil", "view_count": 2}, {"tenant": " ", "view_count": 1}]
     texts = [text.strip() for text in texts_of(drawn(chart_of("tenants", "tenants"), rows))]
     assert {"\\u202eevil", "(blank)"} <= set(texts)
@@ -173,7 +173,7 @@ def test_syncs_are_marked_in_the_charts_over_time() -> None:
         assert "dbt sync completed: " not in chart_svg(spec, tile=id)
 
 
-def test_what_was_exported_is_a_bar_from_nothing_below_what_is_usual() -> None:
+def test_an_export_is_a_bar_from_zero_below_the_usual_volume() -> None:
     usual = {"usual_total_row_count_max": 400, "viewer_count": 1, "is_total_unusual": False}
     rows = [format_day(number, day=START_MS, total_row_count=100 * number) | usual for number in (1, 2, 3)]
     svg = drawn(chart_of("exports", "unusual"), rows)

@@ -71,10 +71,10 @@ def answers_of(store: Store, dashboard: Dashboard, **asked: str) -> dict[str, Se
     with store.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
         sections = dashboard.sections
-        told = {one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in sections}
+        expected = {one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in sections}
     return {
         id: SectionAnswer((start, end), period.scope.interval, bool(period.before), charts)
-        for id, charts in told.items()
+        for id, charts in expected.items()
     }
 
 
@@ -87,14 +87,14 @@ def drawn(store: Store, name: str, format: str = "svg", *, is_dark: bool = False
     return render(dashboard, answers_of(store, dashboard, **asked), Caption(NOW), format=format, is_dark=is_dark)
 
 
-def test_it_says_what_it_is_of_when_and_for_whom(stores: dict[str, Store]) -> None:
+def test_the_caption_names_the_data_the_time_and_the_scope(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
     answers = answers_of(stores["honest"], dashboard, period="7d")
     caption = Caption(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
     texts = texts_of(render(dashboard, answers, caption, format="svg").decode())
     assert texts[0] == "Overview"
-    told = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · rendered 6 Nov 2026, 13:00"
-    assert told in texts
+    expected = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · rendered 6 Nov 2026, 13:00"
+    assert expected in texts
 
 
 def test_it_says_of_which_snapshot_it_is(stores: dict[str, Store]) -> None:
@@ -121,7 +121,7 @@ def test_every_dashboard_of_nothing_says_so(stores: dict[str, Store], name: str)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_what_is_hostile_is_text_in_every_dashboard(stores: dict[str, Store], name: str) -> None:
+def test_hostile_values_are_escaped_in_every_dashboard(stores: dict[str, Store], name: str) -> None:
     svg = drawn(stores["hostile"], name).decode()
     assert not names_of(svg) & {"script", "image", "foreignObject", "a", "iframe", "use"}
     assert all(address.startswith("url(#") for address in addresses_of(svg))
@@ -133,7 +133,7 @@ def _widths_of_cards(svg: str) -> list[str]:
     return [one.get("width") or "0" for one in parse(svg).iter() if one.tag.endswith("}rect") and one.get("rx") == "10"]
 
 
-def test_each_format_is_what_it_says(stores: dict[str, Store]) -> None:
+def test_each_file_has_the_contents_of_its_format(stores: dict[str, Store]) -> None:
     png = drawn(stores["honest"], "tenants", "png")
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     assert int.from_bytes(png[16:20]) == 2_400
@@ -228,9 +228,9 @@ def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:
     tile = {"id": "a", "kind": "table", "title": "A", "report": "export_volumes", "columns": {"day": "Day"}}
     section = {"id": "s", "title": "S", "charts": [tile]}
     dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": [section]})
-    for row_count, told in ((1_063, True), (1, False)):
+    for row_count, expected in ((1_063, True), (1, False)):
         table = {"columns": ["day"], "rows": [[0]], "is_cut": row_count > 1, "row_count": row_count}
         answers = {"s": SectionAnswer((0, 1), "day", False, {"a": table})}
         texts = texts_of(render(dashboard, answers, Caption(datetime(2026, 11, 2, tzinfo=UTC)), format="svg").decode())
-        assert ("1 of 1,063" in texts) is told
+        assert ("1 of 1,063" in texts) is expected
         assert "1 Jan 1970" in texts

@@ -1,4 +1,4 @@
-"""SVG as text: what stands in it is text, in the room that there is."""
+"""SVG as text: values are escaped and fit into their space."""
 
 import pytest
 from hypothesis import given
@@ -18,12 +18,12 @@ def test_any_text_is_text(text: str) -> None:
     assert "\u202e" not in (element.text or "")
 
 
-def test_what_xml_cannot_hold_is_left_out() -> None:
+def test_characters_that_xml_cannot_contain_are_removed() -> None:
     assert escaped("a\x00\x1b\ud800<b>&\u202e") == "a   &lt;b&gt;&amp; "
 
 
 @given(TEXT, st.floats(20, 400))
-def test_what_is_cut_has_room(text: str, room: float) -> None:
+def test_a_truncated_text_fits(text: str, room: float) -> None:
     shown = truncate(text, 13, room)
     assert shown == text or shown == "…" or text_width(shown, 13) <= room
     assert shown == text or shown.endswith("…")
@@ -52,7 +52,7 @@ def test_a_long_text_is_cut_in_some_looks(room: float, monkeypatch: pytest.Monke
     assert len(looks) < 10_000
 
 
-def test_a_text_is_wrapped_and_its_end_is_told() -> None:
+def test_a_text_is_wrapped_and_a_cut_is_marked() -> None:
     lines = wrap("one two three four five six seven", 13, 90, lines_max=2)
     assert len(lines) == 2
     assert lines[0] == "one two three"

@@ -47,7 +47,7 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
 
 
 @pytest.mark.parametrize(
-    ("value", "before", "format", "told"),
+    ("value", "before", "format", "expected"),
     [
         (110, 100, "count", ("up", "10% from 100")),
         (50, 100, "count", ("down", "50% from 100")),
@@ -63,15 +63,15 @@ def test_a_value_is_written_as_its_format_says(value: Any, format: str, shown: s
         (43, 10, "ms", ("up", "×4.3 from 10 ms")),
     ],
 )
-def test_a_change_is_told_against_the_period_before(
-    value: Any, before: Any, format: str, told: tuple[str, str]
+def test_a_change_is_relative_to_the_previous_period(
+    value: Any, before: Any, format: str, expected: tuple[str, str]
 ) -> None:
     figure = Figure(id="a", kind="number", title="A", report="views", how="only", format=format)  # type: ignore[arg-type]
     changed = change_of(figure, value, before)
-    assert format_change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == told
+    assert format_change(asdict(changed) if isinstance(changed, Change) else changed, before, format) == expected
 
 
-def test_days_and_times_are_what_the_readers_clocks_show() -> None:
+def test_days_and_times_are_in_the_readers_time_zone() -> None:
     assert (format_day(NOON_MS), format_time(NOON_MS)) == ("21 Nov 2026", "21 Nov 2026, 12:00")
 
 
@@ -88,5 +88,5 @@ def test_days_and_times_are_what_the_readers_clocks_show() -> None:
         ("\u200b", "(blank)\u200b"),
     ],
 )
-def test_a_name_can_be_read_whatever_it_is(text: str, shown: str) -> None:
+def test_any_name_is_readable(text: str, shown: str) -> None:
     assert display_name(text) == shown

@@ -14,7 +14,7 @@ from tests.web.stage import Stage, open_stage
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A browser, a server behind a gate, a host's site and a tenant's site."""
     require("chromium")
-    # Of the folder and not of the session: it keeps an event loop running, and other folders' tests run their own.
+    # One per folder, not per session: it keeps an event loop running, and tests of other folders run their own.
     with (
         running_server(tmp_path_factory.mktemp("stage") / "data") as server,
         sync_playwright() as playwright,
@@ -25,7 +25,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(autouse=True)
 def _afresh(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test begins with an open gate, leaves no page behind, and has seen nothing thrown."""
+    """Begin each test with an open gate, and end it without open pages and without exceptions."""
     yield
     if "stage" in request.fixturenames:
         stage: Stage = request.getfixturevalue("stage")

@@ -1,4 +1,4 @@
-"""What stands between a browser and a server: it passes everything on, counts it, and fails when told to."""
+"""A proxy between a browser and a server: it forwards and counts requests, and fails on demand."""
 
 import json
 import threading
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# Hop by hop, or made anew here.
+# Hop by hop, or set again here.
 _NOT_PASSED = {"connection", "transfer-encoding", "content-length", "date", "server", "keep-alive"}
 
 
 class Gate:
-    """A proxy on a port of its own, so that servers behind it may come and go.
+    """A proxy with its own port, so that the server behind it can be replaced.
 
     `passed` has each delivery that a server has answered, with its status; `refused` counts what was not let through,
     and `refused_at` is when it last answered without a server. A closed gate drops deliveries; the modules come
@@ -36,15 +36,15 @@ class Gate:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def answer(self, status: int, *, times: int = 1, **headers: str) -> None:
-        """Answer the next deliveries so, without a server."""
+        """Answer the next deliveries with this status, without a server."""
         self.answers += [(status, {name.replace("_", "-"): value for name, value in headers.items()})] * times
 
     def ids(self) -> list[str]:
-        """The ids of all events that a server has acknowledged, as often as it has."""
+        """Return the ids of all acknowledged events, with repetitions."""
         return [event["id"] for status, body in self.passed if status == 202 for event in body["events"]]
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -54,7 +54,7 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: object) -> None:
-            """A test that fails shows what matters itself."""
+            """Log nothing: a failing test shows its own details."""
 
         def do_GET(self) -> None:
             self._pass_on(None)
@@ -82,10 +82,10 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
             request = urllib.request.Request(gate.target + self.path, data=body, headers=headers, method=self.command)
             try:
                 with urllib.request.urlopen(request, timeout=30) as response:
-                    status, told, content = response.status, response.headers, response.read()
+                    status, received, content = response.status, response.headers, response.read()
             except urllib.error.HTTPError as error:
                 with error:
-                    status, told, content = error.code, error.headers, error.read()
+                    status, received, content = error.code, error.headers, error.read()
             except OSError:
                 self._drop()
                 return
@@ -94,7 +94,7 @@ def _handler(gate: Gate) -> Callable[..., BaseHTTPRequestHandler]:
             if gate.swallow_answers:
                 self._drop()
                 return
-            passed = {name: value for name, value in told.items() if name.lower() not in _NOT_PASSED}
+            passed = {name: value for name, value in received.items() if name.lower() not in _NOT_PASSED}
             self._answer(status, passed, content)
 
         def _drop(self) -> None:

@@ -9,7 +9,7 @@ from embedsink.browser.modules import FOLDER, MODULES, VERSIONS, browser_files
 
 
 def minified(module: str) -> str:
-    """A module without comments and spaces, its local names short."""
+    """Return a module without comments and spaces, and with short local names."""
     import minify
 
     source = (FOLDER / f"{module}.js").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def _drop_drafts() -> None:
 
 
 def main() -> None:
-    """Write them, keep each as a version of its own, and tell what they have become."""
+    """Write the modules, store each as a version, and print their sizes."""
     for module in MODULES:
         (FOLDER / f"{module}.min.js").write_text(minified(module), encoding="utf-8")
     _drop_drafts()

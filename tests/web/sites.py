@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# An embed that says what it is told to say, and remembers how often it did.
+# An embed that emits the requested events, and counts them.
 EMBED = """<!doctype html><title>embed</title><script>
   let count = 0;
   const envelope = (name, payload, surface = "dashboard") => ({
@@ -21,7 +21,7 @@ Page = tuple[dict[str, str], str]
 
 
 class Site:
-    """A site whose pages are texts by path. It answers on every name of this machine: each is another origin."""
+    """A site whose pages are texts by path. It answers on every name of this machine; each is another origin."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Page] = {"/embed": ({}, EMBED)}
@@ -32,12 +32,12 @@ class Site:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def add(self, path: str, html: str, **headers: str) -> str:
-        """Put a page there; its address."""
+        """Add a page. Return its URL."""
         self.pages[path] = ({name.replace("_", "-"): value for name, value in headers.items()}, html)
         return self.url + path
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -47,7 +47,7 @@ def _handler(pages: dict[str, Page]) -> Callable[..., BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: object) -> None:
-            """A test that fails shows what matters itself."""
+            """Log nothing: a failing test shows its own details."""
 
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]

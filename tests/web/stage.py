@@ -1,4 +1,4 @@
-"""Where the tests of the browser side play: real pages with real frames of other origins, and a real server."""
+"""The setup of the browser tests: real pages with real frames of other origins, and a real server."""
 
 import contextlib
 import json
@@ -15,18 +15,18 @@ from tests.servers import RunningServer, wait_until
 from tests.web.gate import Gate
 from tests.web.sites import Site
 
-# Sandboxes need rights that containers don't give; the pages here are our own.
+# Sandboxes need rights that containers don't grant; the pages here are our own.
 ARGUMENTS = ["--no-sandbox"]
 PROGRAM = shutil.which("chromium")
 DELIVERED_TIMEOUT_S = 15.0
 
-# The id that the browser gives a page's locks (Web Locks, section 4.5), and the ids of all pages that hold one.
+# The id that the browser gives a page's locks (Web Locks, section 4.5), and the ids of all pages with a lock.
 LOCK_CLIENT = """() => navigator.locks.request("own", async () =>
     (await navigator.locks.query()).held.find(({ name }) => name == "own").clientId)"""
 LOCK_HOLDERS = "async () => (await navigator.locks.query()).held.map(({ clientId }) => clientId)"
 
 FRAME = '<iframe src="{embed}/embed?session=credential-{session}"></iframe>'
-# What a host page notes of its forwarder `f`: in `stages` what onEvent was told, in `problems` what onError was.
+# A host page that records the calls of its forwarder `f`: `stages` for onEvent, `problems` for onError.
 HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{frames}
 <script type="module">
   import {{ forward }} from "{gate}/forwarder.js";
@@ -53,7 +53,7 @@ class Stage:
         self.thrown: list[str] = []
 
     def host_page(self, *, frames: str | None = None, path: str = "/", options: str = "{}", **headers: str) -> str:
-        """Put up a host page with frames of the tenant, and a forwarder with these further options; its address."""
+        """Add a host page with frames of the tenant, and a forwarder with these further options. Return its URL."""
         one = FRAME.format(embed=self.tenant.url, session="one")
         html = HOST.format(
             frames=one if frames is None else frames,
@@ -65,12 +65,12 @@ class Stage:
         return self.host.add(path, html, **headers)
 
     def context(self, **options: Any) -> BrowserContext:
-        """Storage of its own, as another person's browser has."""
+        """Return a context with its own storage, like the browser of another person."""
         return self._watched(self.browser.new_context(**options))
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[BrowserContext]:
-        """A browser of its own that keeps its storage in a folder, and its last pages alive, as any other does."""
+        """Return a separate browser that stores its data in a folder and has a back/forward cache."""
         context = self.playwright.chromium.launch_persistent_context(
             folder,
             executable_path=PROGRAM,
@@ -88,14 +88,14 @@ class Stage:
         return context
 
     def open(self, address: str | None = None, *, context: BrowserContext | None = None) -> Page:
-        """A host page whose forwarder listens and whose frames are there."""
+        """Open a host page, and wait until its forwarder listens and its frames exist."""
         page = (context or self.context()).new_page()
         page.goto(address or self.host_page())
         page.wait_for_function("window.f")
         return page
 
     def kill(self, page: Page) -> None:
-        """End the process of a tab, as a lack of memory does, and wait until the browser has released its locks."""
+        """Kill the process of a tab, and wait until the browser has released its locks."""
         client = page.evaluate(LOCK_CLIENT)
         with contextlib.suppress(Error):
             page.goto("chrome://crash")
@@ -117,7 +117,7 @@ class Stage:
         self.gate.events_max = None
 
     def _await_farewells(self) -> None:
-        # What pages send while they are closed arrives a moment later, and would be the next test's.
+        # Requests of closing pages arrive a moment later, and would count for the next test.
         seen, quiet_since = -1, 0.0
         until = time.monotonic() + DELIVERED_TIMEOUT_S
         while time.monotonic() < min(until, quiet_since + 0.2) or seen < 0:
@@ -128,7 +128,7 @@ class Stage:
     def delivered(
         self, count: int, *, timeout_s: float = DELIVERED_TIMEOUT_S, at_once: Page | None = None
     ) -> list[dict[str, Any]]:
-        """The deliveries that a server has acknowledged, once these have as many events.
+        """Return the acknowledged deliveries, once they have this many events.
 
         Args:
             count: how many different events.
@@ -149,7 +149,7 @@ class Stage:
         return [body for status, body in self.gate.passed if status == 202]
 
     def stored(self, ids: list[str]) -> list[str]:
-        """The ids of these events that are in the store, as often as they are."""
+        """Return the ids of these events in the store, with repetitions."""
         wanted, found = set(ids), list[str]()
 
         def look() -> bool:
@@ -163,18 +163,18 @@ class Stage:
         return found
 
     def check_that_nothing_was_thrown(self) -> None:
-        """No test may see the forwarder throw into its host."""
+        """Assert that the forwarder threw no exception into its host."""
         assert not self.thrown
 
     def close(self) -> None:
-        """End everything but the server."""
+        """Stop everything except the server."""
         self.browser.close()
         for opened in (self.gate, self.host, self.tenant):
             opened.close()
 
 
 def embed_in(page: Page, index: int = 0) -> Frame:
-    """The embed in a page's frame, once it listens."""
+    """Return the embed in a page's frame, once it listens."""
     wait_until(lambda: len(page.frames) > index + 1, what="the frame is there")
     frame = page.frames[index + 1]
     frame.wait_for_function("typeof emit == 'function'")
@@ -182,28 +182,28 @@ def embed_in(page: Page, index: int = 0) -> Frame:
 
 
 def on_durable(page: Page, seconds: float = 0.3) -> None:
-    """Let what must not happen happen."""
+    """Wait, so that an unwanted action would happen."""
     page.wait_for_timeout(seconds * 1_000)
 
 
 def events_of(deliveries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events of all of them, in their order."""
+    """Return the events of all deliveries, in order."""
     return [event for delivery in deliveries for event in delivery["events"]]
 
 
 def paths_of(deliveries: list[dict[str, Any]]) -> list[str]:
-    """Where their view events were, in their order."""
+    """Return the paths of their view events, in order."""
     return [event["payload"]["path"] for event in events_of(deliveries)]
 
 
 def seen(page: Page) -> list[str]:
-    """The ids of what this page's forwarder has taken; not of what it took over from others."""
+    """Return the ids of the events that this page's forwarder received, without adopted ones."""
     ids: list[str] = page.evaluate("stages.filter(([, stage]) => stage == 'seen').map(([id]) => id)")
     return ids
 
 
 def emit(page: Page, count: int, prefix: str = "/") -> list[str]:
-    """Let the embed say so many events, and wait until the host page has heard them; their ids."""
+    """Emit this many events, and wait until the host page has received them. Return their ids."""
     before = len(seen(page))
     embed_in(page).evaluate(f"for (let i = 0; i < {count}; i++) view('{prefix}' + i)")
     wait_until(lambda: len(seen(page)) == before + count, what=f"{count} events are seen")
@@ -211,7 +211,7 @@ def emit(page: Page, count: int, prefix: str = "/") -> list[str]:
 
 
 def waiting(page: Page) -> int:
-    """How many events localStorage holds."""
+    """Return the number of events in localStorage."""
     count: int = page.evaluate(
         """Object.entries(localStorage).filter(([key]) => key.startsWith("embedsink "))
            .reduce((sum, [, value]) => sum + JSON.parse(value).length - 1, 0)"""
@@ -221,7 +221,7 @@ def waiting(page: Page) -> int:
 
 @contextmanager
 def open_stage(playwright: Playwright, server: RunningServer) -> Iterator[Stage]:
-    """Start a browser and build the stage before a server; take it down at the end."""
+    """Start a browser and the sites in front of a server, and stop them at the end."""
     browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
     stage = Stage(playwright, browser, server)
     try:

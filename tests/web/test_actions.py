@@ -1,4 +1,4 @@
-"""What the host tells its embed (spec 6.5), and where the embed is (spec 4.3)."""
+"""The actions that the host sends to its embed (spec 6.5), and the URL of the embed (spec 4.3)."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ ACTIONS: dict[str, Any] = {
     "navigate": {"path": "/d/2"},
     "refresh": {},
 }
-# What spoils a query when it is not escaped, and what spoils JSON when it is escaped wrongly.
+# Characters that break a query without escaping, and JSON with wrong escaping.
 DIFFICULT = [
     {"operator": "equals", "value": ["a&b", "50%", "1+1=2", "#1", "?", "/", "%41"]},
     ['"', "\\", '\\"', "\\u0026", "a\nb", "Zürich 東京 🚀"],
@@ -60,7 +60,7 @@ WRONG_USE = [
 
 
 def prepared(stage: Stage, options: str = "{}") -> Page:
-    """A host page with the actions at hand."""
+    """Return a host page that has loaded the actions module."""
     page = stage.open(stage.host_page(options=options))
     page.evaluate(f"""async () => {{
         Object.assign(window, await import("{stage.gate.url}/actions.js"));
@@ -71,14 +71,14 @@ def prepared(stage: Stage, options: str = "{}") -> Page:
 
 
 def received(page: Page, count: int) -> list[dict[str, Any]]:
-    """The messages that the embed got, once they are so many."""
+    """Return the messages that the embed received, once there are this many."""
     embed = embed_in(page)
     embed.wait_for_function("count => actions.length >= count", arg=count)
     got: list[dict[str, Any]] = embed.evaluate("actions")
     return got
 
 
-def test_all_six_arrive_in_the_right_envelope_and_are_accepted_by_the_server(stage: Stage) -> None:
+def test_all_six_actions_arrive_in_valid_envelopes_and_are_accepted_by_the_server(stage: Stage) -> None:
     page = prepared(stage)
     for name, payload in ACTIONS.items():
         page.evaluate("([name, payload]) => send(frame, options.origin, name, payload)", [name, payload])
@@ -104,17 +104,17 @@ def test_only_the_tenants_origin_can_read_an_action(stage: Stage) -> None:
     assert len(received(page, 1)) == 1
 
 
-def test_wrong_use_is_told_to_the_caller_and_nothing_is_sent(stage: Stage) -> None:
+def test_invalid_calls_throw_and_send_nothing(stage: Stage) -> None:
     page = prepared(stage)
     for call in WRONG_USE:
-        told = page.evaluate(f"() => {{ try {{ {call} }} catch (error) {{ return error.name; }} }}")
-        assert told == "TypeError", call
+        thrown = page.evaluate(f"() => {{ try {{ {call} }} catch (error) {{ return error.name; }} }}")
+        assert thrown == "TypeError", call
     page.evaluate("send(frame, options.origin, 'refresh')")
     [alone] = received(page, 1)
     assert alone["data"]["type"] == "svc:action:refresh"
 
 
-def test_a_filter_reads_the_same_as_a_text_and_as_a_part_of_an_address(stage: Stage) -> None:
+def test_a_filter_is_the_same_as_text_and_in_a_url(stage: Stage) -> None:
     page = prepared(stage)
     for sent, value in enumerate(DIFFICULT):
         page.evaluate(
@@ -158,7 +158,7 @@ def test_the_address_of_an_embed(stage: Stage) -> None:
     assert below == "https://t.example.com/bi/embed/dashboard/..b?session=s"
 
 
-def test_an_export_is_allowed_where_it_says_true(stage: Stage) -> None:
+def test_an_export_is_allowed_where_the_attribute_is_true(stage: Stage) -> None:
     page = prepared(stage)
     for said, count in [("true", 1), ("'true'", 1), ("false", 0), ("'false'", 0), ("''", 0), ("undefined", 0)]:
         embed = f"{{ base: 'https://t.example.com', publicId: 'b', session: 's', allowExport: {said} }}"
@@ -166,7 +166,7 @@ def test_an_export_is_allowed_where_it_says_true(stage: Stage) -> None:
         assert query.get("allowExport", []) == ["true"] * count, said
 
 
-def test_an_action_is_forwarded_when_asked_with_the_number_of_its_session(stage: Stage) -> None:
+def test_an_action_is_forwarded_on_request_with_the_number_of_its_session(stage: Stage) -> None:
     page = prepared(stage, options="{ recordActions: true }")
     embed_in(page).evaluate("ready(12, 'acme')")
     page.wait_for_function("stages.length == 1")
@@ -180,7 +180,7 @@ def test_an_action_is_forwarded_when_asked_with_the_number_of_its_session(stage:
     assert page.evaluate("problems") == []
 
 
-def test_an_action_is_not_forwarded_unless_asked(stage: Stage) -> None:
+def test_an_action_is_not_forwarded_by_default(stage: Stage) -> None:
     page = prepared(stage)
     page.evaluate("send(frame, options.origin, 'refresh')")
     received(page, 1)

@@ -1,4 +1,4 @@
-"""What the answer to a delivery does to its events: forgotten, sent again, split, or counted as lost."""
+"""The outcome of a delivery's events by its answer: deleted, retried, split, or counted as lost."""
 
 import time
 
@@ -20,10 +20,10 @@ def test_ten_events_go_at_once_and_fewer_after_a_second(stage: Stage) -> None:
     assert [len(delivery["events"]) for delivery in first] == [10]
     emit(page, 1)
     assert len(stage.delivered(11)) == 2
-    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
+    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
 
 
-def test_one_request_is_on_its_way_at_a_time(stage: Stage) -> None:
+def test_only_one_request_is_in_flight(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         const real = fetch;
@@ -42,7 +42,7 @@ def test_one_request_is_on_its_way_at_a_time(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-def test_what_may_pass_is_sent_again_with_the_same_ids(stage: Stage, status: int) -> None:
+def test_retryable_failures_are_retried_with_the_same_ids(stage: Stage, status: int) -> None:
     page = stage.open()
     stage.gate.answer(status)
     emit(page, 2)
@@ -51,7 +51,7 @@ def test_what_may_pass_is_sent_again_with_the_same_ids(stage: Stage, status: int
     page.wait_for_function("stages.filter(([, stage]) => stage == 'durable').length == 2")
     sent = page.evaluate("stages.filter(([, stage]) => stage == 'sent').map(([id]) => id)")
     assert len(set(sent)) == 2
-    # Chromium itself repeats a request after a 408 on a connection that was used before.
+    # Chromium itself repeats a request after a 408 on a reused connection.
     assert len(sent) == 4 or status == 408
 
 
@@ -61,7 +61,7 @@ def test_retry_after_is_honoured(stage: Stage, status: int) -> None:
     stage.gate.answer(status, Retry_After="3")
     emit(page, 10)
     wait_until(lambda: stage.gate.refused == 1, what="the first try is refused")
-    # Neither more events, nor the host, nor a page that leaves make it ask sooner.
+    # Neither further events, nor the host, nor a leaving page shorten the pause.
     emit(page, 20)
     page.evaluate("f.flush(); dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('online'))")
     stage.delivered(20)
@@ -70,12 +70,12 @@ def test_retry_after_is_honoured(stage: Stage, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 415])
-def test_what_is_refused_is_not_sent_again_but_counted(stage: Stage, status: int) -> None:
+def test_refused_events_are_counted_and_not_retried(stage: Stage, status: int) -> None:
     page = stage.open()
     stage.gate.answer(status)
     emit(page, 10)
     page.wait_for_function("stages.filter(([, stage]) => stage == 'lost').length == 10")
-    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
+    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
     embed_in(page).evaluate("view('/later')")
     [delivery] = stage.delivered(1, timeout_s=10)
     assert stage.gate.refused == 1
@@ -84,7 +84,7 @@ def test_what_is_refused_is_not_sent_again_but_counted(stage: Stage, status: int
     assert stage.delivered(2)[1]["lost"] == {}
 
 
-def test_a_revoked_key_is_told_to_the_host_and_the_count_comes_with_the_next(stage: Stage) -> None:
+def test_a_revoked_key_is_reported_to_the_host_and_the_loss_with_the_next_delivery(stage: Stage) -> None:
     page = stage.open(stage.host_page(options="{ key: 'es_ingest_wrong' }"))
     emit(page, 1)
     page.wait_for_function("problems.length")
@@ -107,7 +107,7 @@ def test_a_key_of_another_page_gets_a_403_that_the_page_can_read(stage: Stage) -
     assert address[:-1] in problem["detail"]
 
 
-def test_what_is_too_large_is_split_until_it_passes(stage: Stage) -> None:
+def test_a_delivery_that_is_too_large_is_split_until_it_is_accepted(stage: Stage) -> None:
     page = stage.open()
     stage.gate.events_max = 3
     emit(page, 16)
@@ -118,14 +118,14 @@ def test_what_is_too_large_is_split_until_it_passes(stage: Stage) -> None:
 
 def test_one_event_that_is_too_large_is_lost_alone(stage: Stage) -> None:
     page = stage.open()
-    # Larger than the server's body limit, and than the queue.
+    # Larger than the server's body limit and the queue.
     embed_in(page).evaluate("view('/a'); view('x'.repeat(1.2e6)); view('/b')")
     deliveries = stage.delivered(2)
     assert paths_of(deliveries) == ["/a", "/b"]
     assert deliveries[0]["lost"] == {"queue_overflow": 1}
 
 
-def test_an_event_that_nobody_can_read_does_not_take_others_with_it(stage: Stage) -> None:
+def test_an_unreadable_event_does_not_lose_other_events(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("""
         let deep = 1;
@@ -174,7 +174,7 @@ def test_an_answer_that_never_arrives_makes_no_event_count_twice(stage: Stage) -
     assert sorted(stage.stored(ids)) == sorted(set(ids))
 
 
-def test_a_server_that_is_down_for_twenty_seconds_costs_nothing(stage: Stage) -> None:
+def test_an_outage_of_twenty_seconds_loses_no_event(stage: Stage) -> None:
     page = stage.open()
     stage.gate.is_closed = True
     ids = []
@@ -182,13 +182,13 @@ def test_a_server_that_is_down_for_twenty_seconds_costs_nothing(stage: Stage) ->
         ids += emit(page, 3, f"/{index}/")
         on_durable(page, 1.0)
     stage.gate.is_closed = False
-    # Nobody helps it along. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
+    # The test triggers nothing. A fifth try may just have failed, and the pause after that is one of 16 to 32 s.
     stage.delivered(60, timeout_s=60)
     assert sorted(stage.stored(ids)) == sorted(ids)
     assert stage.gate.refused < 12
 
 
-def test_what_arrives_while_a_request_is_on_its_way_does_not_shorten_the_pause_after_it(stage: Stage) -> None:
+def test_events_during_a_request_do_not_shorten_the_pause_after_it(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         window.began = []; window.ended = [];
@@ -201,7 +201,7 @@ def test_what_arrives_while_a_request_is_on_its_way_does_not_shorten_the_pause_a
     }""")
     emit(page, 1)
     page.evaluate("f.flush()")
-    emit(page, 1)  # which would go a second later
+    emit(page, 1)  # which would be sent a second later
     page.wait_for_function("began.length == 2")
-    # The first pause is one second at least; timers may be a trifle early.
+    # The first pause is one second at least; timers may be slightly early.
     assert page.evaluate("began[1] - ended[0]") > 990

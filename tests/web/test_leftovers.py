@@ -1,4 +1,4 @@
-"""What tabs leave behind, and who takes it over: nothing goes for want of room, and nothing is copied for ever."""
+"""Queues of closed tabs, and the tabs that adopt them: no event is lost for lack of space, or copied endlessly."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.web.stage import Stage, embed_in, emit, on_durable, waiting
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 FREE_CHARACTERS = 200_000
-# The host's own data, all but so much of the room.
+# The host's own data, which leaves only this much space.
 FILL = """(free) => {
     for (let size = 1 << 20; size > 1000; size >>= 1)
         for (let i = 0; ; i++)
@@ -19,7 +19,7 @@ FILL = """(free) => {
 }"""
 
 
-def test_what_a_killed_tab_left_is_taken_over_where_there_is_no_room_for_it_twice(stage: Stage) -> None:
+def test_events_of_a_killed_tab_are_adopted_without_space_for_a_copy(stage: Stage) -> None:
     context = stage.context()
     stage.gate.is_closed = True
     page = stage.open(context=context)
@@ -29,12 +29,12 @@ def test_what_a_killed_tab_left_is_taken_over_where_there_is_no_room_for_it_twic
     plain.goto(stage.host.add("/plain", "<!doctype html>without a forwarder"))
     plain.evaluate(FILL, FREE_CHARACTERS)
     heir = stage.open(context=context)
-    wait_until(lambda: waiting(heir) == 60, what="the heir keeps what it took over")
+    wait_until(lambda: waiting(heir) == 60, what="the heir stores the adopted queue")
     stage.kill(heir)
     stage.gate.is_closed = False
     last = stage.open(context=context)
-    wait_until(lambda: set(ids) <= set(stage.gate.ids()), what="all of it is delivered")
-    wait_until(lambda: waiting(last) == 0, what="it is forgotten")
+    wait_until(lambda: set(ids) <= set(stage.gate.ids()), what="all events are delivered")
+    wait_until(lambda: waiting(last) == 0, what="the queue is empty")
 
 
 def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
@@ -45,7 +45,7 @@ def test_tabs_without_locks_do_not_copy_from_each_other(stage: Stage) -> None:
     emit(pages[0], 2)
     for turn in range(10):
         pages[turn % 2].evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
-    # Of what one tab wrote last, the other may know nothing yet: then it is in the memory of the first alone.
+    # One tab may not see the last write of the other yet: then it is only in the memory of that tab.
     assert waiting(pages[0]) <= 4
     stage.gate.is_closed = False
     for page in pages:
@@ -68,7 +68,7 @@ def test_numbers_go_on_when_the_storage_fills_up_later(stage: Stage) -> None:
     assert [event["seq"] for event in events] == list(range(17))
 
 
-def test_a_fetch_that_rejects_with_nothing_is_tried_again(stage: Stage) -> None:
+def test_a_fetch_that_rejects_without_an_error_is_retried(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         const real = fetch;
@@ -79,7 +79,7 @@ def test_a_fetch_that_rejects_with_nothing_is_tried_again(stage: Stage) -> None:
     stage.delivered(10)
 
 
-def test_empty_attributes_are_none(stage: Stage) -> None:
+def test_empty_attributes_count_as_absent(stage: Stage) -> None:
     page = stage.context().new_page()
     element = f'<script type="module" src="{stage.gate.url}/{browser_files()["forwarder.js"].name}"'
     attributes = f'data-key="{stage.key}" data-origin="{stage.tenant.url}" data-tenant="" data-deployment=""'

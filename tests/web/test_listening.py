@@ -1,4 +1,4 @@
-"""What the forwarder takes, and what it knows of it: spec 6.1, 6.2 and the identity of sessions."""
+"""The events that the forwarder accepts, and their context: spec 6.1, 6.2 and the identity of sessions."""
 
 import re
 
@@ -49,7 +49,7 @@ WRONG_OPTIONS = [
 
 
 def taken(page: Page) -> int:
-    """How many events the forwarder has seen."""
+    """Return the number of events that the forwarder has received."""
     count: int = page.evaluate("stages.filter(([, stage]) => stage == 'seen').length")
     return count
 
@@ -110,18 +110,18 @@ def test_messages_of_other_origins_are_ignored_and_counted(stage: Stage) -> None
     assert taken(page) == 0
 
 
-def test_the_origin_has_to_be_the_same_to_the_letter(stage: Stage) -> None:
+def test_the_origin_has_to_match_exactly(stage: Stage) -> None:
     page = stage.open(stage.host_page(options='{ origin: "https://tenant.example.com" }'))
-    told = """([origin, data]) => dispatchEvent(new MessageEvent("message", { origin, data, source: frames[0] }))"""
+    dispatch = """([origin, data]) => dispatchEvent(new MessageEvent("message", { origin, data, source: frames[0] }))"""
     data = {"source": "svc-embed", "direction": "event", "type": "svc:event:view", "payload": {}, "timestamp": 1}
     for count, origin in enumerate(OTHER_ORIGINS, start=1):
-        page.evaluate(told, [origin, data])
+        page.evaluate(dispatch, [origin, data])
         assert (taken(page), ignored(page)) == (0, count), origin
-    page.evaluate(told, ["https://tenant.example.com", data])
+    page.evaluate(dispatch, ["https://tenant.example.com", data])
     assert (taken(page), ignored(page)) == (1, len(OTHER_ORIGINS))
 
 
-def test_what_is_no_event_is_ignored_and_counted(stage: Stage) -> None:
+def test_messages_that_are_not_events_are_ignored_and_counted(stage: Stage) -> None:
     page = stage.open()
     embed = embed_in(page)
     for count, data in enumerate(NO_EVENTS, start=1):
@@ -130,7 +130,7 @@ def test_what_is_no_event_is_ignored_and_counted(stage: Stage) -> None:
     assert taken(page) == 0
 
 
-def test_getters_and_proxies_throw_into_nobody(stage: Stage) -> None:
+def test_exceptions_of_getters_and_proxies_do_not_escape(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         const say = (init) => dispatchEvent(Object.assign(new MessageEvent("message", init), {}));
@@ -145,14 +145,14 @@ def test_getters_and_proxies_throw_into_nobody(stage: Stage) -> None:
     }""")
     assert ignored(page) == 3
     assert taken(page) == 0
-    # The third is an event, of a window that is gone.
+    # The third is an event of a closed window.
     embed_in(page).evaluate("view('/a')")
     [delivery] = stage.delivered(1, at_once=page)
     assert delivery["lost"] == {"not_json": 1}
 
 
 @pytest.mark.parametrize("payload", ["{ value: 10n }", "(() => { const o = {}; o.value = o; return o; })()"])
-def test_what_is_no_json_is_lost_and_reported_with_the_next_event(stage: Stage, payload: str) -> None:
+def test_values_without_json_are_reported_as_lost_with_the_next_event(stage: Stage, payload: str) -> None:
     page = stage.open()
     embed_in(page).evaluate(f"emit('drilldown', {payload}); view('/a')")
     [delivery] = stage.delivered(1, at_once=page)
@@ -160,7 +160,7 @@ def test_what_is_no_json_is_lost_and_reported_with_the_next_event(stage: Stage, 
     assert [event["seq"] for event in delivery["events"]] == [1]
 
 
-def test_what_the_hosts_own_functions_throw_changes_nothing(stage: Stage) -> None:
+def test_exceptions_of_host_callbacks_change_nothing(stage: Stage) -> None:
     options = "{ onEvent: () => { throw new Error('host'); }, onError: () => { throw new Error('host'); } }"
     page = stage.open(stage.host_page(options=options))
     embed_in(page).evaluate("view('/a')")
@@ -175,7 +175,7 @@ def test_wrong_options_throw_nothing_and_forward_nothing(stage: Stage) -> None:
     assert len(events_of(stage.delivered(1, at_once=page))) == 1
 
 
-def test_an_origin_without_its_scheme_is_told_and_does_not_listen_to_frames_without_an_origin(stage: Stage) -> None:
+def test_an_origin_without_a_scheme_is_reported_and_matches_no_opaque_origin(stage: Stage) -> None:
     page = stage.open(stage.host_page(frames="", options="{ origin: 'localhost:3000' }"))
     assert page.evaluate("problems.length") == 1
     page.evaluate(r"""() => {
@@ -200,7 +200,7 @@ def test_host_prototypes_that_were_tampered_with_break_nothing(stage: Stage) -> 
     assert delivery["lost"] == {"not_json": 1}
 
 
-def test_one_known_iframe_is_listened_to_alone(stage: Stage) -> None:
+def test_a_given_iframe_is_the_only_source_of_events(stage: Stage) -> None:
     two = "".join(FRAME.format(embed=stage.tenant.url, session=session) for session in "ab")
     page = stage.open(stage.host_page(frames=two, options="{ iframe: document.querySelectorAll('iframe')[1] }"))
     for index in (0, 1):
@@ -211,7 +211,7 @@ def test_one_known_iframe_is_listened_to_alone(stage: Stage) -> None:
 
 
 def test_two_iframes_are_two_sessions_each_with_its_own_numbers(stage: Stage) -> None:
-    # Two dashboards of one page may well have one credential.
+    # Two dashboards of one page may share a credential.
     two = "".join(f'<iframe src="{stage.tenant.url}/embed?board={board}&session=same"></iframe>' for board in "ab")
     page = stage.open(stage.host_page(frames=two))
     frames = [embed_in(page, index) for index in (0, 1)]
@@ -224,7 +224,7 @@ def test_two_iframes_are_two_sessions_each_with_its_own_numbers(stage: Stage) ->
     assert sorted([event["seq"] for event in delivery["events"]] for delivery in deliveries) == [[0, 1], [0, 1, 2]]
 
 
-def test_what_ready_says_goes_into_the_context_unless_the_host_knows_better(stage: Stage) -> None:
+def test_values_of_ready_are_in_the_context_unless_the_host_sets_them(stage: Stage) -> None:
     page = stage.open(stage.host_page(options="{ context: { viewer: 'u_1', tenant: 'hosts-own' } }"))
     embed_in(page).evaluate("ready(12, 'acme'); view('/a')")
     [delivery] = stage.delivered(2, at_once=page)
@@ -232,7 +232,7 @@ def test_what_ready_says_goes_into_the_context_unless_the_host_knows_better(stag
     assert delivery["context"]["tenant"] == "hosts-own"
 
 
-def test_a_ready_of_wrong_types_spoils_no_other_event(stage: Stage) -> None:
+def test_a_ready_with_wrong_types_affects_no_other_event(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("ready('12', { big: 1 }); emit('ready', null); view('/a')")
     [delivery] = stage.delivered(3, at_once=page)
@@ -242,7 +242,7 @@ def test_a_ready_of_wrong_types_spoils_no_other_event(stage: Stage) -> None:
     assert stage.stored(good) == good
 
 
-def test_the_page_is_told_without_query_and_fragment(stage: Stage) -> None:
+def test_the_page_url_has_no_query_and_fragment(stage: Stage) -> None:
     page = stage.open(stage.host_page() + "?token=secret#also")
     embed_in(page).evaluate("view('/a')")
     [delivery] = stage.delivered(1, at_once=page)
@@ -314,7 +314,7 @@ def test_ids_are_made_where_random_uuid_is_missing(stage: Stage) -> None:
     assert all(UUID.fullmatch(id_) for id_ in ids)
 
 
-def test_after_stop_nothing_is_taken_and_what_waits_is_sent(stage: Stage) -> None:
+def test_after_stop_new_events_are_ignored_and_queued_events_are_sent(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("view('/a')")
     page.wait_for_function("stages.length")

@@ -1,4 +1,4 @@
-"""The modules as they are served: what scripts/minify makes, and small."""
+"""The served modules: the output of scripts/minify, and small."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_a_module_is_served_as_its_source_is_minified(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_what_is_served_is_kept_for_pages_that_pin_it(module: str) -> None:
+def test_served_modules_remain_available_for_pages_that_pin_them(module: str) -> None:
     file = browser_files()[f"{module}.js"]
     assert (VERSIONS / file.versioned_name).read_bytes() == file.content, "run scripts/minify"
 
@@ -45,7 +45,7 @@ def test_a_module_is_small_as_it_is_served(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_documented_hash_is_that_of_what_is_served(module: str) -> None:
+def test_the_documented_hash_is_that_of_the_served_module(module: str) -> None:
     file = browser_files()[f"{module}.js"]
     page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
     assert f"`{file.versioned_name}`" in page, "run scripts/minify: it tells them"
@@ -53,18 +53,18 @@ def test_the_documented_hash_is_that_of_what_is_served(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_documented_size_is_that_of_what_is_served(module: str) -> None:
+def test_the_documented_size_is_that_of_the_served_module(module: str) -> None:
     size = len(browser_files()[f"{module}.js"].compressed)
-    told = re.findall(
+    sizes = re.findall(
         rf"`{module}\.js`[^\n]*?(?<!≤) (\d[\d,]*) bytes", (ROOT / "README.md").read_text(encoding="utf-8")
     )
-    assert told
-    # Libraries that compress differ by a few bytes.
-    assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in told)
+    assert sizes
+    # Compression libraries differ by a few bytes.
+    assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in sizes)
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_types_stand_beside_each_module(module: str) -> None:
+def test_each_module_has_a_type_declaration(module: str) -> None:
     exported = re.findall(r"\bexport const (\w+)", browser_files()[f"{module}.js"].content.decode())
     source = (ROOT / "src/embedsink/browser" / f"{module}.js").read_text(encoding="utf-8")
     names = re.findall(r"^export const (\w+)", source, re.MULTILINE)
@@ -93,7 +93,7 @@ def test_the_documented_code_has_the_types(tmp_path: Path) -> None:
     assert (compiled.returncode, compiled.stdout) == (0, "")
 
 
-def test_a_new_key_for_a_page_comes_with_an_element_that_stays_valid_after_an_upgrade(tmp_path: Path) -> None:
+def test_a_new_key_for_a_page_is_printed_with_a_versioned_element(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
     page = ["--origin", "https://app.example.com"]
     made = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
@@ -104,7 +104,7 @@ def test_a_new_key_for_a_page_comes_with_an_element_that_stays_valid_after_an_up
     assert "script" not in elsewhere.stderr
 
 
-def test_in_a_terminal_that_element_holds_the_new_key(tmp_path: Path) -> None:
+def test_in_a_terminal_the_element_contains_the_new_key(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
     terminal, inside = pty.openpty()
     made = subprocess.run(

@@ -1,4 +1,4 @@
-"""A session that the host page names: what a test of the page, or the host's own analytics, can ask for."""
+"""A session that the host page names, so that a test of the page or the host's analytics can query it."""
 
 import pytest
 from playwright.sync_api import Page
@@ -11,7 +11,7 @@ NAMED = "{ context: { session: new URLSearchParams(location.search).get('session
 
 
 def open_named(stage: Stage, name: str, *, frames: str | None = None, page: Page | None = None) -> Page:
-    """A page that names its session in its own address."""
+    """Return a page that names its session in its own URL."""
     address = f"{stage.host_page(options=NAMED, frames=frames)}?session={name}"
     if page is None:
         return stage.open(address)
@@ -21,7 +21,7 @@ def open_named(stage: Stage, name: str, *, frames: str | None = None, page: Page
 
 
 def numbers(stage: Stage, session: str, count: int) -> list[int]:
-    """The numbers of a session's events, each id once, after so many events were delivered."""
+    """Return the numbers of a session's events, each id once, after this many events were delivered."""
     of_session = [delivery for delivery in stage.delivered(count) if delivery["context"]["session"] == session]
     return sorted({event["id"]: event["seq"] for event in events_of(of_session)}.values())
 
@@ -80,7 +80,7 @@ def test_a_host_may_change_the_session_at_any_time_and_go_back_to_none(stage: St
     assert len(stage.stored(stage.gate.ids())) == 7
 
 
-def test_a_session_named_like_another_entry_of_the_browser_is_numbered_by_itself(stage: Stage) -> None:
+def test_a_session_named_like_another_storage_entry_has_its_own_numbers(stage: Stage) -> None:
     page = stage.open()
     embed_in(page).evaluate("view('/a')")
     stage.delivered(1, at_once=page)

@@ -1,4 +1,4 @@
-"""What a host may get wrong when it adds the forwarder: nothing of it is silent, and nothing throws."""
+"""Mistakes of a host that adds the forwarder: each is reported, and none throws."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,20 +13,20 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 @contextmanager
 def warnings_of(page: Page) -> Iterator[list[str]]:
-    """What a page says on its console."""
+    """Return the console messages of a page."""
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "warning" else None)
     yield said
 
 
 def with_element(stage: Stage, attributes: str, *, before: str = "") -> str:
-    """A page of an element, a frame and nothing else; its address."""
+    """Add a page with only an element and a frame. Return its URL."""
     element = f'<script type="module" src="{stage.gate.url}/forwarder.js" {attributes}></script>'
     frame = FRAME.format(embed=stage.tenant.url, session="one")
     return stage.host.add("/options", f"<!doctype html>{before}{element}{frame}")
 
 
-def test_options_that_throw_are_told_and_throw_nothing(stage: Stage) -> None:
+def test_options_that_throw_are_reported_without_an_exception(stage: Stage) -> None:
     page = stage.open()
     with warnings_of(page) as said:
         page.evaluate("() => { forward({ get origin() { throw new Error('boom'); } }).flush(); }")
@@ -36,7 +36,7 @@ def test_options_that_throw_are_told_and_throw_nothing(stage: Stage) -> None:
     assert len(events_of(stage.delivered(10))) == 10
 
 
-def test_a_name_in_the_page_that_hides_one_of_the_document_breaks_nothing(stage: Stage) -> None:
+def test_an_element_named_like_a_document_property_breaks_nothing(stage: Stage) -> None:
     attributes = f'data-key="{stage.key}" data-origin="{stage.tenant.url}"'
     page = stage.context().new_page()
     page.goto(with_element(stage, attributes, before='<img name="scripts" alt="">'))
@@ -46,9 +46,7 @@ def test_a_name_in_the_page_that_hides_one_of_the_document_breaks_nothing(stage:
 
 
 @pytest.mark.parametrize("missing", ["data-key", "data-origin"])
-def test_an_element_without_its_key_or_its_origin_is_told_at_once_and_listens_to_nobody(
-    stage: Stage, missing: str
-) -> None:
+def test_an_element_without_a_key_or_an_origin_is_reported_and_ignores_all_events(stage: Stage, missing: str) -> None:
     attributes = {"data-key": stage.key, "data-origin": stage.tenant.url}
     del attributes[missing]
     page = stage.context().new_page()
@@ -61,7 +59,7 @@ def test_an_element_without_its_key_or_its_origin_is_told_at_once_and_listens_to
     assert stage.gate.passed == []
 
 
-def test_an_empty_endpoint_is_none(stage: Stage) -> None:
+def test_an_empty_endpoint_counts_as_absent(stage: Stage) -> None:
     page = stage.context().new_page()
     page.goto(with_element(stage, f'data-endpoint="" data-key="{stage.key}" data-origin="{stage.tenant.url}"'))
     embed_in(page).evaluate("view('/a')")
@@ -69,7 +67,7 @@ def test_an_empty_endpoint_is_none(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("said", "count"), [('"true"', 1), ("true", 1), ('"false"', 0), ("false", 0), ('""', 0)])
-def test_actions_are_recorded_where_it_says_true(stage: Stage, said: str, count: int) -> None:
+def test_actions_are_recorded_where_the_attribute_is_true(stage: Stage, said: str, count: int) -> None:
     page = stage.open(stage.host_page(options=f"{{ recordActions: {said} }}"))
     embed_in(page)
     page.evaluate(f"""async () => {{
@@ -79,7 +77,7 @@ def test_actions_are_recorded_where_it_says_true(stage: Stage, said: str, count:
     assert page.evaluate("stages.length") == count
 
 
-def test_a_frame_in_a_shadow_tree_is_listened_to_and_named_goes_on_after_a_reload(stage: Stage) -> None:
+def test_a_named_frame_in_a_shadow_tree_continues_its_session_after_a_reload(stage: Stage) -> None:
     frame = FRAME.format(embed=stage.tenant.url, session="one")
     shadow = f'<div id="host"><template shadowrootmode="open">{frame}</template></div>'
     address = stage.host_page(
@@ -94,7 +92,7 @@ def test_a_frame_in_a_shadow_tree_is_listened_to_and_named_goes_on_after_a_reloa
         page.wait_for_function("window.f")
     deliveries = stage.delivered(2)
     assert len({delivery["context"]["session"] for delivery in deliveries}) == 1
-    # By id: a page that went before it was answered sends once more.
+    # By id: a page that left before the answer sends the events again.
     assert list({event["id"]: event["seq"] for event in events_of(deliveries)}.values()) == [0, 1]
 
 

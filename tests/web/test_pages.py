@@ -1,4 +1,4 @@
-"""What becomes of events when pages leave, tabs die, storage is full or the network is gone; and strict policies."""
+"""The outcome of events when pages leave, tabs crash, storage is full or the network fails; and strict policies."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, on_durable,
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.alone]
 
-# What goes then goes for the reason that the test names, and not because a second is over.
+# Without timers, events are sent for the reason that the test names, and not after a second.
 NO_TIMERS = "() => { window.setTimeout = () => 1; }"
 
 
@@ -23,14 +23,14 @@ def test_a_page_that_leaves_loses_nothing(stage: Stage) -> None:
         page.wait_for_function("window.f")
         ids += emit(page, 3, f"/{index}/")
         page.goto(stage.host.url + "/next")
-    # What was sent while leaving was not answered to anybody, so it waits: a later page settles it.
+    # A leaving page receives no answer, so its events remain queued until a later page sends them.
     assert len(set(ids)) == 15
-    wait_until(lambda: set(stage.gate.ids()) == set(ids), what="all of them are delivered while their pages leave")
+    wait_until(lambda: set(stage.gate.ids()) == set(ids), what="all events are delivered while their pages leave")
     stage.open(context=page.context)
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
-def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_rest_later(stage: Stage) -> None:
+def test_a_leaving_page_sends_less_than_64_kib_and_the_rest_later(stage: Stage) -> None:
     page = stage.open()
     page.evaluate(NO_TIMERS)
     stage.gate.is_closed = True
@@ -38,7 +38,7 @@ def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_r
     page.wait_for_function("problems.length")
     stage.gate.is_closed = False
     page.goto(stage.host.add("/next", "<!doctype html>elsewhere"))
-    wait_until(lambda: bool(stage.gate.passed), what="some are sent while the page leaves")
+    wait_until(lambda: bool(stage.gate.passed), what="a delivery arrives while the page leaves")
     on_durable(page, 0.5)
     sizes = [len(str(body)) for _, body in stage.gate.passed]
     assert sum(sizes) < 66_000
@@ -47,7 +47,7 @@ def test_what_waits_while_leaving_goes_in_requests_of_less_than_64_kib_and_the_r
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
-def test_a_hidden_page_sends_what_waits(stage: Stage) -> None:
+def test_a_hidden_page_sends_its_queue(stage: Stage) -> None:
     page = stage.open()
     page.evaluate(NO_TIMERS)
     emit(page, 2)
@@ -81,14 +81,14 @@ def test_offline_then_online_delivers_at_once(stage: Stage) -> None:
     page = stage.open()
     page.context.set_offline(True)
     emit(page, 12)
-    page.wait_for_function("problems.length >= 3")  # by now it waits for several seconds
+    page.wait_for_function("problems.length >= 3")  # the pause is several seconds by now
     assert stage.gate.passed == []
     page.context.set_offline(False)
     stage.delivered(12, timeout_s=2.5)
-    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
+    wait_until(lambda: waiting(page) == 0, what="the queue is empty")
 
 
-def test_a_full_storage_of_the_host_takes_nothing_from_delivery(stage: Stage) -> None:
+def test_full_storage_does_not_affect_delivery(stage: Stage) -> None:
     page = stage.open()
     page.evaluate("""() => {
         for (const store of [localStorage, sessionStorage])
@@ -107,7 +107,7 @@ def test_a_full_storage_of_the_host_takes_nothing_from_delivery(stage: Stage) ->
     assert page.evaluate("Object.keys(localStorage).every((key) => key.startsWith('host'))")
 
 
-def test_denied_storage_takes_nothing_from_delivery(stage: Stage) -> None:
+def test_denied_storage_does_not_affect_delivery(stage: Stage) -> None:
     context = stage.context()
     context.add_init_script("""
         for (const name of ["localStorage", "sessionStorage"])
@@ -117,7 +117,7 @@ def test_denied_storage_takes_nothing_from_delivery(stage: Stage) -> None:
     assert [event["seq"] for event in events_of(stage.delivered(3))] == [0, 1, 2]
 
 
-def test_the_queue_is_bounded_and_what_it_gives_up_is_counted(stage: Stage) -> None:
+def test_the_queue_is_bounded_and_dropped_events_are_counted(stage: Stage) -> None:
     page = stage.open()
     stage.gate.is_closed = True
     emit(page, 200, "x" * 4_000)
@@ -125,7 +125,7 @@ def test_the_queue_is_bounded_and_what_it_gives_up_is_counted(stage: Stage) -> N
     assert 60 < lost < 100
     assert page.evaluate("JSON.stringify({ ...localStorage }).length") < 1_500_000
     stage.gate.is_closed = False
-    page.reload()  # The count survives it.
+    page.reload()  # The count survives a reload.
     deliveries = stage.delivered(200 - lost, timeout_s=20)
     reported = [delivery["lost"] for delivery in deliveries if delivery["lost"]]
     assert reported == [{"queue_overflow": lost}]
@@ -143,7 +143,7 @@ def test_a_killed_tab_loses_nothing(stage: Stage) -> None:
     assert sorted(stage.stored(ids)) == sorted(ids)
 
 
-def test_a_closed_browser_that_is_opened_again_sends_what_waited(stage: Stage, tmp_path: Path) -> None:
+def test_a_reopened_browser_sends_its_queue(stage: Stage, tmp_path: Path) -> None:
     address = stage.host_page()
     stage.gate.is_closed = True
     with stage.profile(tmp_path) as context:
@@ -168,7 +168,7 @@ def test_ten_tabs_send_each_event_once(stage: Stage) -> None:
     assert sorted(stage.gate.ids()) == sorted(ids)
 
 
-def test_one_of_ten_killed_tabs_is_taken_over_once(stage: Stage) -> None:
+def test_the_queue_of_a_killed_tab_is_adopted_once_by_ten_tabs(stage: Stage) -> None:
     context = stage.context()
     stage.gate.is_closed = True
     pages = [stage.open(context=context) for _ in range(10)]
@@ -178,7 +178,7 @@ def test_one_of_ten_killed_tabs_is_taken_over_once(stage: Stage) -> None:
     stage.gate.is_closed = False
 
     def is_taken_over() -> bool:
-        # Each tab that comes to the front looks for what closed tabs left.
+        # Each tab that becomes visible searches for queues of closed tabs.
         for page in pages[2:]:
             page.evaluate("document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))")
         return set(stage.gate.ids()) == set(ids)
@@ -188,7 +188,7 @@ def test_one_of_ten_killed_tabs_is_taken_over_once(stage: Stage) -> None:
     assert sorted(stage.gate.ids()) == sorted(ids)
 
 
-def test_a_strict_policy_lets_it_work(stage: Stage) -> None:
+def test_the_forwarder_works_with_a_strict_policy(stage: Stage) -> None:
     policy = (
         f"default-src 'none'; script-src {stage.gate.url}; connect-src {stage.gate.url}; "
         f"frame-src {stage.tenant.url}; require-trusted-types-for 'script'"
@@ -226,7 +226,7 @@ def test_a_module_that_was_tampered_with_is_not_run(stage: Stage) -> None:
     assert stage.gate.passed == []
 
 
-def test_a_page_that_comes_back_alive_goes_on(stage: Stage, tmp_path: Path) -> None:
+def test_a_page_restored_from_the_back_forward_cache_continues(stage: Stage, tmp_path: Path) -> None:
     elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(stage.host_page(), context=context)
@@ -236,7 +236,7 @@ def test_a_page_that_comes_back_alive_goes_on(stage: Stage, tmp_path: Path) -> N
         page.goto(elsewhere)
         page.evaluate("setTimeout(() => history.back(), 10)")
         page.wait_for_function("window.isBack")
-        # It gave its lock back when it left, or browsers would not have kept it; now it has it again.
+        # It released its lock when it left, because browsers cache no page with a lock. Now it has the lock again.
         page.wait_for_function("navigator.locks.query().then(({ held }) => held.length == 1)")
         page.evaluate("""() => dispatchEvent(new MessageEvent("message", { origin: options.origin, source: frames[0],
             data: { source: "svc-embed", direction: "event", type: "svc:event:view", timestamp: Date.now(),

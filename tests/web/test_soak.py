@@ -19,7 +19,7 @@ SETTLED_TIMEOUT_S = 60.0
 
 
 class Hosts:
-    """Two tabs of one browser. Each round happens in one of them, which then goes away in one way or another."""
+    """Two tabs of one browser. Each round uses one of them, which then closes, crashes or navigates."""
 
     def __init__(self, stage: Stage) -> None:
         self.emitted = 0
@@ -29,7 +29,7 @@ class Hosts:
         self._elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
 
     def play(self, turn: int) -> None:
-        """Emit a round of events, and leave as soon as the host page has heard them: most are still on their way."""
+        """Emit a round of events, and leave as soon as the host page has received them: most are still in flight."""
         page = self._pages[turn % 2]
         page.evaluate("addEventListener('message', () => window.heard = (window.heard ?? 0) + 1)")
         embed_in(page).evaluate(f"for (let i = 0; i < {EVENTS_A_ROUND}; i++) view('/{turn}/' + i)")
@@ -56,18 +56,18 @@ class Hosts:
 
 
 def stored_ids(server: RunningServer, key: str) -> Counter[str]:
-    """How often each event is in the store."""
+    """Return how often each event is in the store."""
     answer = server.get("/api/v1/events.ndjson", key=key)
     return Counter(json.loads(line)["event_id"] for line in answer.body.splitlines())
 
 
 def lost_count(server: RunningServer, key: str) -> int:
-    """How many events the forwarders say they gave up."""
+    """Return the number of events that the forwarders reported as lost."""
     rows = json.loads(server.get("/api/v1/reports/completeness.json", key=key).body)
     return sum(int(row["lost_count"]) for row in rows)
 
 
-def test_what_was_emitted_is_stored_once_or_counted_as_lost(stage: Stage, tmp_path: Path) -> None:
+def test_every_event_is_stored_once_or_counted_as_lost(stage: Stage, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with contextlib.ExitStack() as opened:
         server = opened.enter_context(running_server(data, is_sound=False))
@@ -87,7 +87,7 @@ def test_what_was_emitted_is_stored_once_or_counted_as_lost(stage: Stage, tmp_pa
             found.update(stored_ids(server, stage.reader))
             return len(found) + lost_count(server, stage.reader) >= hosts.emitted
 
-        wait_until(is_settled, what="all are stored or counted as lost", timeout_s=SETTLED_TIMEOUT_S)
+        wait_until(is_settled, what="all events are stored or counted as lost", timeout_s=SETTLED_TIMEOUT_S)
         assert hosts.emitted == ROUNDS * EVENTS_A_ROUND
         assert hosts.emitted == len(found) + lost_count(server, stage.reader)
         assert set(found.values()) == {1}

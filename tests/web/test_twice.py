@@ -1,4 +1,4 @@
-"""What could count twice: events, numbers and losses of duplicated tabs, pages that come back, second elements."""
+"""Protection against double counting: duplicated tabs, restored pages, and second elements."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ ALMOST_SIX_DAYS_MS = 5 * 10**8
 
 
 def come_back(page: Page) -> None:
-    """Go back to a page that was kept alive; its frame may still be loading."""
+    """Go back to a page of the back/forward cache; its frame may still be loading."""
     page.evaluate("setTimeout(() => history.back(), 10)")
     page.wait_for_function("window.isBack")
 
 
 def numbers_by_session(stage: Stage) -> dict[str, list[int]]:
-    """The numbers of all delivered events in the order of their ingest_seq, by session."""
+    """Return the numbers of all delivered events in the order of their ingest_seq, by session."""
     numbers: dict[str, list[int]] = {}
     for status, delivery in stage.gate.passed:
         assert status == 202
@@ -54,7 +54,7 @@ def test_two_frames_of_one_address_are_two_sessions(stage: Stage) -> None:
     assert list(numbers_by_session(stage).values()) == [[0, 1], [0, 1]]
 
 
-def test_a_page_that_comes_back_alive_goes_on_where_the_one_after_it_stopped(stage: Stage, tmp_path: Path) -> None:
+def test_a_restored_page_continues_the_numbers_of_the_next_page(stage: Stage, tmp_path: Path) -> None:
     with stage.profile(tmp_path) as context:
         page = stage.open(context=context)
         emit(page, 2)
@@ -72,9 +72,7 @@ def test_a_page_that_comes_back_alive_goes_on_where_the_one_after_it_stopped(sta
     assert list(numbers_by_session(stage).values()) == [[0, 1, 2, 3]]
 
 
-def test_what_another_page_has_told_is_not_told_again_by_one_that_comes_back_alive(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_a_loss_reported_by_another_page_is_not_repeated_by_a_restored_page(stage: Stage, tmp_path: Path) -> None:
     elsewhere = stage.host.add("/elsewhere", "<!doctype html>elsewhere")
     with stage.profile(tmp_path) as context:
         page = stage.open(context=context)
@@ -82,34 +80,34 @@ def test_what_another_page_has_told_is_not_told_again_by_one_that_comes_back_ali
         stage.gate.is_closed = True
         ids = emit(page, 1)
         embed_in(page).evaluate("emit('drilldown', { value: 10n })")
-        wait_until(lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), what="the loss is kept")
+        wait_until(lambda: "not_json" in page.evaluate("JSON.stringify(localStorage)"), what="the loss is stored")
         page.goto(elsewhere)
         on_durable(page)
         stage.gate.is_closed = False
         heir = stage.open(context=context)
         stage.delivered(1)
-        wait_until(lambda: waiting(heir) == 0, what="the heir has nothing left")
+        wait_until(lambda: waiting(heir) == 0, what="the queue of the heir is empty")
         assert stage.gate.passed[-1][1]["lost"] == {"not_json": 1}
         come_back(page)
         page.evaluate(VIEW, "/back")
         stage.delivered(2, at_once=page)
         on_durable(page)
     assert [delivery["lost"] for _, delivery in stage.gate.passed if delivery["lost"]] == [{"not_json": 1}]
-    assert stage.gate.ids().count(ids[0]) == 1  # nor is what has waited sent again
+    assert stage.gate.ids().count(ids[0]) == 1  # the queue is not sent again either
 
 
-def test_a_second_element_and_an_import_beside_it_take_no_event_twice(stage: Stage) -> None:
+def test_a_second_element_and_an_import_forward_no_event_twice(stage: Stage) -> None:
     attributes = f'data-origin="{stage.tenant.url}" data-key="{stage.key}"'
     element = f'<script type="module" src="{stage.gate.url}/forwarder.js" {attributes}></script>'
     page = stage.open(stage.host_page(frames=2 * element + FRAME.format(embed=stage.tenant.url, session="one")))
     embed_in(page).evaluate("for (let i = 0; i < 10; i++) view('/' + i)")
     deliveries = stage.delivered(10)
-    on_durable(page, 1.2)  # what a second forwarder had would follow a second after its first
+    on_durable(page, 1.2)  # a second forwarder would send its events a second later
     assert paths_of(deliveries) == [f"/{index}" for index in range(10)]
     assert len(stage.gate.ids()) == 10
 
 
-def test_what_is_too_old_to_be_known_is_not_sent_by_a_page_that_stays_open(stage: Stage) -> None:
+def test_an_open_page_does_not_send_events_beyond_the_deduplication_window(stage: Stage) -> None:
     page = stage.open()
     stage.gate.is_closed = True
     emit(page, 1, "/old")
@@ -125,7 +123,7 @@ def test_what_is_too_old_to_be_known_is_not_sent_by_a_page_that_stays_open(stage
     assert delivery["lost"] == {"expired": 1}
 
 
-def test_what_a_page_with_another_key_left_is_sent_with_that_key(stage: Stage) -> None:
+def test_a_queue_of_a_page_with_another_key_is_sent_with_that_key(stage: Stage) -> None:
     context = stage.context()
     other = stage.server.key("ingest", origins=[stage.host.url], deployments=[7])
     page = stage.open(stage.host_page(options=f"{{ key: '{other}' }}"), context=context)
@@ -140,7 +138,7 @@ def test_what_a_page_with_another_key_left_is_sent_with_that_key(stage: Stage) -
     assert keys == {left[0]: other, own[0]: stage.key}
 
 
-def test_a_host_that_flushes_whenever_it_is_told_makes_no_loss_count_twice(stage: Stage) -> None:
+def test_a_host_that_flushes_on_every_callback_counts_no_loss_twice(stage: Stage) -> None:
     page = stage.open(stage.host_page(options="{ onEvent: (envelope, stage) => stage == 'durable' && f.flush() }"))
     embed_in(page).evaluate("emit('drilldown', { value: 10n }); for (let i = 0; i < 25; i++) view('/' + i)")
     stage.delivered(25)

@@ -11,9 +11,9 @@ from tests.web.stage import FRAME, Stage, embed_in, emit, events_of, waiting
 
 pytestmark = pytest.mark.server
 
-# The first that keeps what waits in today's format.
+# The first version that stores its queue in today's format.
 SAME_FORMAT = "forwarder.30a41133f8770741.js"
-# From the first commit that served a forwarder on: `git log -- src/embedsink/browser/forwarder.min.js`.
+# Since the first commit that served a forwarder: `git log -- src/embedsink/browser/forwarder.min.js`.
 SERVED_ONCE = {
     "forwarder.1471f866f53a13b2.js",
     "forwarder.41a5dadf508a9a56.js",
@@ -26,7 +26,7 @@ SERVED_ONCE = {
 
 
 def pinned(stage: Stage, name: str, *, path: str, integrity: str = "") -> str:
-    """A page whose element loads the forwarder by a versioned name; its address."""
+    """Add a page whose element loads a versioned forwarder. Return its URL."""
     hashed = f'crossorigin integrity="{integrity}"' if integrity else ""
     attributes = f'{hashed} data-key="{stage.key}" data-origin="{stage.tenant.url}" data-viewer="u_42"'
     element = f'<script type="module" src="{stage.gate.url}/{name}" {attributes}></script>'
@@ -70,7 +70,7 @@ def test_a_page_that_imports_an_older_actions_module_still_steers_its_embed(stag
     assert embed.evaluate("actions.map(({ data }) => data.type)") == ["svc:action:refresh"] * 2
 
 
-def test_what_waits_in_an_older_version_is_delivered_by_the_current_one(stage: Stage) -> None:
+def test_the_queue_of_an_older_version_is_delivered_by_the_current_one(stage: Stage) -> None:
     page = stage.context().new_page()
     page.goto(pinned(stage, SAME_FORMAT, path="/older"))
     embed = embed_in(page)
@@ -82,6 +82,6 @@ def test_what_waits_in_an_older_version_is_delivered_by_the_current_one(stage: S
     page.goto(stage.host_page())
     page.wait_for_function("window.f")
     emit(page, 1, "/newer")
-    # A retry may bring an event again, with its id.
+    # A retry may repeat an event with its id.
     assert len({event["id"] for event in events_of(stage.delivered(4))}) == 4
-    wait_until(lambda: waiting(page) == 0, what="nothing waits any more")
+    wait_until(lambda: waiting(page) == 0, what="the queue is empty")

@@ -88,4 +88,4 @@ class _Counters:
             "embedsink_snapshot_timestamp_seconds", "When the last snapshot was published.", status.snapshot_at or 0
         )
         yield CounterMetricFamily("embedsink_store_reopened", "Times the store was reopened.", status.reopened_count)
-        yield GaugeMetricFamily("embedsink_damaged_files", "Files set aside as damaged.", len(status.damaged))
+        yield GaugeMetricFamily("embedsink_damaged_files", "Files moved to damaged/.", len(status.damaged))

@@ -12,9 +12,9 @@ from embedsink.store.query import Column
 from embedsink.store.reader import OLDER_SNAPSHOT, Reader
 from embedsink.store.sql_files import read_sql, read_views
 
-# Raw events have a face like a report's, and are none: nobody has counted anything there.
+# Raw events have the interface of a report, without any aggregation.
 EVENTS = "event_in_scope"
-# Who sent an event is the operator's business: key ids stand in logs.
+# Only the operator may know which key sent an event, and logs contain key ids.
 EVENT_COLUMNS_HIDDEN = ("key_id",)
 # Former names of reports, which dashboards of an operator may still have.
 _RENAMED = {"funnel": "reach", "answers": "ai_query_groups"}

@@ -37,7 +37,7 @@ _ENDING_S = 4.0
 _ROOM_WAIT_S_MAX = 10.0
 _ROOM_PAUSE_S = 0.02
 # The file is attached again after so many loaded bytes: DuckDB retains 10 MiB a million events of written row groups,
-# whatever the limit (docs/decisions/0007).
+# regardless of the memory limit (docs/decisions/0007).
 _RENEW_BYTES = 128 * 1_048_576
 # Events of one rollup batch; fewer if memory is insufficient, because senders choose the length of their texts.
 _ROLLUP_BATCH_ROWS = (250_000, 50_000, 10_000, 2_000)
@@ -211,7 +211,7 @@ class Store:
             return self._loading().execute(ranges, [after]).fetchall()
 
     def folded_to(self) -> int:
-        """Return the highest number of a segment that shares a ledger row; 0 if there is none."""
+        """Return the highest number of a segment that shares a ledger row; 0 without such a segment."""
         folded = "select max(split_part(segment, '-', 1)::bigint) from loaded_segment where first_number is not null"
         with translated():
             [(number,)] = self._loading().execute(folded).fetchall()
@@ -232,7 +232,7 @@ class Store:
                 self._loading().execute(read_sql("ledger")["fold"])
 
     def last_segment_number(self) -> int:
-        """Return the highest number of a loaded segment; 0 if there is none."""
+        """Return the highest number of a loaded segment; 0 if the store is empty."""
         with translated():
             found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
         return number_of(Path(found[0])) if found and found[0] else 0
@@ -240,7 +240,7 @@ class Store:
     def load(self, *segments: Segment) -> Ledger:
         """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
 
-        Each load compares its ids with those of seven days, whatever its size. So several segments share a load.
+        Each load compares its ids with those of seven days, regardless of its size. So several segments share a load.
 
         Args:
             segments: sealed and sound ones, in the order of their numbers.

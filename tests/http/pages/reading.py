@@ -1,4 +1,4 @@
-"""An HTML page as its reader finds it: tables by their label, headings, places and links."""
+"""A parsed HTML page: its tables by label, headings, ids and links."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -8,14 +8,14 @@ VOID = frozenset({"meta", "link", "br", "img"})
 
 @dataclass
 class Table:
-    """A table: the texts of its cells, row by row without the head, and where its links lead."""
+    """A table: the texts of its cells, row by row without the head, and the targets of its links."""
 
     rows: list[list[str]] = field(default_factory=list)
     links: list[list[str]] = field(default_factory=list)
 
 
 class Page(HTMLParser):
-    """A page that was read. Raises AssertionError where tags don't match."""
+    """A parsed page. Parsing raises AssertionError if tags don't match."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -70,7 +70,7 @@ class Page(HTMLParser):
             table.rows[-1].append(" ".join(text.split()))
 
     def _table(self) -> Table | None:
-        """The table whose body is being read."""
+        """Return the table whose body is being parsed."""
         if not any(tag == "tbody" for tag, _, _ in self._open):
             return None
         return next(self.tables[given["aria-label"]] for tag, given, _ in self._open if tag == "table")

@@ -18,7 +18,7 @@ def test_every_style_sheet_of_a_page_is_there(server: Server) -> None:
     assert Page(html).tags >= {"link"}
 
 
-def test_all_pages_have_one_mark(server: Server) -> None:
+def test_all_pages_have_the_same_icon(server: Server) -> None:
     for path in ("/docs", "/login"):
         html = server.get(path).text
         assert html.count('<link rel="icon" href="/pages/mark.svg" type="image/svg+xml">') == 1
@@ -27,7 +27,7 @@ def test_all_pages_have_one_mark(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whoever_has_it_gets_304(server: Server, name: str) -> None:
+def test_a_cached_asset_gets_304(server: Server, name: str) -> None:
     first = server.get(f"/pages/{name}")
     assert first.status_code == 200
     assert first.headers["content-type"] == TYPES[name.rpartition(".")[2]]
@@ -39,12 +39,12 @@ def test_whoever_has_it_gets_304(server: Server, name: str) -> None:
     assert server.get(f"/pages/{name}", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_each_has_a_tag_of_its_own() -> None:
+def test_each_asset_has_its_own_etag() -> None:
     assert len({file.tag for file in page_files().values()}) == len(NAMES) >= 2
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_brings_nothing_from_elsewhere(name: str) -> None:
+def test_assets_load_nothing_from_other_servers(name: str) -> None:
     text = page_files()[name].content.decode()
     assert "url(" not in text
     assert "@import" not in text
@@ -52,7 +52,7 @@ def test_it_brings_nothing_from_elsewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.css", "..%2Fdocs.py", "%2e%2e%2fdocs.py", "base.css%00", "BASE.CSS"])
-def test_nothing_else_is_shown(server: Server, name: str) -> None:
+def test_other_paths_are_not_found(server: Server, name: str) -> None:
     answer = server.get(f"/pages/{name}")
     assert (answer.status_code, problem(answer)) == (404, "not_found")
 
@@ -62,7 +62,7 @@ def test_a_link_may_carry_parameters(server: Server) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_no_other_method_is_answered(server: Server, method: str) -> None:
+def test_other_methods_are_not_allowed(server: Server, method: str) -> None:
     answer = server.ask(method, "/pages/base.css")
     assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
 

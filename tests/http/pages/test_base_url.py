@@ -1,4 +1,4 @@
-"""Examples name the address that their reader came to, and never what a sender made up to run in a shell."""
+"""Examples contain the address of the reader's request, and never a hostile host that would run in a shell."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def address_shown(server: Server, host: str) -> str:
 
 
 @pytest.mark.parametrize("host", ["events.example.com", "127.0.0.1:8321", "[::1]:8321", "a-b.example:1", "localhost"])
-def test_it_is_the_readers(server: Server, host: str) -> None:
+def test_the_base_url_is_the_address_of_the_reader(server: Server, host: str) -> None:
     assert address_shown(server, host) == f"http://{host}"
 
 
@@ -22,10 +22,10 @@ def test_it_is_the_readers(server: Server, host: str) -> None:
     "host",
     ["$(reboot)", "a;reboot", "a b", "a/b", "<b>", '"', "'", "a@b", "-oProxy", "", "a" * 300, "a:123456", "a\\b"],
 )
-def test_what_is_no_host_is_not_repeated(server: Server, host: str) -> None:
+def test_an_invalid_host_is_not_repeated(server: Server, host: str) -> None:
     assert address_shown(server, host) == "http://localhost"
 
 
-def test_where_keys_need_https_it_is_what_is_shown(tmp_path: Path) -> None:
+def test_examples_use_https_where_keys_require_it(tmp_path: Path) -> None:
     with open_server(tmp_path, https_only=True) as server:
         assert address_shown(server, "events.example.com") == "https://events.example.com"

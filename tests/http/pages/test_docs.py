@@ -50,7 +50,7 @@ def pages(server: Server, reports: list[dict[str, Any]]) -> dict[str, Page]:
 
 
 def shown(text: str) -> str:
-    """Return a sentence as a page shows it: code without its backticks."""
+    """Return a sentence as a page shows it: code without backticks."""
     return text.replace("`", "")
 
 

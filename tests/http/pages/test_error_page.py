@@ -1,4 +1,4 @@
-"""What is refused on a page: a page for browsers, a problem for programs."""
+"""Refused requests for pages: a page for browsers, a problem for programs."""
 
 from urllib.parse import quote_plus
 
@@ -27,7 +27,7 @@ def logged_in(server: Server) -> dict[str, str]:
         ("/login?nxt=1", 400, "bad_parameter", "parameter &#34;nxt&#34; does not exist."),
     ],
 )
-def test_a_browser_gets_the_same_in_words(server: Server, path: str, status: int, reason: str, words: str) -> None:
+def test_a_browser_gets_the_error_as_a_page(server: Server, path: str, status: int, reason: str, words: str) -> None:
     headers = logged_in(server)
     assert problem(server.get(path, headers=headers)) == reason
     page = server.get(path, headers=headers | BROWSER)
@@ -38,18 +38,18 @@ def test_a_browser_gets_the_same_in_words(server: Server, path: str, status: int
     assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; ")
 
 
-def test_what_is_in_the_address_stays_text(server: Server) -> None:
+def test_values_of_the_url_are_escaped(server: Server) -> None:
     page = server.get("/dashboards/<script>alert(1)</script>", headers=logged_in(server) | BROWSER)
     assert page.status_code == 404
     assert "<script" not in page.text
 
 
-def test_no_other_address_answers_in_words(server: Server) -> None:
+def test_other_paths_answer_with_json(server: Server) -> None:
     assert problem(server.get("/api/v1/reports/none", headers=BROWSER, key=server.key("read"))) == "not_found"
     assert problem(server.get("/nothing", headers=BROWSER)) == "not_found"
 
 
-def test_what_others_add_to_a_link_is_left_out(server: Server) -> None:
+def test_parameters_added_by_other_sites_are_removed(server: Server) -> None:
     headers = logged_in(server)
     asked = "utm_source=mail&tenant=a%26b&fbclid=1&deployment=1&deployment=2"
     answer = server.get(f"/dashboards/overview?{asked}", headers=headers)
@@ -61,13 +61,13 @@ def test_what_others_add_to_a_link_is_left_out(server: Server) -> None:
     assert answer.headers["location"] == "/dashboards/overview"
 
 
-def test_the_inspector_has_no_period_and_leaves_out_the_one_that_a_tab_leads_with(server: Server) -> None:
+def test_the_inspector_removes_the_period_of_a_link(server: Server) -> None:
     asked = "timezone=UTC&period=24h&tenant=acme"
     answer = server.get(f"/dashboards/inspector?{asked}", headers=logged_in(server))
     assert answer.headers["location"] == "/dashboards/inspector?tenant=acme"
 
 
-def test_more_names_of_others_than_a_link_ever_has_are_refused(server: Server) -> None:
+def test_too_many_unknown_parameters_are_refused(server: Server) -> None:
     headers, page = logged_in(server), "/dashboards/overview"
     names = [f"other{number}=1" for number in range(UNKNOWN_NAMES_MAX + 1)]
     assert server.get(f"{page}?{'&'.join(names[1:])}", headers=headers).headers["location"] == page
@@ -76,18 +76,18 @@ def test_more_names_of_others_than_a_link_ever_has_are_refused(server: Server) -
     assert f"has {len(names)} unknown parameters" in answer.json()["detail"]
 
 
-def test_nothing_in_the_address_is_looked_at_before_the_login(server: Server) -> None:
+def test_the_query_is_not_parsed_before_the_login(server: Server) -> None:
     for asked in ("sinse=7d", "since=7d&since=1d", "utm_source=mail", "&".join(f"o{number}" for number in range(40))):
         location = server.get(f"/dashboards/overview?{asked}").headers["location"]
         assert location == f"/login?next={quote_plus(f'/dashboards/overview?{asked}')}"
 
 
-def test_a_login_leads_back_without_a_key_in_the_address(server: Server) -> None:
+def test_a_login_redirects_without_a_key_in_the_url(server: Server) -> None:
     key = server.key("read")
     assert key not in server.get(f"/dashboards/overview?access_token={key}").headers["location"]
 
 
-def test_a_login_leads_back_without_a_query_that_is_too_long(server: Server) -> None:
+def test_a_login_redirects_without_a_query_that_is_too_long(server: Server) -> None:
     for length, kept in ((NEXT_QUERY_CHARACTERS_MAX, True), (NEXT_QUERY_CHARACTERS_MAX + 1, False)):
         query = f"tenant={'%' * (length - len('tenant='))}"
         location = server.get(f"/dashboards/overview?{query}").headers["location"]

@@ -1,4 +1,4 @@
-"""The login: a cookie for a key, worth no more than the key, and of no use to other sites."""
+"""The login: a cookie for a key, which grants no more than the key, and which other sites can't use."""
 
 import gzip
 import threading
@@ -41,7 +41,7 @@ def with_cookie(server: Server, path: str, cookie: str, **headers: str) -> httpx
     return server.get(path, headers={"cookie": cookie} | named)
 
 
-def test_without_a_login_a_page_leads_to_the_form_and_back(server: Server) -> None:
+def test_without_a_login_a_page_redirects_to_the_form_and_back(server: Server) -> None:
     answer = server.get(f"{PAGE}?period=30d")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/login?next=%2Fdashboards%2Foverview%3Fperiod%3D30d"
@@ -61,7 +61,7 @@ def test_a_read_key_opens_pages_and_reports(server: Server) -> None:
     assert with_cookie(server, REPORT, cookie, sec_fetch_site="same-origin").status_code == 200
 
 
-def test_over_https_the_cookie_is_for_https_alone(tmp_path: Any) -> None:
+def test_over_https_the_cookie_is_secure(tmp_path: Any) -> None:
     with open_server(tmp_path, https_only=True) as server:
         form = str(httpx.QueryParams({"key": server.key("read")}))
         answer = server.ask("POST", "/login", content=form, headers=FORM, base_url="https://test")
@@ -78,7 +78,7 @@ def test_a_login_ends_with_its_key(server: Server) -> None:
     assert with_cookie(server, REPORT, cookie).status_code == 401
 
 
-def test_a_login_ends_in_time(tmp_path: Any) -> None:
+def test_a_login_expires(tmp_path: Any) -> None:
     with open_server(tmp_path, login_timeout_s=60) as server:
         sessions = server.state["sessions"]
         cookie = cookie_of(log_in(server, server.key("read")))
@@ -111,15 +111,15 @@ def test_a_login_reads_and_never_writes(server: Server) -> None:
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_a_page_of_another_site_reads_nothing_with_it(server: Server, site: str) -> None:
+def test_a_page_of_another_site_cannot_use_the_cookie(server: Server, site: str) -> None:
     cookie = cookie_of(log_in(server, server.key("read")))
     assert with_cookie(server, REPORT, cookie, sec_fetch_site=site).status_code == 401
     assert with_cookie(server, PAGE, cookie, sec_fetch_site=site, sec_fetch_mode="cors").status_code == 303
-    # A link in a mail or a chat leads here.
+    # A link in a mail or a chat opens the page.
     assert with_cookie(server, PAGE, cookie, sec_fetch_site=site, sec_fetch_mode="navigate").status_code == 200
 
 
-def test_a_form_of_another_site_logs_nobody_in_or_out(server: Server) -> None:
+def test_a_form_of_another_site_cannot_log_in_or_out(server: Server) -> None:
     key = server.key("read")
     for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {"origin": "null"}):
         assert problem(log_in(server, key, headers=headers)) == "wrong_origin"
@@ -128,7 +128,7 @@ def test_a_form_of_another_site_logs_nobody_in_or_out(server: Server) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "[", "://", "http://test/", "http://a@test"])
-def test_an_origin_that_is_none_is_that_of_another_site(server: Server, origin: str) -> None:
+def test_an_invalid_origin_counts_as_another_site(server: Server, origin: str) -> None:
     key = server.key("read")
     cookie = cookie_of(log_in(server, key))
     assert problem(log_in(server, key, headers={"origin": origin})) == "wrong_origin"
@@ -136,14 +136,14 @@ def test_an_origin_that_is_none_is_that_of_another_site(server: Server, origin: 
     assert problem(with_cookie(server, REPORT, cookie, origin=origin)) == "no_credential"
 
 
-def test_logging_out_takes_the_cookie_back(server: Server) -> None:
+def test_logging_out_deletes_the_cookie(server: Server) -> None:
     answer = server.ask("POST", "/logout")
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
     assert answer.headers["set-cookie"].startswith("embedsink_login=; Max-Age=0; ")
 
 
 @pytest.mark.parametrize("kind", ["none", "ingest", "revoked"])
-def test_a_key_that_reads_nothing_is_told_on_the_form(server: Server, kind: str) -> None:
+def test_the_form_reports_a_key_that_cannot_read(server: Server, kind: str) -> None:
     key = "es_read_wrong" if kind == "none" else server.key("ingest" if kind == "ingest" else "read")
     if kind == "revoked":
         server.revoke(key)
@@ -151,12 +151,14 @@ def test_a_key_that_reads_nothing_is_told_on_the_form(server: Server, kind: str)
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
     assert key not in answer.text
-    told = "This is an ingest key. Dashboards need a read key." if kind == "ingest" else "This key is unknown, expired"
-    assert told in answer.text
+    message = (
+        "This is an ingest key. Dashboards need a read key." if kind == "ingest" else "This key is unknown, expired"
+    )
+    assert message in answer.text
     assert f'value="{PAGE}"' in answer.text
 
 
-def test_wrong_keys_lock_nobody_out(server: Server) -> None:
+def test_wrong_keys_cause_no_lockout(server: Server) -> None:
     answers = [log_in(server, f"es_read_{number}") for number in range(40)]
     assert {answer.status_code for answer in answers} == {401}
     assert log_in(server, server.key("read")).status_code == 303
@@ -173,17 +175,17 @@ def test_wrong_keys_lock_nobody_out(server: Server) -> None:
         "/dashboards/\r\nx: y",
     ],
 )
-def test_nobody_is_led_elsewhere(server: Server, place: str) -> None:
+def test_a_login_never_redirects_to_another_site(server: Server, place: str) -> None:
     assert log_in(server, server.key("read"), next_=place).headers["location"] == "/dashboards/"
 
 
-def test_only_this_form_is_read(server: Server) -> None:
+def test_other_request_bodies_are_refused(server: Server) -> None:
     assert problem(server.ask("POST", "/login", json={"key": "x"})) == "media_type"
     assert problem(server.ask("POST", "/login", content=b"k" * 20_000, headers=FORM)) == "body_too_large"
     assert problem(server.ask("POST", "/login", content=b"&".join([b"a=1"] * 99), headers=FORM)) == "bad_parameter"
 
 
-def test_pages_run_our_scripts_alone_and_stand_in_nobodys_frame(server: Server) -> None:
+def test_pages_run_only_our_scripts_and_cannot_be_framed(server: Server) -> None:
     cookie = cookie_of(log_in(server, server.key("read")))
     for path in (PAGE, "/dashboards/", "/login"):
         policy = with_cookie(server, path, cookie).headers["content-security-policy"]
@@ -192,7 +194,7 @@ def test_pages_run_our_scripts_alone_and_stand_in_nobodys_frame(server: Server) 
         assert "unsafe" not in policy
 
 
-def test_pages_are_written_beside_what_answers_senders(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_rendered_outside_the_event_loop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     writers: list[threading.Thread] = []
 
     def noted(template: str, **words: Any) -> str:
@@ -206,27 +208,27 @@ def test_pages_are_written_beside_what_answers_senders(server: Server, monkeypat
         assert with_cookie(server, path, cookie).status_code == 200
     assert log_in(server, "wrong").status_code == 401
     assert len(writers) == 5
-    assert threading.main_thread() not in writers  # where these requests are answered
+    assert threading.main_thread() not in writers  # the thread of the event loop
 
 
-def test_origins_that_are_named_may_frame_them(tmp_path: Any) -> None:
+def test_configured_origins_may_frame_pages(tmp_path: Any) -> None:
     with open_server(tmp_path, https_only=True, frame_origins="https://app.example.com") as server:
         form = str(httpx.QueryParams({"key": server.key("read")}))
         answer = server.ask("POST", "/login", content=form, headers=FORM, base_url="https://test")
         assert "frame-ancestors https://app.example.com" in answer.headers["content-security-policy"]
-        # There the cookie is a third party's.
+        # In a frame, the cookie is a third-party cookie.
         assert answer.headers["set-cookie"].endswith("; Secure; SameSite=None; Partitioned")
 
 
-def test_two_credentials_are_one_too_many_only_in_headers(server: Server) -> None:
+def test_two_credentials_are_refused_only_in_headers(server: Server) -> None:
     cookie = cookie_of(log_in(server, server.key("read")))
     dead = server.key("read")
     server.revoke(dead)
-    # Who sends a key means the key.
+    # A request with a key uses the key, not the cookie.
     assert server.get(REPORT, key=dead, headers={"cookie": cookie}).status_code == 401
 
 
-def test_the_bundle_is_made_for_nobody_without_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bundle_is_not_built_without_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bytes] = []
 
     async def make() -> bytes:
@@ -246,7 +248,7 @@ def test_the_bundle_is_made_for_nobody_without_a_login(tmp_path: Path, monkeypat
         assert problem(server.get("/pages/vega/0000000000000000.js")) == "not_found"
 
 
-def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: Path) -> None:
+def test_the_demo_opens_without_a_login_only_on_its_own_machine(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     folder.create()
     _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
@@ -256,7 +258,7 @@ def test_the_demos_dashboards_open_by_themselves_on_its_machine_alone(tmp_path: 
         cookie = page.headers["set-cookie"].partition(";")[0]
         report = server.get(REPORT, headers={"cookie": cookie}, base_url="http://127.0.0.1:8322")
         assert report.status_code == 200
-        # A site elsewhere may give its name our address, and then it would be of one origin with us.
+        # Another site may resolve its name to this address (DNS rebinding), and would then have the same origin.
         assert server.get(PAGE, base_url="http://rebound.example:8322").status_code == 303
         assert server.get(REPORT, base_url="http://127.0.0.1:8322").status_code == 401
 
@@ -281,5 +283,5 @@ def test_servers_on_one_host_have_a_cookie_each(server: Server, host: str, name:
     assert server.get(REPORT, headers=headers, base_url="http://127.0.0.1:9").status_code == 401
 
 
-def test_no_other_server_opens_by_itself(server: Server) -> None:
+def test_other_servers_require_a_login(server: Server) -> None:
     assert server.get(PAGE, base_url="http://127.0.0.1:8321").status_code == 303

@@ -1,4 +1,4 @@
-"""What the dashboards' pages load: little of their own, and nothing from elsewhere."""
+"""The files that dashboards load: small scripts, and nothing from other servers."""
 
 import re
 
@@ -11,7 +11,7 @@ OWN_BYTES_MAX = 30_000
 
 
 def loaded_by(module: str) -> set[str]:
-    """A module and all that it imports, in the end."""
+    """Return a module and all its imports, direct and indirect."""
     found, waiting = set(), [module]
     while waiting:
         name = waiting.pop()
@@ -28,7 +28,7 @@ def test_a_dashboard_loads_less_than_30_kb_of_our_scripts() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(page_files()))
-def test_each_file_is_served_as_what_it_is_and_asks_nobody_else(server: Server, name: str) -> None:
+def test_each_file_has_its_media_type_and_loads_nothing_from_elsewhere(server: Server, name: str) -> None:
     answer = server.get(f"/pages/{name}")
     assert answer.status_code == 200
     kind = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}[name.rpartition(".")[2]]

@@ -1,4 +1,4 @@
-"""What a value may be, in words."""
+"""The allowed values of a schema, in words."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ from embedsink.settings import Settings
         ({}, "anything"),
     ],
 )
-def test_it_says_what_may_stand_there(schema: dict[str, Any], words: str) -> None:
+def test_the_text_lists_the_allowed_values(schema: dict[str, Any], words: str) -> None:
     assert type_text(schema) == words
 
 

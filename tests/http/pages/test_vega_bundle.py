@@ -1,4 +1,4 @@
-"""The charts' program: made once, compressed for those who take it, and its lack is told."""
+"""The bundle of Vega: built once, compressed for browsers that accept it, and reported if it is missing."""
 
 import asyncio
 import gzip
@@ -14,26 +14,26 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 def path_of(server: Server) -> str:
-    """Where it is, as everybody is told."""
-    told: str = server.get("/pages/vega/other.js").json()["detail"]
-    return told.rpartition(" ")[2].rstrip(".")
+    """Return the URL path of the current bundle."""
+    detail: str = server.get("/pages/vega/other.js").json()["detail"]
+    return detail.rpartition(" ")[2].rstrip(".")
 
 
 def open_dashboard(server: Server) -> None:
-    """It is made for whoever has a login, and for nobody else."""
+    """Open a page with a login, because only such a page builds the bundle."""
     login = server.ask("POST", "/login", content=f"key={server.key('read')}", headers=FORM)
     cookie = login.headers["set-cookie"].partition(";")[0]
     assert server.get("/dashboards/overview", headers={"cookie": cookie}).status_code == 200
 
 
 def keep_program(server: Server) -> None:
-    """As an earlier start has left it."""
+    """Write a bundle as an earlier start left it."""
     file = server.folder.pages / f"vega-{Path(path_of(server)).stem}.js.gz"
     file.parent.mkdir()
     file.write_bytes(gzip.compress(PROGRAM))
 
 
-def test_one_that_took_too_long_is_a_503_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_takes_too_long_answers_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.http.pages.vega_bundle, "BUILD_S_MAX", 0.05)
     with open_server(tmp_path / "data") as server:
         open_dashboard(server)
@@ -48,7 +48,9 @@ def test_one_that_took_too_long_is_a_503_that_says_so(tmp_path: Path, monkeypatc
     ("accepted", "is_compressed"),
     [("gzip", True), ("br, gzip;q=0.5", True), ("gzip;q=0, identity", False), ("br", False), ("notgzip", False)],
 )
-def test_it_is_compressed_for_those_who_take_it(tmp_path: Path, accepted: str, is_compressed: bool) -> None:
+def test_the_bundle_is_compressed_for_browsers_that_accept_it(
+    tmp_path: Path, accepted: str, is_compressed: bool
+) -> None:
     with open_server(tmp_path / "data") as server:
         keep_program(server)
         answer = server.get(path_of(server), headers={"accept-encoding": accepted})
@@ -59,7 +61,7 @@ def test_it_is_compressed_for_those_who_take_it(tmp_path: Path, accepted: str, i
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
 
 
-def test_whoever_has_it_gets_a_304_before_it_is_made_again(tmp_path: Path) -> None:
+def test_a_cached_bundle_gets_304_before_it_is_built_again(tmp_path: Path) -> None:
     with open_server(tmp_path / "data") as server:
         path = path_of(server)
         assert problem(server.get(path)) == "not_ready"
