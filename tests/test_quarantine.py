@@ -378,7 +378,7 @@ def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Pa
 
 
 def test_rejections_are_purged_after_the_retention_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "RETENTION_EVERY_S", 0.2)
+    monkeypatch.setattr(tasks, "RETENTION_INTERVAL_S", 0.2)
     with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
         key, admin = server.key(), server.key("admin")
         server.post([1], key=key)
