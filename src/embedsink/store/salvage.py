@@ -206,7 +206,7 @@ class _Damaged:
 
     def _insert(self, table: str, condition: str, start: int, end: int, *, into: str | None = None) -> int:
         source = f"{self._source(table)} where rowid >= $1 and rowid < $2 and {condition}"
-        rows = f"select columns(c -> c <> 'rowid') from {source}"
+        rows = f"select columns(lambda c: c <> 'rowid') from {source}"
         return self._run(f"insert into {into or table} by name {rows}", start, end)
 
     def _run(self, sql: str, start: int, end: int) -> int:
