@@ -168,7 +168,7 @@ def test_columns_have_the_requested_order(reader: Reader) -> None:
 def test_arrow_is_written_in_batches(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"create view many as select range as ingest_seq from range({2 * ROWS_OF_BATCH + 1})")
-        with Reader(connection, EVERYTHING, held=ExitStack()) as reader, TemporaryFile() as file:
+        with Reader(connection, EVERYTHING, resources=ExitStack()) as reader, TemporaryFile() as file:
             reader.write_arrow("many", file)
             file.seek(0)
             with InputStream.from_readable(file) as stream:

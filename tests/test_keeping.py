@@ -89,7 +89,7 @@ def test_a_temp_table_does_not_change_the_store(store: Store) -> None:
         reader.keep("ai_pair", since=DAY, until=None)
         names = [column.name for column in reader.columns("ai_pair")]
         assert len(names) == len(set(names))
-        assert reader.columns("kept_ai_pair") == []
+        assert reader.columns("temp_ai_pair") == []
 
 
 @pytest.mark.parametrize(("compare", "kept_from"), [(True, DAY - timedelta(days=1)), (False, DAY)])

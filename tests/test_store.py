@@ -31,7 +31,7 @@ from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, S
 from embedsink.store.limits import StoreLimits
 from embedsink.store.purge import PurgeFilter
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES, Reader, away_is_unavailable
+from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES, Reader, unavailable_if_broken
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql, read_views
 from tests.envelope.sending import ID, RECEIVED_AT, event_or_action, view
@@ -788,7 +788,7 @@ def test_the_file_is_attached_again_after_many_loads_when_no_reader_is_open(
     first, revision = attached_at(), loading.store.revisions.of(None)
     loading.store.checkpoint()
     assert attached_at() == first, "not for so little"
-    monkeypatch.setattr(database, "_RENEW_BYTES", 1)
+    monkeypatch.setattr(database, "_REATTACH_BYTES", 1)
     with loading.store.reader(EVERYTHING) as reader:
         loading.store.checkpoint()
         assert attached_at() == first
@@ -810,7 +810,7 @@ def test_a_store_that_cannot_be_attached_again_is_reopened_with_all_rows(
 
     loading.bodies(view(id=None))
     with monkeypatch.context() as patch:
-        patch.setattr(database, "_RENEW_BYTES", 1)
+        patch.setattr(database, "_REATTACH_BYTES", 1)
         patch.setattr(database, "attach", refuse)
         with pytest.raises(StoreBroken):
             loading.store.checkpoint()
@@ -828,7 +828,7 @@ def test_a_store_that_was_moved_is_never_replaced_by_an_empty_one(
     damaged = loading.store.path.rename(loading.store.path.with_suffix(".moved"))
     if instead:
         loading.store.path.write_bytes(instead)
-    monkeypatch.setattr(database, "_RENEW_BYTES", 1)
+    monkeypatch.setattr(database, "_REATTACH_BYTES", 1)
     with pytest.raises(StoreBroken, match=r"store\.duckdb: was moved or replaced while it was open"):
         loading.store.checkpoint()
     assert (loading.store.path.read_bytes() if instead else loading.store.path.exists()) == (instead or False)
@@ -1105,7 +1105,7 @@ def reading(store: Store, ended: list[object]) -> Iterator[None]:
 
 
 def test_a_load_that_lacks_the_memory_of_readers_ends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_READING_ON_S", 0.1)
+    monkeypatch.setattr(database, "_READER_GRACE_S", 0.1)
     loading = Loading(tmp_path)
     load, ended = loading.store._load, list[object]()
 
@@ -1126,7 +1126,7 @@ def test_a_load_that_lacks_the_memory_of_readers_ends_them(tmp_path: Path, monke
 def test_a_checkpoint_of_wide_rows_ends_readers_where_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_short: bool
 ) -> None:
-    monkeypatch.setattr(database, "_READING_ON_S", 0.1)
+    monkeypatch.setattr(database, "_READER_GRACE_S", 0.1)
     monkeypatch.setattr(limits.Raised, "can_be", lambda *_: not is_short)
     loading, ended = Loading(tmp_path), list[object]()
     loading.bodies(view({"title": "x" * 60_000}))
@@ -1137,7 +1137,7 @@ def test_a_checkpoint_of_wide_rows_ends_readers_where_memory_is_short(
 
 
 def test_readers_wait_for_a_checkpoint_of_wide_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_ROOM_WAIT_S_MAX", 0.1)
+    monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)
     loading = Loading(tmp_path)
     with loading.store._readers.paused(), pytest.raises(Unavailable, match="needs the memory"):
         loading.store.reader(EVERYTHING)
@@ -1180,7 +1180,7 @@ def test_a_reader_waits_while_a_load_uses_all_memory(tmp_path: Path, monkeypatch
         monkeypatch.setattr(limits.Raised, "_set", set_where_there_is_room)
         with store.reader(EVERYTHING) as reader:
             assert list(reader.rows("views")) == []
-        monkeypatch.setattr(database, "_ROOM_WAIT_S_MAX", 0.1)
+        monkeypatch.setattr(database, "_MEMORY_WAIT_S_MAX", 0.1)
         refusals = iter([True] * 1_000)
         with pytest.raises(Unavailable, match="failed to allocate"):
             store.reader(EVERYTHING)
@@ -1209,6 +1209,6 @@ def test_a_store_that_is_up_to_date_is_opened_without_writing_to_it(tmp_path: Pa
 )
 def test_a_report_without_disk_space_is_refused_with_that_reason(error: duckdb.Error) -> None:
     refused = pytest.raises(Unavailable, match="disk: has no room for what does not fit into memory")
-    with refused as refusal, away_is_unavailable():
+    with refused as refusal, unavailable_if_broken():
         raise error
     assert refusal.value.reason is Reason.STORAGE_LOW

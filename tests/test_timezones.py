@@ -166,7 +166,7 @@ def test_python_and_sql_agree_on_the_beginning_of_days() -> None:
     days = ["2025-03-30", "2025-10-26", "2026-04-24", "2026-11-01", "2026-09-06", "2026-10-04"]
     with views_over_nothing() as connection:
         for zone in ZONES:
-            Reader(connection, {**EVERYTHING, "timezone": zone}, held=ExitStack())
+            Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
             begins = [since(day, zone) for day in days]
             found = connection.execute(
                 "select period_of(begin), period_of(begin - interval 1 microsecond), "
@@ -206,7 +206,7 @@ def test_every_instant_of_a_day_belongs_to_that_day_only(zone: str, day: str, ho
     first = datetime.fromisoformat(begin)
     minutes = [first + timedelta(minutes=minute) for minute in range(int(hours * 60))]
     with views_over_nothing() as connection:
-        Reader(connection, {**EVERYTHING, "timezone": zone}, held=ExitStack())
+        Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
         periods_and_days = "list(distinct period_of(one)), list(distinct day_of(one))"
         of = f"select {periods_and_days} from (select unnest($1::timestamp[]) as one)"
         assert connection.execute(of, [minutes]).fetchone() == ([first], [date.fromisoformat(day)])
@@ -236,7 +236,7 @@ def test_every_instant_of_a_day_belongs_to_that_day_only(zone: str, day: str, ho
 def test_hours_begin_at_full_local_hours_and_do_not_overlap(zone: str, change: str) -> None:
     minutes = [datetime.fromisoformat(change) + timedelta(minutes=minute) for minute in range(-300, 300)]
     with views_over_nothing() as connection:
-        Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, held=ExitStack())
+        Reader(connection, {**EVERYTHING, "timezone": zone, "interval": "hour"}, resources=ExitStack())
         found = connection.execute(
             "select period_of(one), wall_clock(period_of(one)), period_of(period_of(one)), "
             "from (select unnest($1::timestamp[]) as one)",
@@ -281,7 +281,7 @@ def test_rollups_of_15_minutes_have_the_periods_of_their_events(zone: str) -> No
         replace_events(connection, rows)
         assert roll_up(connection, from_count=1, at_once=len(rows))
         for interval in (None, "hour", "week", "month"):
-            Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, held=ExitStack())
+            Reader(connection, {**EVERYTHING, "timezone": zone, "interval": interval}, resources=ExitStack())
             by_events = "select period_of(occurred_at) as start, count(*) from event group by start order by start"
             by_quarters = "select period_of(began_at) as start, sum(event_count) from {} group by start order by start"
             found = connection.execute(by_quarters.format("session_15min_in_scope")).fetchall()
@@ -337,7 +337,7 @@ def test_a_day_with_two_midnights_begins_at_the_first() -> None:
     twice: dict[str, list[datetime]] = {}
     with views_over_nothing() as connection:
         for zone in sorted(timezones()):
-            Reader(connection, {**EVERYTHING, "timezone": zone}, held=ExitStack())
+            Reader(connection, {**EVERYTHING, "timezone": zone}, resources=ExitStack())
             [(periods, firsts)] = connection.execute(
                 """
                 with day as (

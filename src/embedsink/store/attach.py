@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 
-# A table in use holds a block for each column and for its nulls: 23 MiB with blocks of 256 KiB.
+# A table in use has a block in memory for each column and for its nulls: 23 MiB with blocks of 256 KiB.
 _BLOCK_BYTES = 65_536
 # A checkpoint rewrites the last row group until it is full. This size allows frequent checkpoints, so few rows wait in
 # memory (docs/decisions/0007).

@@ -22,7 +22,7 @@ from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
 from embedsink.store.query import View
-from embedsink.store.reader import Reader, away_is_unavailable
+from embedsink.store.reader import Reader, unavailable_if_broken
 from embedsink.store.revisions import Revisions
 from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
@@ -31,14 +31,14 @@ from embedsink.store.sql_files import read_sql
 
 WIDE_ROW_BYTES = 2_048
 _CLOSE_TIMEOUT_S = 5.0
-# Without memory for a load, readers may continue for the first time; interrupted ones have the second time to end.
-_READING_ON_S = 1.0
-_ENDING_S = 4.0
-_ROOM_WAIT_S_MAX = 10.0
-_ROOM_PAUSE_S = 0.02
-# The file is attached again after so many loaded bytes: DuckDB retains 10 MiB a million events of written row groups,
-# regardless of the memory limit (docs/decisions/0007).
-_RENEW_BYTES = 128 * 1_048_576
+# When a load lacks memory, readers may continue for the first time. Interrupted readers have the second time to end.
+_READER_GRACE_S = 1.0
+_INTERRUPT_TIMEOUT_S = 4.0
+_MEMORY_WAIT_S_MAX = 10.0
+_MEMORY_POLL_S = 0.02
+# The file is attached again after this many loaded bytes: DuckDB retains 10 MiB per million events of written row
+# groups, regardless of the memory limit (docs/decisions/0007).
+_REATTACH_BYTES = 128 * 1_048_576
 # Events of one rollup batch; fewer if memory is insufficient, because senders choose the length of their texts.
 _ROLLUP_BATCH_ROWS = (250_000, 50_000, 10_000, 2_000)
 # A busy server loads a segment a second. The newest have a ledger row each; older ones share a row a day.
@@ -46,7 +46,7 @@ LEDGER_ROWS_MIN = 100_000
 LEDGER_ROWS_MAX = 110_000
 _LEDGER = "select count(*), max(split_part(segment, '-', 1)::bigint) from loaded_segment"
 # Memory of a rollup row until the next checkpoint.
-_SUM_BYTES = 256
+_ROLLUP_ROW_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class Store:
         self.opened_count = 0
         self._connection: duckdb.DuckDBPyConnection | None = None
         self.revisions = Revisions()
-        self._waiting_bytes = 0  # of segments, loaded since the last checkpoint
-        self._kept_bytes = 0  # of segments, loaded since the file was attached
+        self._unwritten_bytes = 0  # of segments, loaded since the last checkpoint
+        self._attached_bytes = 0  # of segments, loaded since the file was attached
         self._file: tuple[int, int] | None = None
         self._has_wide_rows = False
         self._memory = Raised("memory_limit", f"{limits.counted_bytes}B", f"{limits.counted_bytes_max}B")
         self._threads = Raised("threads", f"{limits.threads}", f"{max(limits.threads, limits.threads_max)}")
         self._lacked_memory = False  # at the last checkpoint
         self._views: dict[str, View] = {}  # of the database as it was opened
-        self._lock = threading.RLock()  # a reader that can't be had is counted out while it is held
+        self._lock = threading.RLock()  # also held while the reader count changes
         self._readers = OpenReaders(self._lock)
         self._closing: duckdb.DuckDBPyConnection | None = None  # is closed when its last reader has ended
 
@@ -109,7 +109,7 @@ class Store:
                 connection.close()
                 raise
         with self._lock:
-            self._connection, self._waiting_bytes, self._kept_bytes = connection, 0, 0
+            self._connection, self._unwritten_bytes, self._attached_bytes = connection, 0, 0
             self._file = file_of(self.path)
             self._views = {}
             self.opened_count += 1
@@ -165,16 +165,16 @@ class Store:
         Raises:
             Unavailable: `not_ready` while the store is closed or broken.
         """
-        end = time.monotonic() + _ROOM_WAIT_S_MAX
-        with away_is_unavailable():
+        end = time.monotonic() + _MEMORY_WAIT_S_MAX
+        with unavailable_if_broken():
             while True:
                 try:
                     return self._reader(scope, is_brief)
                 except StoreTooSmall:
-                    # A load has all the usual memory at the moment, and raising the limit needs some.
+                    # A load uses all the usual memory at the moment, and raising the limit needs memory too.
                     if time.monotonic() >= end:
                         raise
-                time.sleep(_ROOM_PAUSE_S)
+                time.sleep(_MEMORY_POLL_S)
 
     def _reader(self, scope: Mapping[str, object], is_brief: bool) -> Reader:
         with self._lock:
@@ -188,7 +188,7 @@ class Store:
                 stack.enter_context(self._memory.more(cursor))
                 stack.enter_context(self._threads.more(cursor, only_if=not is_brief))
                 variables = {"session_gap_minutes": self.limits.session_gap_minutes, **scope}
-                reader = Reader(cursor, variables, held=stack, views=self._views)
+                reader = Reader(cursor, variables, resources=stack, views=self._views)
             self._readers.add(reader)
             return reader
 
@@ -260,34 +260,34 @@ class Store:
             "keeps_conflicts": shutil.disk_usage(self.path.parent).free >= self.limits.quarantine_free_bytes_min,
         }
         try:
-            ledger, touched = self._load_with_room(segments, variables)
+            ledger, changed = self._load_with_retries(segments, variables)
         except (StoreRefused, StoreBroken):
             self.revisions.renew()  # The commit may have succeeded.
             raise
-        if touched is None:
+        if changed is None:
             self.revisions.renew()
-        self.revisions.move(touched or (), number=segments[-1].number)
+        self.revisions.move(changed or (), number=segments[-1].number)
         byte_count = sum(segment.byte_count for segment in segments)
-        self._waiting_bytes += byte_count
-        self._kept_bytes += byte_count
+        self._unwritten_bytes += byte_count
+        self._attached_bytes += byte_count
         if byte_count > WIDE_ROW_BYTES * ledger.received_count:
             self._has_wide_rows = True
         return ledger
 
-    def _load_with_room(
+    def _load_with_retries(
         self, segments: Sequence[Segment], variables: Mapping[str, object]
     ) -> tuple[Ledger, set[int] | None]:
         """Return the ledger and the changed deployments; None if these are unknown."""
         with contextlib.suppress(StoreTooSmall):
             return self._load(variables, [segment.number for segment in segments])
         with contextlib.suppress(StoreTooSmall), translated(), self._memory.more(self._loading()):
-            return self._load_the_rest(segments, variables)
+            return self._load_unless_committed(segments, variables)
         with self._readers.paused():
             self._end_readers()
             with translated(), self._memory.more(self._loading()):
-                return self._load_the_rest(segments, variables)
+                return self._load_unless_committed(segments, variables)
 
-    def _load_the_rest(
+    def _load_unless_committed(
         self, segments: Sequence[Segment], variables: Mapping[str, object]
     ) -> tuple[Ledger, set[int] | None]:
         # The commit may have been the step that failed.
@@ -297,7 +297,7 @@ class Store:
 
     def _end_readers(self) -> None:
         """Give readers a short time to end, then interrupt them. New readers must be paused."""
-        self._readers.end(patience_s=_READING_ON_S, timeout_s=_READING_ON_S + _ENDING_S)
+        self._readers.end(patience_s=_READER_GRACE_S, timeout_s=_READER_GRACE_S + _INTERRUPT_TIMEOUT_S)
 
     def _load(self, variables: Mapping[str, object], loaded: Sequence[int]) -> tuple[Ledger, set[int]]:
         connection = self._loading()
@@ -309,8 +309,8 @@ class Store:
                 roll_up_late(connection, loaded)
                 # Nothing may fail after the commit: the segments would be loaded again.
                 ledger = self._ledger()
-                touched = changed_deployments(connection)
-        return ledger, touched
+                changed = changed_deployments(connection)
+        return ledger, changed
 
     def roll_up(self) -> bool:
         """Roll up a batch of loaded events, if enough wait. Return whether there was a batch.
@@ -329,7 +329,7 @@ class Store:
     def _roll_up(self, at_once: int) -> bool:
         with translated(), transaction(self._loading()):
             row_count = roll_up(self._loading(), from_count=self.limits.rollup_from_count, at_once=at_once)
-        self._waiting_bytes += row_count * _SUM_BYTES
+        self._unwritten_bytes += row_count * _ROLLUP_ROW_BYTES
         return row_count > 0
 
     def purge(self, which: PurgeFilter) -> int:
@@ -372,17 +372,17 @@ class Store:
     @property
     def unwritten_bytes(self) -> int:
         """Bytes of segments loaded since the last checkpoint."""
-        return self._waiting_bytes
+        return self._unwritten_bytes
 
     def checkpoint_when_due(self) -> None:
         """Checkpoint if the bytes loaded since the last one exceed the limit; until then they stay in memory."""
-        if self._waiting_bytes >= self.limits.checkpoint_bytes:
+        if self._unwritten_bytes >= self.limits.checkpoint_bytes:
             self.checkpoint()
 
     def checkpoint(self) -> None:
         """Write everything into the file, so that a copy of it is complete."""
         try:
-            with translated(), self._room_for_checkpoint():
+            with translated(), self._memory_for_checkpoint():
                 self._loading().execute("checkpoint store")
         except StoreBroken as error:
             # The rows may be from an earlier process. The next try, after reopening, has more memory.
@@ -390,11 +390,11 @@ class Store:
             self._has_wide_rows = self._has_wide_rows or self._lacked_memory
             raise
         self._lacked_memory = False
-        self._waiting_bytes = 0
-        self._renew_when_due()
+        self._unwritten_bytes = 0
+        self._reattach_when_due()
 
     @contextlib.contextmanager
-    def _room_for_checkpoint(self) -> Iterator[None]:
+    def _memory_for_checkpoint(self) -> Iterator[None]:
         """Raise the memory limit before a checkpoint of wide rows: a failed checkpoint breaks the database."""
         connection = self._loading()
         with contextlib.ExitStack() as stack:
@@ -405,15 +405,15 @@ class Store:
             stack.enter_context(self._memory.more(connection, only_if=self._has_wide_rows))
             yield
 
-    def _renew_when_due(self) -> None:
-        """Attach the file again, unless it has readers: see `_RENEW_BYTES`. It takes milliseconds.
+    def _reattach_when_due(self) -> None:
+        """Attach the file again, unless it has readers: see `_REATTACH_BYTES`. It takes milliseconds.
 
         Raises:
             StoreBroken: it could not be attached again, and is closed.
         """
         with self._lock:
             connection = self._loading()
-            if self._kept_bytes < _RENEW_BYTES or self._readers.count:
+            if self._attached_bytes < _REATTACH_BYTES or self._readers.count:
                 return
             # Attaching would create an empty file, and publishing it would replace a complete snapshot.
             if file_of(self.path) != self._file:
@@ -427,7 +427,7 @@ class Store:
                 self._connection = None
                 connection.close()
                 raise StoreBroken(first_line(error)) from error
-            self._kept_bytes = 0
+            self._attached_bytes = 0
 
     def _has(self, segment: Segment) -> bool:
         return segment.identity in self.loaded_segments(from_number=segment.number)

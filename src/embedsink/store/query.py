@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 # The temporary table of an expensive page.
-KEPT_PAGE = "kept_page"
+TEMP_PAGE = "temp_page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def column_sql(column: Column, expressions: Mapping[str, str]) -> str:
 
 
 def source_of(selection: SelectQuery) -> str:
-    return KEPT_PAGE if selection.is_expensive else selection.view
+    return TEMP_PAGE if selection.is_expensive else selection.view
 
 
 def page_of(view: str) -> str:

@@ -25,7 +25,7 @@ from embedsink.store.duckdb_errors import (
     has_no_room,
     translated,
 )
-from embedsink.store.query import KEPT_PAGE, Column, SelectQuery, View, by_ingest_seq, column_sql, page_of, source_of
+from embedsink.store.query import TEMP_PAGE, Column, SelectQuery, View, by_ingest_seq, column_sql, page_of, source_of
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
 from embedsink.store.temp_table import TempTable
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
 ROWS_AT_ONCE = 2_048
-# Rows of a Parquet row group and of an Arrow batch: writers and readers hold so many in memory.
+# Rows of a Parquet row group and of an Arrow batch: writers and readers have this many in memory.
 ROWS_OF_BATCH = 20_480
 # Every variable that a view reads.
 VARIABLES = (
@@ -89,7 +89,7 @@ class Reader:
     Args:
         connection: to the database.
         scope: the variables to set; `deployments` among them. With `hides_ingest_seq` the column `ingest_seq` is null.
-        held: resources that are released with the reader.
+        resources: resources that are released with the reader.
         views: a cache of the catalog, which all readers of one opened database share.
     """
 
@@ -98,7 +98,7 @@ class Reader:
         connection: duckdb.DuckDBPyConnection,
         scope: Mapping[str, object],
         *,
-        held: contextlib.ExitStack,
+        resources: contextlib.ExitStack,
         views: dict[str, View] | None = None,
     ) -> None:
         self._connection = connection
@@ -106,19 +106,19 @@ class Reader:
         self._is_closed = False
         self._variables: dict[str, Any] = {}
         self._hides_ingest_seq = False
-        self._kept: TempTable | None = None
+        self._temp_table: TempTable | None = None
         # All variables are set, so that none is inherited from an earlier use of the connection. `deployments` is
         # required, because null means every deployment.
         self._set({**dict.fromkeys(VARIABLES), **scope, "deployments": scope["deployments"]})
         self._set_rollup_variables()
         # Arrow stores this as the time zone of timestamps.
         connection.execute("set timezone = 'UTC'")
-        self._held = held.pop_all()
+        self._resources = resources.pop_all()
         self._views = {} if views is None else views
 
     def narrowed(self, **variables: object) -> "Reader":
         """Return this reader after setting some of its variables."""
-        with away_is_unavailable():
+        with unavailable_if_broken():
             self._set(variables)
         return self
 
@@ -146,7 +146,7 @@ class Reader:
 
     def is_up_to_date(self) -> bool:
         """Return whether the views are those of this version of embedsink and DuckDB."""
-        with away_is_unavailable():
+        with unavailable_if_broken():
             return are_views_current(self._connection)
 
     def _described(self, view: str) -> View:
@@ -191,7 +191,7 @@ class Reader:
             names = dict.fromkeys((*(column.name for column in self.selected(selection)), "ingest_seq"))
             page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
             # temporary: it ends with the connection
-            self._ask(f"create or replace temp table {KEPT_PAGE} as {page}", [limit + 1])
+            self._ask(f"create or replace temp table {TEMP_PAGE} as {page}", [limit + 1])
         ends = self._ask_all(
             f"select ingest_seq from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
             [limit - 1],
@@ -201,7 +201,7 @@ class Reader:
 
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
         """Return the rows of a view as a data frame, and the SQL type of each column."""
-        with away_is_unavailable():
+        with unavailable_if_broken():
             return _framed(self._ask(*self._select(selection, _PORTABLE)))
 
     def run(
@@ -235,7 +235,7 @@ class Reader:
         """Return the first row of a check of `sql/checks`, by column, and the number of rows."""
         self.narrowed(requested_columns=None)
         result = self._ask(sql)
-        with away_is_unavailable():
+        with unavailable_if_broken():
             names = [column[0] for column in result.description or ()]
             first = result.fetchone()
         count = int(first is not None)
@@ -264,19 +264,19 @@ class Reader:
             [(count,)] = self._ask_all(f"select count(*) {source}")
             for start in range(0, max(count, 1), ROWS_OF_BATCH):
                 batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
-                with away_is_unavailable():
+                with unavailable_if_broken():
                     rows = self._connection.sql(f"select * exclude (file_row_number) {source} {batch}")
                     writer.write_stream(rows, write_schema=start == 0)
 
     @contextlib.contextmanager
     def consistent(self) -> Iterator[None]:
         """Read everything in this block from one snapshot of the database. A temporary table of `keep` ends with it."""
-        self._forget()
+        self._drop_temp_table()
         self._ask("begin transaction")
         try:
             yield
         finally:
-            self._kept = None
+            self._temp_table = None
             with contextlib.suppress(duckdb.Error):  # it ends with the connection
                 self._connection.execute("rollback")
 
@@ -287,18 +287,18 @@ class Reader:
             view: a view with the column `occurred_at`.
             since, until: of the longest period, in UTC.
         """
-        self._forget()
+        self._drop_temp_table()
         self.narrowed(since=since, until=until)
-        with away_is_unavailable():
-            kept = TempTable(view, dict(self._variables))
-            kept.make(self._connection)
-            self._kept = kept
+        with unavailable_if_broken():
+            table = TempTable(view, dict(self._variables))
+            table.create(self._connection)
+            self._temp_table = table
 
-    def _forget(self) -> None:
-        if self._kept:
-            with away_is_unavailable():
-                self._kept.drop(self._connection)
-            self._kept = None
+    def _drop_temp_table(self) -> None:
+        if self._temp_table:
+            with unavailable_if_broken():
+                self._temp_table.drop(self._connection)
+            self._temp_table = None
 
     def interrupt(self) -> None:
         """Interrupt a running query; callable from any thread."""
@@ -313,7 +313,7 @@ class Reader:
         # A rollback by DuckDB itself, as the connection closes, aborts the process where the database is broken.
         with contextlib.suppress(StoreBroken):
             roll_back(self._connection)
-        self._held.close()
+        self._resources.close()
 
     def __enter__(self) -> "Reader":
         return self
@@ -328,14 +328,14 @@ class Reader:
         # A view may skip work for other columns (the macro is_column_requested).
         self.narrowed(requested_columns=None if selection.columns is None else list(selection.columns))
         # Identifiers can't be parameters. These come from the catalog.
-        columns = ", ".join(self._shown(column, expressions) for column in self.selected(selection))
+        columns = ", ".join(self._select_item(column, expressions) for column in self.selected(selection))
         if selection.is_page:
             return f"select {columns} from {page_of(source_of(selection))}", []  # noqa: S608
         sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
         wanted = self.selected(SelectQuery(selection.view, tuple(name for name, _ in selection.where)))
-        for place, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
+        for position, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
             # Compared as text, because DuckDB can't compare a number with other text.
-            sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${place}"
+            sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${position}"
             parameters.append(text)
         if selection.is_by_ingest_seq:
             sql += f" {by_ingest_seq(selection.view)}"
@@ -344,7 +344,7 @@ class Reader:
             sql += f" limit ${len(parameters)}"
         return sql, parameters
 
-    def _shown(self, column: Column, expressions: Mapping[str, str]) -> str:
+    def _select_item(self, column: Column, expressions: Mapping[str, str]) -> str:
         if column.name == "ingest_seq" and self._hides_ingest_seq:
             return 'null::bigint as "ingest_seq"'  # It counts lines of all deployments.
         return column_sql(column, expressions)
@@ -369,15 +369,15 @@ class Reader:
         for name, value in variables.items():
             self._connection.execute(f"set variable {name} = $1", [value])
         self._variables |= variables
-        if self._kept and not self._kept.holds(self._variables):
-            self._forget()
+        if self._temp_table and not self._temp_table.covers(self._variables):
+            self._drop_temp_table()
 
     def _ask(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
-        with away_is_unavailable():
+        with unavailable_if_broken():
             return self._connection.execute(sql, parameters)
 
     def _ask_all(self, sql: str, parameters: list[object] | None = None) -> list[tuple[Any, ...]]:
-        with away_is_unavailable():
+        with unavailable_if_broken():
             return self._ask(sql, parameters).fetchall()
 
 
@@ -395,7 +395,7 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(contextlib.closing(duckdb.connect(str(path), read_only=True)))
             refuse_newer_schema(connection, path.name)
-            return Reader(connection, scope, held=stack)
+            return Reader(connection, scope, resources=stack)
     except duckdb.Error as error:
         refuse_newer_format(error, path.name)
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
@@ -429,12 +429,12 @@ def _framed(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list
 
 
 def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    with away_is_unavailable():
+    with unavailable_if_broken():
         return result.fetchmany(ROWS_AT_ONCE)
 
 
 @contextlib.contextmanager
-def away_is_unavailable() -> Iterator[None]:
+def unavailable_if_broken() -> Iterator[None]:
     """Raise Unavailable if the database is broken, closed or too busy."""
     try:
         with translated():

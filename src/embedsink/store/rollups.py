@@ -1,4 +1,4 @@
-"""Rollups of events: what many reports read instead of events (docs/decisions/0012)."""
+"""Rollups of events, which many reports read instead of events (docs/decisions/0012)."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Copies what can be read of damaged database files into a sound one: rows of segments that it lacks, each once."""
+"""Copies readable rows of damaged database files into a sound one: the rows of missing segments, each once."""
 
 # ruff: noqa: S608  the names are of our own tables
 
@@ -15,7 +15,7 @@ from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreDamaged, t
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql
 
-# DuckDB reads so many rows at a time; a damaged block makes all of them unreadable.
+# DuckDB reads this many rows at a time; a damaged block makes all of them unreadable.
 _VECTOR_ROWS = 2_048
 _GROUP_ROWS = 122_880
 # The names that columns have in files older than the migration 0010.
@@ -157,7 +157,7 @@ class _Damaged:
             return True  # `_for_rows` checks whether the table exists
 
     def _source(self, table: str) -> str:
-        """Return the table with the names that its columns have today."""
+        """Return the table with the current names of its columns."""
         renames = [f"{name} as {_FORMER_NAMES[name]}" for name in self._columns.get(table, ()) if name in _FORMER_NAMES]
         if not renames:
             return f"damaged.{table}"

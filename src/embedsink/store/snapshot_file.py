@@ -19,7 +19,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-# So many of the newest segments identify the journal of a server.
+# This many of the newest segments identify the journal of a server.
 COMPARED_MAX = 100
 
 

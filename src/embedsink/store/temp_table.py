@@ -20,17 +20,17 @@ class TempTable:
     view: str
     variables: Mapping[str, Any]
 
-    def make(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def create(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the table and a temporary view over it, which selects the period by `occurred_at`."""
-        connection.execute(f"create or replace temp table kept_{self.view} as from {self.view}")
-        connection.execute(f"create temp view {self.view} as from kept_{self.view} where is_in_period(occurred_at)")
+        connection.execute(f"create or replace temp table temp_{self.view} as from {self.view}")
+        connection.execute(f"create temp view {self.view} as from temp_{self.view} where is_in_period(occurred_at)")
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Drop both, so that the name means the view again."""
         connection.execute(f"drop view temp.{self.view}")
-        connection.execute(f"drop table temp.kept_{self.view}")
+        connection.execute(f"drop table temp.temp_{self.view}")
 
-    def holds(self, variables: Mapping[str, Any]) -> bool:
+    def covers(self, variables: Mapping[str, Any]) -> bool:
         """Return whether the table has all rows of the view for these variables, and no others in their period."""
         since, until = variables["since"], variables["until"]
         first, end = self.variables["since"], self.variables["until"]
