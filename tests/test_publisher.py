@@ -359,7 +359,7 @@ class Hanging(begin):
         pass
 
 subprocess.Popen = Hanging
-from embedsink import publisher, snapshot
+from embedsink.loader import publisher, snapshot
 publisher.STALLED_S = snapshot.STALLED_S = 0.5
 """
 
