@@ -29,6 +29,7 @@ MARGIN = 1.5
 IN_PATHS = {
     "name": "overview",
     "section": "use",
+    "page": "views",
     "suffix": "csv",
     "deploymentId": "1",
     "syncJobId": "job",
