@@ -60,7 +60,7 @@ ATTACKS: dict[str, Attack | Flood] = {
     "GET flood, 400 connections": Flood(400, "/nothing"),
     "GET flood, 4,000 connections": Flood(4_000, "/nothing"),
     "GET /healthz flood, 400 connections": Flood(400, "/healthz"),
-    "stalled readers": Flood(4_500, "/docs", pipelined=5, reads=False),
+    "stalled readers": Flood(4_500, "/docs/api/reading", pipelined=5, reads=False),
 }
 
 
