@@ -7,8 +7,8 @@ import pytest
 from hypothesis import settings
 
 from embedsink.store.database import Store
-from tests.rows import views_over_nothing
-from tests.stores import open_store
+from tests.support.rows import views_over_nothing
+from tests.support.stores import open_store
 
 # No deadline: the tests share their machine with others. `pytest --hypothesis-profile ci` looks longer.
 settings.register_profile("fast", max_examples=100, deadline=None)

@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.paths import ROOT
+
 PARTS = ["constraints-runtime.txt", "constraints-build.txt"]
 FILES = ["constraints.txt", *PARTS]
 PIN = re.compile(

@@ -12,8 +12,8 @@ from embedsink.journal.segment import sealed_name
 from embedsink.loader.loader import Loader
 from embedsink.settings import Settings
 from embedsink.store.database import Store
-from tests.given import segment
-from tests.stores import make_folder
+from tests.support.given import segment
+from tests.support.stores import make_folder
 
 
 @pytest.fixture

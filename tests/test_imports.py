@@ -4,8 +4,10 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "embedsink"
-CONTRIBUTING = SOURCE.parents[1] / "CONTRIBUTING.md"
+from tests.support.paths import ROOT
+
+SOURCE = ROOT / "src" / "embedsink"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 # From the bottom up.
 LAYERS = [

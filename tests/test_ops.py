@@ -14,9 +14,9 @@ from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
 from embedsink.http.metrics import exposition
 from embedsink.settings import Settings
-from tests.programs import require
+from tests.support.paths import ROOT
+from tests.support.programs import require
 
-ROOT = Path(__file__).parents[1]
 OPS = ROOT / "ops"
 RULES = (OPS / "prometheus-alerts.yml").read_text(encoding="utf-8")
 RULE_TESTS = (OPS / "prometheus-alerts.test.yml").read_text(encoding="utf-8")

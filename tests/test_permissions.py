@@ -16,10 +16,10 @@ from embedsink.data_folder import DataFolder
 from embedsink.engine import Engine
 from embedsink.permissions import restrict, restricted_umask
 from embedsink.settings import Settings
-from tests.all_writes import cause_all_writes, log_in
-from tests.envelope.sending import view
-from tests.servers import running_server, wait_until
-from tests.stores import make_folder
+from tests.support.all_writes import cause_all_writes, log_in
+from tests.support.envelopes import view
+from tests.support.servers import running_server, wait_until
+from tests.support.stores import make_folder
 
 DASHBOARD = {"title": "Mine", "description": "", "place": 9, "sections": []}
 SECRET_FILES = {"keys.json", "keys.json.lock"}

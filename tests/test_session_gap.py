@@ -11,9 +11,9 @@ import pytest
 
 import embedsink
 from embedsink.cli.app import main
-from tests.envelope.sending import view
-from tests.http.asking import Server, open_server
 from tests.http.test_report_response import get, send
+from tests.support.app import Server, open_server
+from tests.support.envelopes import view
 
 FORTY_MINUTES_S = 2_400.0
 SETTING = "EMBEDSINK_SESSION_GAP_MINUTES"

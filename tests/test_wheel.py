@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.servers import fetch
+from tests.support.paths import ROOT
+from tests.support.servers import fetch
 
-ROOT = Path(__file__).parents[1]
 INSTALLED_IN_IMAGE = "/opt/embedsink"
 START_SECONDS_MAX = 20
 IGNORED = {".ipynb_checkpoints", "__pycache__"}

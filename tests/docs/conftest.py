@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.envelope.sending import event_or_action
-from tests.servers import RunningServer, free_port, running_server, wait_until
+from tests.support.envelopes import event_or_action
+from tests.support.servers import RunningServer, free_port, running_server, wait_until
 
 SESSION = "s_9f2c"
 VISIT = [event_or_action(f"event:{name}") for name in ("ready", "view", "dashboard-loaded")]

@@ -10,7 +10,8 @@ import typer
 from bench.__main__ import app as bench_app
 
 from embedsink.cli.app import app
-from tests.docs.blocks import ROOT, blocks, inline
+from tests.docs.blocks import blocks, inline
+from tests.support.paths import ROOT
 
 RUN = {"sh", "python", "sql", "html", "js"}  # by the other files of this folder
 HELD_ELSEWHERE = {

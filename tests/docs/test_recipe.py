@@ -9,11 +9,11 @@ from typing import NamedTuple
 import playwright
 import pytest
 
+from tests.browser.sites import EMBED, Site
+from tests.browser.stage import PROGRAM
 from tests.docs.blocks import blocks
 from tests.docs.conftest import Documented
-from tests.programs import require
-from tests.web.sites import EMBED, Site
-from tests.web.stage import PROGRAM
+from tests.support.programs import require
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, Block, blocks
+from tests.docs.blocks import Block, blocks
 from tests.docs.conftest import Documented
-from tests.programs import require
-from tests.servers import free_port
+from tests.support.paths import ROOT
+from tests.support.programs import require
+from tests.support.servers import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

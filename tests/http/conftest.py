@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.http.asking import Server, open_server
+from tests.support.app import Server, open_server
 
 
 @pytest.fixture(scope="module")

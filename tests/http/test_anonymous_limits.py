@@ -20,8 +20,8 @@ from embedsink.http.wire.raw_response import RawResponse
 from embedsink.http.wire.request_body import ANONYMOUS_BYTES_MAX
 from embedsink.ingest.worker_pool import IngestPool
 from embedsink.protocol.delivery import Rules
-from tests.envelope.sending import KEY, view
-from tests.http.asking import Server, open_server, problem
+from tests.support.app import Server, open_server, problem
+from tests.support.envelopes import KEY, view
 
 KIB, MIB = 1_024, 1_048_576
 HOSTILE = b"{" + b'"a":1,' * 5_000 + b'"a":1}'

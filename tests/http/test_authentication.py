@@ -16,8 +16,8 @@ from embedsink.auth.keys import KeyKind
 from embedsink.auth.tokens import new_token
 from embedsink.errors import Refused
 from embedsink.http.authentication import parse_bearer_token
-from tests.envelope.sending import event_or_action, view
-from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
+from tests.support.app import EVENTS, PAGE, Server, open_server, problem
+from tests.support.envelopes import event_or_action, view
 
 DEPLOYMENTS = (1, 2)
 SCOPES: dict[str, list[int] | None] = {"unscoped": None, "one": [1], "both": [1, 2]}

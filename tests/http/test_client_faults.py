@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from embedsink.http.wire.ingest_protocol import PIPELINE_MAX
-from tests.envelope.sending import view
-from tests.servers import READY_TIMEOUT_S, STOP_TIMEOUT_S, RunningServer, free_port, running_server, wait_until
-from tests.test_serving import PRIVATE_KEY, pem
+from tests.http.test_server import PRIVATE_KEY, pem
+from tests.support.envelopes import view
+from tests.support.servers import READY_TIMEOUT_S, STOP_TIMEOUT_S, RunningServer, free_port, running_server, wait_until
 
 pytestmark = pytest.mark.server
 

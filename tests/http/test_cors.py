@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import embedsink.http.api.events
-from tests.envelope.sending import view
-from tests.http.asking import EVENTS, PAGE, Server, open_server, problem
+from tests.support.app import EVENTS, PAGE, Server, open_server, problem
+from tests.support.envelopes import view
 
 ALLOW = "access-control-allow-origin"
 STRANGERS = [

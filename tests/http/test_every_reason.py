@@ -11,8 +11,8 @@ import pytest
 import embedsink.http.api.events
 import embedsink.journal.writer
 from embedsink.reasons import Reason
-from tests.envelope.sending import view
-from tests.http.asking import EVENTS, NEVER_S, PAGE, Server, open_server, problem
+from tests.support.app import EVENTS, NEVER_S, PAGE, Server, open_server, problem
+from tests.support.envelopes import view
 
 ID = "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 MIB = 1_048_576

@@ -18,7 +18,7 @@ from starlette.types import Message
 from embedsink.errors import Unavailable
 from embedsink.http.execute import cancel_on_disconnect
 from embedsink.store.reader import Reader
-from tests.http.asking import Server, open_server, problem
+from tests.support.app import Server, open_server, problem
 
 # Longer than every timeout here, but finite, because a failing test has to end.
 LONG = "select count(*) from range(1_000_000) one, range(2_000) other where hash(one.range, other.range) = 1"

@@ -10,9 +10,9 @@ import pytest
 
 from embedsink.journal.segment import Segment
 from embedsink.store.database import Ledger, Store
-from tests.envelope.sending import view
-from tests.http.asking import WAIT_S_MAX, open_server
-from tests.servers import wait_until
+from tests.support.app import WAIT_S_MAX, open_server
+from tests.support.envelopes import view
+from tests.support.servers import wait_until
 
 
 def test_gauges_show_the_loading_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

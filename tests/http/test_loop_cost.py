@@ -14,8 +14,8 @@ from starlette.routing import Route
 from embedsink.http.app import create_app
 from embedsink.http.wire.connection_limits import FIELDS_MAX, HEAD_BYTES_MAX
 from embedsink.settings import Settings
-from tests.servers import RunningServer, running_server
-from tests.stores import make_folder
+from tests.support.servers import RunningServer, running_server
+from tests.support.stores import make_folder
 
 pytestmark = [pytest.mark.server, pytest.mark.alone]
 

@@ -12,8 +12,8 @@ import embedsink.http.api.events
 from embedsink.http.problems import ADVICE, advice_on
 from embedsink.json_logging import JsonLines
 from embedsink.reasons import Reason
-from tests.envelope.sending import view
-from tests.http.asking import Server, problem
+from tests.support.app import Server, problem
+from tests.support.envelopes import view
 
 LONG = "a<b>\u202e\n" + "x" * 500
 

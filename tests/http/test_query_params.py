@@ -10,7 +10,7 @@ import embedsink.cli.quarantine
 import embedsink.http.api.quarantine
 from embedsink.http.query_params import PARAMETERS_MAX, QUERY_BYTES_MAX
 from embedsink.reports.recent_events import ROWS_MAX
-from tests.http.asking import EVENTS, Server, problem
+from tests.support.app import EVENTS, Server, problem
 
 PATHS = ["/api/v1/reports/views", "/api/v1/reports/views.csv", "/api/v1/quarantine"]
 

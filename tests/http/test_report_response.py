@@ -19,8 +19,8 @@ from embedsink.reports.catalog import is_timed, report_names
 from embedsink.reports.format import REPORT_FORMATS, Format
 from embedsink.reports.formats import write_rows
 from embedsink.store.reader import Reader
-from tests.envelope.sending import event_or_action, view
-from tests.http.asking import Server, open_server, problem
+from tests.support.app import Server, open_server, problem
+from tests.support.envelopes import event_or_action, view
 
 AI_STATUSES = ("submitted", "completed")
 PATHS = [*(f"reports/views.{format}" for format in REPORT_FORMATS), *(f"events.{format}" for format in EVENT_FORMATS)]

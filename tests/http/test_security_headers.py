@@ -3,7 +3,7 @@
 import pytest
 
 from embedsink.http.security_headers import policy_headers
-from tests.http.asking import Server
+from tests.support.app import Server
 
 
 @pytest.mark.parametrize(

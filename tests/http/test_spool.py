@@ -18,9 +18,9 @@ from embedsink.http.spool import spool_query
 from embedsink.http.streaming import Download, _chunks
 from embedsink.reports.formats import write_rows
 from embedsink.store.reader import EVERYTHING, Reader
-from tests.envelope.sending import view
-from tests.http.asking import Server, open_server, problem
-from tests.servers import wait_until
+from tests.support.app import Server, open_server, problem
+from tests.support.envelopes import view
+from tests.support.servers import wait_until
 
 SCOPE = {"type": "http", "method": "GET", "headers": [], "extensions": {}}
 

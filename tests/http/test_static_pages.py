@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from embedsink.http.app import HANDLERS
 from embedsink.http.static_pages import demo_headers, page_routes, read_pages
-from tests.http.asking import Server
+from tests.support.app import Server
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.pages.watching import Reader, log_in, reader_at
-from tests.programs import require
-from tests.servers import RunningServer, running_server, wait_until
+from tests.support.programs import require
+from tests.support.servers import RunningServer, running_server, wait_until
 
 
 @pytest.fixture(scope="package")

@@ -9,9 +9,10 @@ from playwright.sync_api import sync_playwright
 
 from tests.pages.traffic import send_syncs, send_traffic
 from tests.pages.watching import reader_at
-from tests.servers import running_server
+from tests.support.paths import ROOT
+from tests.support.servers import running_server
 
-FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+FOLDER = ROOT / "docs" / "pictures"
 
 
 class Picture(NamedTuple):

@@ -13,11 +13,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from embedsink.dashboards.files import read_dashboards
-from tests.envelope.sending import event_or_action, view
+from tests.dashboards.image.svg_reader import texts_of
 from tests.pages.traffic import loaded_count, send_traffic
 from tests.pages.watching import DASHBOARDS, Reader, reader_at
-from tests.pictures.reading import texts_of
-from tests.servers import RunningServer, running_server, wait_until
+from tests.support.envelopes import event_or_action, view
+from tests.support.servers import RunningServer, running_server, wait_until
 
 HOSTILE = (
     "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>",

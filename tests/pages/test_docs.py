@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.pages.watching import reader_at
-from tests.servers import RunningServer
+from tests.support.servers import RunningServer
 
 HEIGHT_MAX_PX = 10_000
 

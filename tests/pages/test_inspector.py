@@ -12,9 +12,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
 from embedsink.auth.key_store import KeyStore
-from tests.envelope.sending import event_or_action, view
 from tests.pages.watching import log_in
-from tests.servers import RunningServer, wait_until
+from tests.support.envelopes import event_or_action, view
+from tests.support.servers import RunningServer, wait_until
 
 WRONG = event_or_action("event:download", {"format": "doc"})
 HOSTILE = (

@@ -10,12 +10,12 @@ import pytest
 from playwright.sync_api import Browser, Route
 
 from embedsink.auth.key_store import KeyStore
-from tests.envelope.sending import event_or_action, view
-from tests.listening import listener_count, listening
+from tests.dashboards.image.svg_reader import texts_of
 from tests.pages.traffic import loaded_count
 from tests.pages.watching import Reader, log_in, reader_at, seem_hidden
-from tests.pictures.reading import texts_of
-from tests.servers import RunningServer, running_server, wait_until
+from tests.support.envelopes import event_or_action, view
+from tests.support.live_client import listener_count, listening
+from tests.support.servers import RunningServer, running_server, wait_until
 
 LIVE = "**/api/v1/events/live"
 SECTIONS = "**/sections/**"

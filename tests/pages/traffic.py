@@ -8,7 +8,7 @@ from embedsink.demo.stop import Stop
 from embedsink.demo.syncs import record_syncs
 from embedsink.demo.traffic import make_traffic
 from embedsink.demo.trends import DAYS
-from tests.servers import RunningServer, wait_until
+from tests.support.servers import RunningServer, wait_until
 
 
 def send_traffic(server: RunningServer, *, days: int = DAYS) -> None:

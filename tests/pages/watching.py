@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
-from tests.servers import RunningServer
+from tests.support.servers import RunningServer
 
 DASHBOARDS = ("overview", "content", "exports", "ai-questions", "reliability", "tenants", "pipeline")
 # A chart has its label when it is drawn, so no tile is pending.

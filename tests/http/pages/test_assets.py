@@ -3,8 +3,8 @@
 import pytest
 
 from embedsink.http.pages.assets import page_files
-from tests.http.asking import Server, problem
-from tests.http.pages.reading import Page
+from tests.http.pages.html import Page
+from tests.support.app import Server, problem
 
 NAMES = list(page_files())
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.asking import Server, open_server
-from tests.http.pages.reading import Page
+from tests.http.pages.html import Page
+from tests.support.app import Server, open_server
 
 
 def address_shown(server: Server, host: str) -> str:

@@ -18,10 +18,10 @@ from embedsink.reasons import Reason
 from embedsink.reports.catalog import Report, ReportColumn
 from embedsink.settings import Settings
 from embedsink.store.database import Store
-from tests.http.asking import Server, open_server, problem
-from tests.http.pages.reading import Page
-from tests.programs import require
-from tests.servers import running_server
+from tests.http.pages.html import Page
+from tests.support.app import Server, open_server, problem
+from tests.support.programs import require
+from tests.support.servers import running_server
 
 DESCRIBED = describe_api(Settings()).document
 OPERATIONS: list[tuple[str, str, dict[str, Any]]] = [

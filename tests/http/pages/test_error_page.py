@@ -5,7 +5,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from embedsink.http.pages.dashboards import NEXT_QUERY_CHARACTERS_MAX, UNKNOWN_NAMES_MAX
-from tests.http.asking import Server, problem
+from tests.support.app import Server, problem
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 

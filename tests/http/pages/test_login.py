@@ -18,8 +18,8 @@ from embedsink.data_folder import DataFolder
 from embedsink.http.app import Demo
 from embedsink.http.pages.templating import render
 from embedsink.http.pages.vega_bundle import VegaBundle
-from tests.envelope.sending import view
-from tests.http.asking import Server, open_server, problem
+from tests.support.app import Server, open_server, problem
+from tests.support.envelopes import view
 
 PAGE = "/dashboards/overview"
 REPORT = "/api/v1/reports/views"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from embedsink.http.pages.assets import page_files
-from tests.http.asking import Server
+from tests.support.app import Server
 
 OWN_BYTES_MAX = 30_000
 

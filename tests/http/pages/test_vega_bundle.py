@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import embedsink.http.pages.vega_bundle
-from tests.http.asking import Server, open_server, problem
+from tests.support.app import Server, open_server, problem
 
 PROGRAM = b"// charts"
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -1,0 +1,154 @@
+"""Backups under load: each contains every event that was acknowledged before its start, once."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from embedsink.backup import source
+from embedsink.backup.create import create_backup
+from embedsink.backup.generation import Generation
+from embedsink.backup.repository import Repository
+from embedsink.backup.restore import restore_backup
+from embedsink.data_folder import DataFolder
+from embedsink.engine import Engine
+from embedsink.journal.segment import identity_of
+from embedsink.settings import Settings
+from embedsink.store.query import SelectQuery
+from embedsink.store.reader import EVERYTHING, open_snapshot
+from tests.support.crash_harness import Crashing, Server, senders
+from tests.support.servers import wait_until
+
+BACKUPS = 200
+STARTED_EVERY = 40
+SENDERS = 2
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.server]
+
+Backups = list[tuple[Path, set[str]]]
+
+
+@contextlib.contextmanager
+def busy_server(crashing: Crashing, *, snapshot_interval_s: str = "0.01") -> Iterator[Server]:
+    """Run a server under load with frequently changing files, and kill it at the end of the block."""
+    server = Server(crashing.data, EMBEDSINK_SEGMENT_SEAL_S="0.03", EMBEDSINK_SNAPSHOT_INTERVAL_S=snapshot_interval_s)
+    try:
+        server.wait_until_ready()
+        with senders(server.port, crashing.token, crashing.notes, count=SENDERS):
+            wait_until(lambda: len(crashing.notes.answered) > 100, what="events are acknowledged")
+            yield server
+            server.kill()
+    finally:
+        server.kill()
+
+
+def back_up(crashing: Crashing, target: Path, count: int) -> Backups:
+    """Create backups one after the other. Return each with the events that were acknowledged before it."""
+    made = []
+    for _ in range(count):
+        answered = crashing.notes.answered.copy()
+        made.append((create_backup(DataFolder(crashing.data), target).manifest, answered))
+    return made
+
+
+def event_ids(target: Path, generation: Generation, place: Path) -> list[str]:
+    """Return the ids of all events in a generation's snapshot, and in the segments that it lacks."""
+    pieces = Repository(target).pieces
+    files = {file.name: b"".join(map(pieces.load, file.pieces)) for file in generation.files}
+    ids, names = [], []
+    if "analytics.duckdb" in files:  # A new server may not have published a snapshot.
+        snapshot = place / "snapshot.duckdb"
+        snapshot.write_bytes(files["analytics.duckdb"])
+        with contextlib.closing(duckdb.connect(str(snapshot), read_only=True, config={"threads": 1})) as connection:
+            ids = [event_id for (event_id,) in connection.execute("select event_id::varchar from event").fetchall()]
+            names = connection.execute("select segment from loaded_segment").fetchall()
+    loaded = {identity_of(name) for (name,) in names}
+    for name, content in files.items():
+        if name.startswith("journal/") and identity_of(Path(name).name) not in loaded:
+            lines = [json.loads(line) for line in content.splitlines() if line.startswith(b'{"kind":"event"')]
+            ids += [line["envelope"]["id"] for line in lines]
+    return ids
+
+
+def broken_promises(target: Path, backups: Backups, sent: set[str], place: Path) -> list[str]:
+    broken = []
+    for manifest, answered in backups:
+        ids = event_ids(target, Repository(target).read(manifest.name), place)
+        for what, count in {
+            "acknowledged, but not in the backup": len(answered - set(ids)),
+            "in the backup twice": len(ids) - len(set(ids)),
+            "in the backup, but never sent": len(set(ids) - sent),
+        }.items():
+            broken += [f"{manifest.name}: {what}: {count}"] * (count > 0)
+    return broken
+
+
+def started(folder: DataFolder) -> list[str]:
+    """Start and stop a server on a folder. Return the ids of all its events."""
+
+    async def run() -> list[str]:
+        async with Engine(folder, Settings()) as engine:
+            return engine.loader.status.damaged
+
+    assert asyncio.run(run()) == []
+    with open_snapshot(folder.snapshot, EVERYTHING) as reader:
+        [totals] = reader.dicts("totals")
+        ids = [str(row[0]) for rows in reader.rows(SelectQuery("event", ("event_id",))) for row in rows]
+    assert totals["view_count"] == len(ids)
+    return ids
+
+
+def test_two_hundred_backups_under_load_have_each_earlier_event_once(tmp_path: Path) -> None:
+    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
+    with busy_server(crashing):
+        backups = back_up(crashing, target, BACKUPS)
+
+    assert len(backups[-1][1]) > len(backups[0][1]) + BACKUPS
+    assert len(Repository(target).names()) == BACKUPS
+    sent = set(crashing.notes.sent)
+    assert broken_promises(target, backups, sent, tmp_path) == []
+    for manifest, answered in backups[::STARTED_EVERY]:
+        folder = DataFolder(tmp_path / manifest.stem)
+        restore_backup(manifest, folder)
+        ids = started(folder)
+        assert answered <= set(ids) <= sent
+        assert len(ids) == len(set(ids))
+
+
+def test_the_harness_detects_the_losses_of_a_copy_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copied_by_names(folder: DataFolder) -> Iterator[tuple[str, bytes]]:
+        names = source.segment_names(folder.journal)
+        time.sleep(0.1)
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                yield f"journal/{name}", (folder.journal / name).read_bytes()
+
+    monkeypatch.setattr("embedsink.backup.create.read_journal", copied_by_names)
+    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
+    # A later snapshot would contain the events that the copy lacks.
+    with busy_server(crashing, snapshot_interval_s="60"):
+        backups = back_up(crashing, target, 10)
+
+    broken = broken_promises(target, backups, set(crashing.notes.sent), tmp_path)
+    assert broken
+    assert all("acknowledged, but not in the backup" in what for what in broken)
+
+
+def test_the_folder_of_a_killed_server_is_backed_up_without_one(tmp_path: Path) -> None:
+    crashing, target = Crashing(tmp_path / "data"), tmp_path / "backup"
+    with busy_server(crashing):
+        pass
+    answered, sent = crashing.notes.answered, set(crashing.notes.sent)
+
+    create_backup(DataFolder(crashing.data), target)
+
+    folder = DataFolder(tmp_path / "new")
+    restore_backup(target, folder)
+    ids = started(folder)
+    assert answered <= set(ids) <= sent
+    assert len(ids) == len(set(ids))

@@ -1,0 +1,33 @@
+"""One browser and one server for the tests of this folder: Debian's chromium against the real program."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from tests.browser.stage import Stage, open_stage
+from tests.support.programs import require
+from tests.support.servers import running_server
+
+
+@pytest.fixture(scope="package")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A browser, a server behind a gate, a host's site and a tenant's site."""
+    require("chromium")
+    # One per folder, not per session: it keeps an event loop running, and tests of other folders run their own.
+    with (
+        running_server(tmp_path_factory.mktemp("stage") / "data") as server,
+        sync_playwright() as playwright,
+        open_stage(playwright, server) as built,
+    ):
+        yield built
+
+
+@pytest.fixture(autouse=True)
+def _afresh(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Begin each test with an open gate, and end it without open pages and without exceptions."""
+    yield
+    if "stage" in request.fixturenames:
+        stage: Stage = request.getfixturevalue("stage")
+        stage.clear()
+        stage.check_that_nothing_was_thrown()

@@ -1,0 +1,230 @@
+"""The setup of the browser tests: real pages with real frames of other origins, and a real server."""
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Error, Frame, Page, Playwright
+
+from tests.browser.gate import Gate
+from tests.browser.sites import Site
+from tests.support.servers import RunningServer, wait_until
+
+# Sandboxes need rights that containers don't grant; the pages here are our own.
+ARGUMENTS = ["--no-sandbox"]
+PROGRAM = shutil.which("chromium")
+DELIVERED_TIMEOUT_S = 15.0
+
+# The id that the browser gives a page's locks (Web Locks, section 4.5), and the ids of all pages with a lock.
+LOCK_CLIENT = """() => navigator.locks.request("own", async () =>
+    (await navigator.locks.query()).held.find(({ name }) => name == "own").clientId)"""
+LOCK_HOLDERS = "async () => (await navigator.locks.query()).held.map(({ clientId }) => clientId)"
+
+FRAME = '<iframe src="{embed}/embed?session=credential-{session}"></iframe>'
+# A host page that records the calls of its forwarder `f`: `stages` for onEvent, `problems` for onError.
+HOST = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{frames}
+<script type="module">
+  import {{ forward }} from "{gate}/forwarder.js";
+  window.stages = []; window.problems = [];
+  window.options = {{ origin: "{embed}", key: "{key}", context: {{ viewer: "u_42" }},
+    onEvent: (envelope, stage) => stages.push([envelope.id, stage]), onError: (problem) => problems.push(problem) }};
+  window.forward = forward;
+  window.f = forward(Object.assign(options, {options}));
+</script>"""
+
+
+class Stage:
+    """A browser, a server behind a gate, the host's site and the tenant's site. `key` belongs to the host's pages."""
+
+    def __init__(self, playwright: Playwright, browser: Browser, server: RunningServer) -> None:
+        self.browser = browser
+        self.playwright = playwright
+        self.server = server
+        self.gate = Gate(server.url)
+        self.host = Site()
+        self.tenant = Site()
+        self.key = server.key("ingest", origins=[self.host.url])
+        self.reader = server.key("read")
+        self.thrown: list[str] = []
+
+    def host_page(self, *, frames: str | None = None, path: str = "/", options: str = "{}", **headers: str) -> str:
+        """Add a host page with frames of the tenant, and a forwarder with these further options. Return its URL."""
+        one = FRAME.format(embed=self.tenant.url, session="one")
+        html = HOST.format(
+            frames=one if frames is None else frames,
+            gate=self.gate.url,
+            embed=self.tenant.url,
+            key=self.key,
+            options=options,
+        )
+        return self.host.add(path, html, **headers)
+
+    def context(self, **options: Any) -> BrowserContext:
+        """Return a context with its own storage, like the browser of another person."""
+        return self._watched(self.browser.new_context(**options))
+
+    @contextmanager
+    def profile(self, folder: Path) -> Iterator[BrowserContext]:
+        """Return a separate browser that stores its data in a folder and has a back/forward cache."""
+        context = self.playwright.chromium.launch_persistent_context(
+            folder,
+            executable_path=PROGRAM,
+            args=ARGUMENTS,
+            ignore_default_args=["--disable-back-forward-cache"],
+        )
+        try:
+            yield self._watched(context)
+        finally:
+            context.close()
+
+    def _watched(self, context: BrowserContext) -> BrowserContext:
+        context.set_default_timeout(DELIVERED_TIMEOUT_S * 1_000)
+        context.on("weberror", lambda error: self.thrown.append(str(error.error)))
+        return context
+
+    def open(self, address: str | None = None, *, context: BrowserContext | None = None) -> Page:
+        """Open a host page, and wait until its forwarder listens and its frames exist."""
+        page = (context or self.context()).new_page()
+        page.goto(address or self.host_page())
+        page.wait_for_function("window.f")
+        return page
+
+    def kill(self, page: Page) -> None:
+        """Kill the process of a tab, and wait until the browser has released its locks."""
+        client = page.evaluate(LOCK_CLIENT)
+        with contextlib.suppress(Error):
+            page.goto("chrome://crash")
+        witness = page.context.new_page()
+        witness.goto(self.host.add("/plain", "<!doctype html>without a forwarder"))
+        wait_until(lambda: client not in witness.evaluate(LOCK_HOLDERS), what="the killed tab's locks are released")
+        witness.close()
+
+    def clear(self) -> None:
+        """Close all pages, and open the gate."""
+        for context in self.browser.contexts:
+            context.close()
+        self._await_farewells()
+        self.gate.answers.clear()
+        self.gate.passed.clear()
+        self.gate.refused = 0
+        self.gate.swallow_answers = False
+        self.gate.is_closed = False
+        self.gate.events_max = None
+
+    def _await_farewells(self) -> None:
+        # Requests of closing pages arrive a moment later, and would count for the next test.
+        seen, quiet_since = -1, 0.0
+        until = time.monotonic() + DELIVERED_TIMEOUT_S
+        while time.monotonic() < min(until, quiet_since + 0.2) or seen < 0:
+            if seen != len(self.gate.passed) + self.gate.refused:
+                seen, quiet_since = len(self.gate.passed) + self.gate.refused, time.monotonic()
+            time.sleep(0.02)
+
+    def delivered(
+        self, count: int, *, timeout_s: float = DELIVERED_TIMEOUT_S, at_once: Page | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the acknowledged deliveries, once they have this many events.
+
+        Args:
+            count: how many different events.
+            timeout_s: how long to wait for them.
+            at_once: a page that need not wait for its seconds to be over, before a request and between two.
+        """
+        if at_once is not None:
+            at_once.wait_for_function(
+                "count => stages.filter(([, stage]) => stage == 'seen').length >= count", arg=count
+            )
+
+        def is_delivered() -> bool:
+            if at_once is not None:
+                at_once.evaluate("f.flush()")
+            return len(set(self.gate.ids())) >= count
+
+        wait_until(is_delivered, what=f"{count} events are delivered", timeout_s=timeout_s)
+        return [body for status, body in self.gate.passed if status == 202]
+
+    def stored(self, ids: list[str]) -> list[str]:
+        """Return the ids of these events in the store, with repetitions."""
+        wanted, found = set(ids), list[str]()
+
+        def look() -> bool:
+            answer = self.server.get("/api/v1/events.ndjson", key=self.reader)
+            assert answer.status == 200, answer.body
+            rows = [json.loads(line) for line in answer.body.splitlines()]
+            found[:] = [row["event_id"] for row in rows if row["event_id"] in wanted]
+            return set(found) == wanted
+
+        wait_until(look, what=f"{len(wanted)} events are stored", timeout_s=DELIVERED_TIMEOUT_S)
+        return found
+
+    def check_that_nothing_was_thrown(self) -> None:
+        """Assert that the forwarder threw no exception into its host."""
+        assert not self.thrown
+
+    def close(self) -> None:
+        """Stop everything except the server."""
+        self.browser.close()
+        for opened in (self.gate, self.host, self.tenant):
+            opened.close()
+
+
+def embed_in(page: Page, index: int = 0) -> Frame:
+    """Return the embed in a page's frame, once it listens."""
+    wait_until(lambda: len(page.frames) > index + 1, what="the frame is there")
+    frame = page.frames[index + 1]
+    frame.wait_for_function("typeof emit == 'function'")
+    return frame
+
+
+def on_durable(page: Page, seconds: float = 0.3) -> None:
+    """Wait, so that an unwanted action would happen."""
+    page.wait_for_timeout(seconds * 1_000)
+
+
+def events_of(deliveries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events of all deliveries, in order."""
+    return [event for delivery in deliveries for event in delivery["events"]]
+
+
+def paths_of(deliveries: list[dict[str, Any]]) -> list[str]:
+    """Return the paths of their view events, in order."""
+    return [event["payload"]["path"] for event in events_of(deliveries)]
+
+
+def seen(page: Page) -> list[str]:
+    """Return the ids of the events that this page's forwarder received, without adopted ones."""
+    ids: list[str] = page.evaluate("stages.filter(([, stage]) => stage == 'seen').map(([id]) => id)")
+    return ids
+
+
+def emit(page: Page, count: int, prefix: str = "/") -> list[str]:
+    """Emit this many events, and wait until the host page has received them. Return their ids."""
+    before = len(seen(page))
+    embed_in(page).evaluate(f"for (let i = 0; i < {count}; i++) view('{prefix}' + i)")
+    wait_until(lambda: len(seen(page)) == before + count, what=f"{count} events are seen")
+    return seen(page)[before:]
+
+
+def waiting(page: Page) -> int:
+    """Return the number of events in localStorage."""
+    count: int = page.evaluate(
+        """Object.entries(localStorage).filter(([key]) => key.startsWith("embedsink "))
+           .reduce((sum, [, value]) => sum + JSON.parse(value).length - 1, 0)"""
+    )
+    return count
+
+
+@contextmanager
+def open_stage(playwright: Playwright, server: RunningServer) -> Iterator[Stage]:
+    """Start a browser and the sites in front of a server, and stop them at the end."""
+    browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
+    stage = Stage(playwright, browser, server)
+    try:
+        yield stage
+    finally:
+        stage.close()

@@ -1,0 +1,118 @@
+"""The served modules: the output of scripts/minify, and small."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedsink.browser.modules import MODULES, VERSIONS, browser_files
+from tests.browser.minifying import minified
+from tests.support.paths import ROOT
+
+COMPILER_OPTIONS = {
+    "strict": True,
+    "noEmit": True,
+    "target": "es2022",
+    "module": "esnext",
+    "moduleResolution": "bundler",
+    "lib": ["es2022", "dom"],
+    "types": [],
+}
+BYTES_MAX = {"forwarder": 3_000, "actions": 1_000}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_served_as_its_source_is_minified(module: str) -> None:
+    pytest.importorskip("minify", reason="has no wheel for macOS on ARM")
+    assert browser_files()[f"{module}.js"].content.decode() == minified(module), "run scripts/minify"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_served_modules_remain_available_for_pages_that_pin_them(module: str) -> None:
+    file = browser_files()[f"{module}.js"]
+    assert (VERSIONS / file.versioned_name).read_bytes() == file.content, "run scripts/minify"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_small_as_it_is_served(module: str) -> None:
+    assert len(browser_files()[f"{module}.js"].compressed) <= BYTES_MAX[module]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_documented_hash_is_that_of_the_served_module(module: str) -> None:
+    file = browser_files()[f"{module}.js"]
+    page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+    assert f"`{file.versioned_name}`" in page, "run scripts/minify: it tells them"
+    assert f"`{file.integrity}`" in page
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_documented_size_is_that_of_the_served_module(module: str) -> None:
+    size = len(browser_files()[f"{module}.js"].compressed)
+    sizes = re.findall(
+        rf"`{module}\.js`[^\n]*?(?<!≤) (\d[\d,]*) bytes", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
+    assert sizes
+    # Compression libraries differ by a few bytes.
+    assert all(abs(int(number.replace(",", "")) - size) <= 20 for number in sizes)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_has_a_type_declaration(module: str) -> None:
+    exported = re.findall(r"\bexport const (\w+)", browser_files()[f"{module}.js"].content.decode())
+    source = (ROOT / "src/embedsink/browser" / f"{module}.js").read_text(encoding="utf-8")
+    names = re.findall(r"^export const (\w+)", source, re.MULTILINE)
+    types = browser_files()[f"{module}.d.ts"].content.decode()
+    assert names
+    assert set(exported) == set(names)
+    assert set(re.findall(r"^export function (\w+)", types, re.MULTILINE)) == set(names)
+
+
+def test_the_documented_code_has_the_types(tmp_path: Path) -> None:
+    if shutil.which("tsc") is None:
+        pytest.skip("tsc is not installed")
+    page = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+    snippets = re.findall(r"^```js\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(snippets) >= 3
+    for number, snippet in enumerate(snippets):
+        (tmp_path / f"snippet{number}.ts").write_text(f"{snippet}\nexport {{}};\n", encoding="utf-8")
+    for module in MODULES:
+        types = browser_files()[f"{module}.d.ts"].content
+        (tmp_path / f"{module}.d.ts").write_bytes(types)
+    options = COMPILER_OPTIONS | {
+        "paths": {f"https://events.example.com/{module}.js": [f"./{module}.d.ts"] for module in MODULES}
+    }
+    (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": options}), encoding="utf-8")
+    compiled = subprocess.run(["tsc", "-p", str(tmp_path)], capture_output=True, text=True)
+    assert (compiled.returncode, compiled.stdout) == (0, "")
+
+
+def test_a_new_key_for_a_page_is_printed_with_a_versioned_element(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
+    page = ["--origin", "https://app.example.com"]
+    made = subprocess.run([*command, *page], capture_output=True, text=True, check=True)
+    assert '<script type="module" src="https://YOUR-SERVER/forwarder.js" data-key="THE-KEY-ON-STDOUT" ' in made.stderr
+    assert re.fullmatch(r"es_ingest_\w+\n", made.stdout)
+    assert made.stdout.strip() not in made.stderr, "stderr may end up in a log"
+    elsewhere = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "script" not in elsewhere.stderr
+
+
+def test_in_a_terminal_the_element_contains_the_new_key(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "embedsink", "keys", "create", "--kind", "ingest", "--data", str(tmp_path)]
+    terminal, inside = pty.openpty()
+    made = subprocess.run(
+        [*command, "--origin", "https://app.example.com"], stdout=inside, stderr=subprocess.PIPE, text=True, check=True
+    )
+    os.close(inside)
+    key = os.read(terminal, 1_000).decode().strip()
+    os.close(terminal)
+    assert re.fullmatch(r"es_ingest_\w+", key)
+    assert f'data-key="{key}"' in made.stderr
+    assert "…" not in made.stderr

@@ -1,0 +1,1002 @@
+"""The command line: processes, exit codes, and a stdout with the result only."""
+
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from embedsink import __version__
+from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
+from embedsink.auth.tokens import looks_like_key
+from embedsink.cli.app import app, main
+from embedsink.data_folder import DataFolder
+from embedsink.loader.loader import Loader
+from tests.support.programs import require
+from tests.support.servers import RunningServer, free_port, running_server, wait_until
+
+COMMANDS = [
+    ["serve"],
+    ["demo"],
+    ["keys", "create"],
+    ["keys", "list"],
+    ["keys", "revoke"],
+    ["report"],
+    ["render"],
+    ["inspect"],
+    ["export"],
+    ["import"],
+    ["quarantine", "list"],
+    ["quarantine", "show"],
+    ["quarantine", "replay"],
+    ["quarantine", "purge"],
+    ["sync-result"],
+    ["backup"],
+    ["restore"],
+    ["snapshot"],
+    ["rebuild"],
+    ["doctor"],
+]
+# These use a temporary folder, or a server.
+FOLDERLESS = [["demo"], ["sync-result"], ["inspect"]]
+HEAVY = {"duckdb", "pandas", "pydantic", "starlette", "uvicorn", "orjson", "rich.console"}
+
+VIEW: dict[str, Any] = {
+    "source": "svc-embed",
+    "direction": "event",
+    "type": "svc:event:view",
+    "payload": {"surface": "dashboard", "path": "/", "title": "\x1b[31mred"},
+    "timestamp": 1_763_596_800_000,
+    "surface": "dashboard",
+}
+
+Done = subprocess.CompletedProcess[str]
+Call = Callable[..., Done]
+
+
+def embedsink(*words: object, **env: str) -> Done:
+    return subprocess.run(
+        [sys.executable, "-m", "embedsink", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if not name.startswith("EMBEDSINK_")} | env,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Return a function that runs a command in this process, which is faster than `embedsink`."""
+
+    def call(*words: object, **env: str) -> Done:
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["embedsink", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return Done(sys.argv, int(end.value.code or 0), printed.out, printed.err)
+
+    return call
+
+
+def assert_failed(done: Done, message: str, *, code: int = 1) -> None:
+    """Assert a failure with one message on stderr, nothing on stdout, and no traceback."""
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 1:
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create a data folder with ten views, one action and one rejection, without a server."""
+    folder = tmp_path_factory.mktemp("cli")
+    refresh: dict[str, Any] = {"direction": "action", "type": "svc:action:refresh", "payload": {}, "surface": None}
+    lines = [{"context": {"deployment": 1}, "events": [VIEW] * 10}, VIEW | refresh, VIEW | {"surface": "moon"}]
+    (folder / "in.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = embedsink("import", folder / "in.ndjson", "--data", folder / "data")
+    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
+    assert "accepted 11, rejected 1." in done.stderr
+    assert "line 3: bad_field: surface" in done.stderr
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("cli") / "served") as server:
+        yield server
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_an_example(command: list[str], called: Call) -> None:
+    done = called(*command, "--help")
+    assert done.returncode == 0
+    assert f"embedsink {' '.join(command)}" in done.stdout.partition("Examples:")[2]
+
+
+def test_all_commands_are_tested() -> None:
+    nouns = {group.name: group.typer_instance or app for group in app.registered_groups}
+    found = [[_name_of(command)] for command in app.registered_commands]
+    found += [[str(noun), _name_of(command)] for noun, verbs in nouns.items() for command in verbs.registered_commands]
+    assert sorted(found) == sorted(COMMANDS)
+
+
+def _name_of(command: Any) -> str:
+    return str(command.name or command.callback.__name__)
+
+
+def test_no_summary_of_a_command_is_truncated() -> None:
+    assert "..." not in embedsink("--help").stdout.partition("Commands:")[2]
+
+
+def test_help_and_version_import_nothing_slow() -> None:
+    script = "import sys, json, embedsink.cli.app; print(json.dumps(sorted(sys.modules)))"
+    modules = json.loads(subprocess.check_output([sys.executable, "-c", script]))
+    assert not HEAVY & set(modules)
+    assert embedsink("--version").stdout == f"embedsink {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["report", "views"], ["doctor"]], ids=" ".join)
+def test_no_command_loads_pandas(data: Path, words: list[str]) -> None:
+    # DuckDB imports pandas at the first query with a parameter.
+    done = embedsink(*words, "--data", data, PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0, done.stderr
+    assert "duckdb" in done.stderr
+    # The doctor computes checksums with numpy.
+    assert ("numpy" in done.stderr) is (words == ["doctor"])
+    assert "pandas.core" not in done.stderr
+
+
+@pytest.mark.parametrize(("name", "attributes"), [("svc", []), ("acme", ['data-service-name="acme"'])])
+def test_the_script_tag_of_a_key_has_the_service_name(tmp_path: Path, name: str, attributes: list[str]) -> None:
+    words = ["keys", "create", "--kind", "ingest", "--origin", "https://app.example", "--data", str(tmp_path / "data")]
+    done = subprocess.run(
+        [sys.executable, "-m", "embedsink", *words],
+        env=os.environ | {"EMBEDSINK_SERVICE_NAME": name},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.findall(r'data-service-name="\w+"', done.stderr) == attributes
+
+
+def test_key_commands_import_nothing_slow(tmp_path: Path) -> None:
+    script = (
+        "import sys, json; from embedsink.cli.app import app; "
+        "app(sys.argv[1:], standalone_mode=False); print(json.dumps(sorted(sys.modules)))"
+    )
+    words = ["keys", "create", "--kind", "read", "--data", str(tmp_path / "data")]
+    printed = subprocess.check_output([sys.executable, "-c", script, *words], stderr=subprocess.DEVNULL)
+    # typer imports pydantic.
+    assert not (HEAVY - {"pydantic"}) & set(json.loads(printed.splitlines()[1]))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["sing"],
+        ["keys", "create"],
+        ["keys", "create", "--kind", "master"],
+        ["keys", "create", "--kind", "read", "--expires", "soon"],
+        ["keys", "create", "--kind", "ingest", "--origin", "app.example.com"],
+        ["keys", "create", "--kind", "sync", "--origin", "https://app.example.com"],
+        ["serve", "--port", "70000"],
+        ["serve", "--certificate", __file__],
+        ["export", "-o", "events.xlsx"],
+        ["export", "-o", "events"],
+        ["export"],
+        ["import", "no/such/file"],
+        ["report", "views", "-o", "views.xlsx"],
+        ["report", "views", "--surface", "moon"],
+        ["report", "views", "--timezone", "Europe/Berlim"],
+        ["report", "views", "--columns", "surfac"],
+        ["report", "views", "--limit", "0"],
+        ["report", "--all"],
+        ["report", "views", "--all", "-o", "summary.zip"],
+        ["report", "--all", "-o", "summary.zip", "--format", "json"],
+        ["report", "--all", "-o", "summary.zip", "--limit", "5"],
+        ["report", "--all", "-o", "sum.csv"],
+        ["report", "--all", "-o", "sum.tar.gz"],
+        ["report", "--all", "--describe", "-o", "summary.zip"],
+        ["report", "--describe"],
+        ["report", "views", "--describe", "--since", "7d"],
+        ["report", "views", "--describe", "-o", "views.json"],
+        ["report", "views", "--describe", "--format", "csv"],
+        ["report", "view", "--describe"],
+        ["report", "views", "--format", "xlsx"],
+        ["report", "views", "--format", "ndjson"],
+        ["report", "-o", "list.json"],
+        ["report", "--format", "json", "-o", "list"],
+        ["report", "--since", "foo"],
+        ["report", "--deployment", "1"],
+        ["report", "--limit", "5"],
+        ["report", "--interval", "week"],
+        ["report", "--no-guard"],
+        ["report", "views", "-o", "views.table"],
+        ["report", "views", "--format", "table", "-o", "views.txt"],
+        ["report", "views", "--since", "yesteryear"],
+        ["report", "--format", "csv"],
+        ["report", "nope"],
+        ["report", "views", "--deployment", "1_2"],
+        ["report", "views", "--since", "2026-11-02", "--until", "2026-11-01"],
+        ["report", "views", "--url", "foo"],
+        ["report", "views", "--url", ""],
+        ["report", "views", "--url", "http://127.0.0.1:1"],
+        ["import", __file__, "--url", "http://127.0.0.1:1"],
+        ["quarantine", "list", "--url", "http://127.0.0.1:1", "--key", "es_read_short"],
+        ["quarantine", "replay", "--url", "http://events.example.com"],
+        ["keys", "create", "--kind", "ingest", "--deployment", "99999999999999999999"],
+        ["keys", "create", "--kind", "ingest", "--label", "two\nlines"],
+        ["backup"],
+        ["backup", "target", "--keep", "0"],
+        ["backup", "target", "--keep", "3", "--list"],
+        ["restore"],
+        ["restore", "target", "--data", __file__],
+        ["serve", "--host", "0.0.0.0"],
+        ["serve", "--data", __file__],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_exit_code_2(data: Path, words: list[str], called: Call) -> None:
+    done = called(*words, EMBEDSINK_DATA=str(data))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in FOLDERLESS], ids=" ".join)
+def test_an_empty_data_folder_name_is_wrong_use(command: list[str], tmp_path: Path, called: Call) -> None:
+    needed = {"create": ["--kind", "read"], "export": ["-o", "out.csv"], "import": [__file__]}
+    needed |= {"render": ["overview", "-o", "out.svg"], "backup": ["target"], "restore": ["target"]}
+    words = [*command, *needed.get(command[-1], ["x"] if command[-1] in ("revoke", "show") else [])]
+    with chdir(tmp_path):
+        for done in (called(*words, "--data", ""), called(*words, EMBEDSINK_DATA="")):
+            assert_failed(done, "is empty", code=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_option_overrides_an_empty_variable(data: Path, called: Call) -> None:
+    assert called("report", "views", "--data", data, EMBEDSINK_DATA="").returncode == 0
+
+
+def test_a_process_exits_with_the_code_of_its_command(data: Path) -> None:
+    assert_failed(embedsink("report", "views", "--surface", "moon", "--data", data), "--surface: ", code=2)
+    assert_failed(embedsink("keys", "create"), "--kind", code=2)
+
+
+def test_a_created_key_is_printed_on_stdout_and_stored_as_a_digest(tmp_path: Path, called: Call) -> None:
+    done = called(
+        *("keys", "create", "--kind", "ingest", "--deployment", 3, "--deployment", 4),
+        *("--origin", "https://App.example.com/", "--expires", "90d", "--label", "the app", "--data", tmp_path / "new"),
+    )
+    assert done.returncode == 0
+    token = done.stdout.removesuffix("\n")
+    assert looks_like_key(token)
+    assert token not in done.stderr
+    [key] = KeyStore(DataFolder(tmp_path / "new").keys).keys()
+    assert (key.deployments, key.origins, key.label) == (
+        frozenset({3, 4}),
+        frozenset({"https://app.example.com"}),
+        "the app",
+    )
+    assert key.expires_at == pytest.approx(key.created_at + 90 * 86_400)
+
+    listed = called("keys", "list", EMBEDSINK_DATA=str(tmp_path / "new"))
+    assert token not in listed.stdout
+    assert [word in listed.stdout for word in (key.key_id, "live", "3, 4", "the app")] == [True] * 4
+
+    revoked = called("keys", "revoke", key.key_id, "--data", tmp_path / "new")
+    assert (revoked.returncode, revoked.stdout, revoked.stderr) == (0, "", f"{key.key_id}: revoked.\n")
+    assert "revoked" in called("keys", "list", "--data", tmp_path / "new").stdout
+
+
+def test_an_unknown_key_is_a_failure(data: Path, called: Call) -> None:
+    assert_failed(called("keys", "revoke", "k_000000000000", "--data", data), 'key "k_000000000000" does not exist')
+
+
+def test_a_leaked_key_can_be_revoked_from_stdin(tmp_path: Path, called: Call) -> None:
+    token = called("keys", "create", "--kind", "read", "--data", tmp_path).stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "embedsink", "keys", "revoke", "-", "--data", tmp_path],
+        input=token,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    [key] = KeyStore(DataFolder(tmp_path).keys).keys()
+    assert key.revoked_at is not None
+    assert (done.stdout, done.stderr) == ("", f"{key.key_id}: revoked.\n")
+
+
+@pytest.mark.parametrize("kind", ["ingest", "read", "sync", "admin"])
+def test_a_key_on_the_command_line_is_refused_and_not_printed(tmp_path: Path, called: Call, kind: str) -> None:
+    token = called("keys", "create", "--kind", kind, "--data", tmp_path).stdout.strip()
+    for written in (token, f"'{token}", token[:-1]):
+        done = called("keys", "revoke", written, "--data", tmp_path)
+        assert_failed(done, "KEY_ID: is a key", code=2)
+        assert token[9:-1] not in done.stderr
+    [key] = KeyStore(DataFolder(tmp_path).keys).keys()
+    assert key.revoked_at is None
+
+
+def test_revoking_from_an_empty_stdin_is_wrong_use(
+    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert_failed(called("keys", "revoke", "-", "--data", tmp_path), "stdin: is empty", code=2)
+
+
+def test_reports_are_listed_and_printed(data: Path, called: Call) -> None:
+    assert "views" in called("report", "--data", data).stdout
+    described = json.loads(called("report", "--data", data, "--format", "json").stdout)
+    assert {"name", "title", "question", "grain", "columns"} == described[0].keys()
+    table = called("report", "views", "--data", data).stdout.splitlines()
+    assert table[0].split() == [
+        *("period_start", "deployment", "surface"),
+        *("view_count", "session_count", "viewer_count"),
+    ]
+    assert table[2].split() == ["2025-11-20T00:00:00Z", "1", "dashboard", "10", "0", "0"]
+    rows = json.loads(called("report", "views", "--data", data, "--format", "json").stdout)
+    assert [row["view_count"] for row in rows] == [10]
+    csv = called("report", "views", "--data", data, "--format", "csv").stdout
+    assert csv.splitlines()[1] == "2025-11-20T00:00:00Z,1,dashboard,10,0,0"
+
+
+def test_the_suffix_of_the_file_selects_the_format(data: Path, tmp_path: Path, called: Call) -> None:
+    import duckdb
+
+    for suffix in ("arrow", "csv", "json", "parquet"):
+        done = called("report", "views", "--data", data, "-o", tmp_path / f"views.{suffix}")
+        assert (done.returncode, done.stdout) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "views.arrow",
+        "views.csv",
+        "views.json",
+        "views.parquet",
+    ]
+    assert json.loads((tmp_path / "views.json").read_bytes())[0]["view_count"] == 10
+    with duckdb.connect() as connection:
+        assert connection.execute(f"select view_count from '{tmp_path}/views.parquet'").fetchall() == [(10,)]
+
+
+def test_a_report_respects_the_scope(data: Path, called: Call) -> None:
+    done = called("report", "views", "--data", data, "--deployment", 2)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no rows match as of" in done.stderr
+    assert " UTC, the last snapshot. Omit --deployment to match more." in done.stderr
+    several = called("report", "views", "--data", data, "--until", "2025-11-01", "--surface", "app")
+    assert "Omit --until or --surface to match more" in several.stderr
+    assert "10" in called("report", "views", "--data", data, "--deployment", 1, "--since", "2025-11-20").stdout
+    assert called("report", "views", "--data", data, "--until", "2025-11-20").stdout == ""
+
+
+def test_columns_limit_and_timezone_are_applied(data: Path, called: Call) -> None:
+    words = ("report", "views", "--data", data, "--format", "csv", "--columns", "view_count,period_start")
+    done = called(*words, "--timezone", "Asia/Tokyo", "--limit", 1)
+    assert done.stdout.splitlines() == ["view_count,period_start", "10,2025-11-19T15:00:00Z"]
+    assert called(*words, "--timezone", "Asia/Tokyo", "--since", "2025-11-20").stdout.count("\n") == 2
+    assert called(*words, "--timezone", "Asia/Tokyo", "--since", "2025-11-20T09:00:01").stdout.count("\n") == 1
+    assert called(*words, "--bom").stdout.startswith("\ufeffview_count")
+
+
+def test_all_reports_are_written_to_a_zip_or_a_folder(data: Path, tmp_path: Path, called: Call) -> None:
+    for output in ("summary.zip", "summary"):
+        done = called("report", "--all", "--since", "2025-11-01", "--data", data, "-o", tmp_path / output)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with ZipFile(tmp_path / "summary.zip") as archive:
+        names = archive.namelist()
+        assert {"views.csv", "ai_query.csv", "manifest.json"} <= set(names)
+        assert sorted(names) == sorted(path.name for path in (tmp_path / "summary").iterdir())
+        written = [name for name in names if name != "manifest.json"]
+        assert [archive.read(name) for name in written] == [
+            (tmp_path / "summary" / name).read_bytes() for name in written
+        ]
+    manifest = json.loads((tmp_path / "summary" / "manifest.json").read_text())
+    assert manifest["scope"]["since"] == "2025-11-01T00:00:00Z"
+
+
+def test_all_reports_replace_files_of_their_names_in_a_folder(data: Path, tmp_path: Path, called: Call) -> None:
+    folder = tmp_path / "summary"
+    folder.mkdir()
+    for name in ("views.csv", "notes.txt"):
+        (folder / name).write_text("mine")
+    done = called("report", "--all", "--data", data, "-o", folder)
+    assert (done.returncode, done.stderr) == (0, f"{folder}: replaced 1 existing file.\n")
+    assert (folder / "views.csv").read_text().startswith("period_start,")
+    assert (folder / "notes.txt").read_text() == "mine"
+    count = len(list(folder.iterdir())) - 1
+    done = called("report", "--all", "--data", data, "-o", folder)
+    assert done.stderr == f"{folder}: replaced {count} existing files.\n"
+    assert len(list(folder.iterdir())) == count + 1, "a temporary file is left"
+
+
+def test_no_file_is_replaced_when_one_report_can_not_be_written(data: Path, tmp_path: Path, called: Call) -> None:
+    folder = tmp_path / "summary"
+    (folder / "views.csv").mkdir(parents=True)
+    assert_failed(
+        called("report", "--all", "--data", data, "-o", folder), "views.csv: is a folder. Choose another path."
+    )
+    assert [path.name for path in folder.iterdir()] == ["views.csv"]
+
+
+def test_all_reports_are_not_written_to_a_new_folder_named_like_a_file(
+    data: Path, tmp_path: Path, called: Call
+) -> None:
+    file, folder = tmp_path / "sum.csv", tmp_path / "reports.2026.10"
+    assert_failed(called("report", "--all", "--data", data, "-o", file), f"-o {tmp_path}/sum.zip.", code=2)
+    assert not file.exists()
+    assert called("report", "--all", "--data", data, "-o", folder).returncode == 0
+    assert (folder / "views.csv").exists()
+    file.mkdir()
+    assert called("report", "--all", "--data", data, "-o", file).returncode == 0
+
+
+def test_a_report_describes_its_rows_and_columns(data: Path, called: Call) -> None:
+    listed = called("report", "--data", data)
+    assert listed.stderr == "Describe the columns of one: `embedsink report NAME --describe`.\n"
+    shown = called("report", "ai_queries", "--describe", "--data", data).stdout
+    question, grain, _, header, _, *rows = shown.splitlines()
+    assert question.startswith("ai_queries: ")
+    assert grain == "One row per period, deployment, surface and agent."
+    assert header.split() == ["name", "type", "unit", "description"]
+    assert ["answer_rate", "number", "share"] in [row.split()[:3] for row in rows]
+    described = json.loads(called("report", "views", "--describe", "--format", "json", "--data", data).stdout)
+    assert described["row"]["properties"].keys() == {column["name"] for column in described["columns"]}
+
+
+def test_reports_are_listed_with_grain_and_columns_before_there_is_data(tmp_path: Path, called: Call) -> None:
+    listed = called("report", "--data", tmp_path / "none")
+    assert listed.returncode == 0
+    header, _, *rows = listed.stdout.splitlines()
+    assert header.split() == ["name", "question", "grain", "columns"]
+    [views] = [row for row in rows if row.startswith(" views ")]
+    assert "One row per period, deployment and surface." in views
+    assert views.endswith("period_start, deployment, surface, view_count, session_count, viewer_count")
+    described = called("report", "views", "--describe", "--data", tmp_path / "none")
+    assert (described.returncode, "view_count" in described.stdout) == (0, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_identifiers_have_no_thousands_separators(tmp_path: Path, called: Call) -> None:
+    download = VIEW | {"type": "svc:event:download"}
+    download["payload"] = {"format": "csv", "target": "widget", "rowCount": 12_345}
+    (tmp_path / "in.ndjson").write_text(json.dumps({"context": {"deployment": 54_321}, "events": [download]}))
+    assert called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data").returncode == 0
+    words = ("report", "download_audit", "--data", tmp_path / "data", "--columns")
+    shown = called(*words, "deployment,exported_row_count,ingest_seq").stdout.splitlines()[-1].split()
+    assert shown == ["54321", "12,345", str(2**32 + 1)]
+
+
+def test_a_wrong_report_or_a_missing_snapshot_prints_one_line(data: Path, tmp_path: Path, called: Call) -> None:
+    wrong = called("report", "view", "--data", data)
+    assert_failed(wrong, 'report "view" does not exist. Did you mean "views"?', code=2)
+    assert_failed(called("report", "views", "--data", tmp_path), "analytics.duckdb: does not exist.")
+    assert_failed(called("report", "views", "--data", tmp_path / "no"), f"data folder {tmp_path}/no: does not exist.")
+
+
+def test_rejections_are_printed_without_control_characters(data: Path, called: Call) -> None:
+    listed = called("quarantine", "list", "--data", data).stdout
+    shown = called("quarantine", "show", listed.splitlines()[2].split()[0], "--data", data)
+    assert "\x1b" not in listed + shown.stdout
+    assert json.loads(json.loads(shown.stdout)["raw"])["payload"]["title"] == "\x1b[31mred"
+
+
+def test_csv_has_control_characters_escaped_on_a_terminal_only(tmp_path: Path, called: Call) -> None:
+    drilldown = VIEW | {"type": "svc:event:drilldown", "payload": {"member": "a\x1b[31m\x9bred ü"}}
+    (tmp_path / "in.ndjson").write_text(json.dumps(drilldown))
+    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    words = ("report", "drilldowns", "--format", "csv", "--data", tmp_path / "data")
+    assert "a\x1b[31m\x9bred ü" in called(*words).stdout
+    shown = on_a_terminal(*words)
+    assert "a\\u001b[31m\\u009bred ü" in shown
+    assert "\x1b" not in shown
+    assert shown.splitlines()[0].startswith("deployment,surface,member,")
+    assert "\\r" not in shown
+
+
+def test_a_wide_report_on_a_terminal_shows_the_columns_that_fit(tmp_path: Path, called: Call) -> None:
+    data, deliveries = tmp_path / "data", [{"context": {"session": f"s_{n:032}"}, "events": [VIEW]} for n in (1, 2)]
+    (tmp_path / "in.ndjson").write_text("\n".join(map(json.dumps, deliveries)))
+    called("import", tmp_path / "in.ndjson", "--data", data)
+    header, line, *rows, hint = plain(on_a_terminal("report", "sessions", "--data", data, COLUMNS="100")).splitlines()
+    names = list(json.loads(called("report", "sessions", "--format", "json", "--data", data).stdout)[0])
+    shown = header.split()
+    assert shown == names[: len(shown)]
+    assert 3 <= len(shown) < len(names)
+    assert max(map(len, [header, line, *rows])) <= 100
+    assert "2025-11-20T00:00:00Z" in rows[0]
+    left_out = ", ".join(names[len(shown) :])
+    assert hint == f"Hidden for lack of space: {left_out}. Choose with --columns, or use --format json."
+
+
+def test_a_single_row_that_is_too_wide_for_the_terminal_is_printed_as_a_list(data: Path, called: Call) -> None:
+    printed = plain(on_a_terminal("report", "totals", "--data", data, COLUMNS="100")).splitlines()
+    [row] = json.loads(called("report", "totals", "--format", "json", "--data", data).stdout)
+    assert printed[0].split() == ["column", "value"]
+    assert [line.split() for line in printed[2:]] == [
+        [name, f"{value:,}"] if value is not None else [name] for name, value in row.items()
+    ]
+
+
+def test_a_long_text_with_line_breaks_is_printed_on_one_line_and_cut(tmp_path: Path, called: Call) -> None:
+    drilldown = VIEW | {"type": "svc:event:drilldown"}
+    members = [f"{number}\r\nSet-Cookie: x=1\n" + "界" * 20_000 for number in (1, 2)]
+    lines = [json.dumps(drilldown | {"payload": {"member": member}}) for member in members]
+    (tmp_path / "in.ndjson").write_text("\n".join(lines))
+    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    for columns in ("member", "member,drilldown_count", "deployment,drilldown_count,member"):
+        words = ("report", "drilldowns", "--columns", columns, "--data", tmp_path / "data")
+        printed = on_a_terminal(*words, COLUMNS="80")
+        assert len(printed) < 2_000
+        assert r"1\r\nSet-Cookie:" in printed
+        assert printed.endswith("Long texts are cut. --format json shows them completely.\r\n")
+    piped = called("report", "drilldowns", "--columns", "member", "--data", tmp_path / "data").stdout
+    assert len(piped.splitlines()) == 4
+    assert piped.count("界") == 40_000
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_a_binary_format_is_refused_on_a_terminal_only(data: Path, format: str) -> None:
+    words = ("report", "views", "--format", format, "--data", data)
+    printed = on_a_terminal(*words, code=2)
+    assert f"--format {format}: is binary, and not for a terminal. Add -o FILE." in printed
+    assert "PAR1" not in printed
+    piped = subprocess.run([sys.executable, "-m", "embedsink", *map(str, words)], capture_output=True, check=True)
+    assert len(piped.stdout) > 100
+
+
+def plain(printed: str) -> str:
+    """Return the text without bold."""
+    return re.sub("\x1b\\[[0-9]*m", "", printed)
+
+
+def on_a_terminal(*words: object, code: int = 0, **variables: str) -> str:
+    """Return the output of a command on a terminal."""
+    ours, its = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "embedsink", *map(str, words)],
+            stdout=its,
+            stderr=its,
+            env=os.environ | variables,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code
+        return os.read(ours, 65_536).decode()
+    finally:
+        os.close(its)
+        os.close(ours)
+
+
+def test_a_report_without_rows_suggests_to_list_rejections(data: Path, called: Call) -> None:
+    done = called("report", "sync_impact", "--data", data)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert re.fullmatch(
+        r"sync_impact: no rows as of [0-9 :-]+ UTC, the last snapshot\. New events appear in the next snapshot\. "
+        rf"Check for rejections: `embedsink quarantine list --data {data}`\.\n",
+        done.stderr,
+    )
+
+
+def test_a_list_of_rejections_has_their_number_time_and_next_steps(data: Path, called: Call) -> None:
+    done = called("quarantine", "list", "--data", data)
+    first, *further = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"1 rejection as of [0-9 :-]+ UTC, the last snapshot, newest first\. "
+        r"New rejections appear in the next snapshot\.",
+        first,
+    )
+    assert further == [
+        f"Show one completely: `embedsink quarantine show ID --data {data}`.",
+        f"After a change of settings or an upgrade, replay them: `embedsink quarantine replay --data {data}`.",
+    ]
+    limited = called("quarantine", "list", "--data", data, "--limit", 1)
+    assert "Raise --limit to list more." in limited.stderr
+
+
+def test_an_empty_quarantine_is_reported_with_its_time(tmp_path: Path, called: Call) -> None:
+    (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
+    called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    at = 1_763_596_800
+    os.utime(tmp_path / "data" / "analytics.duckdb", (at, at))
+    done = called("quarantine", "list", "--data", tmp_path / "data")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "The quarantine is empty as of 2025-11-20 00:00:00 UTC, the last snapshot." in done.stderr
+
+
+def test_rejections_are_listed_shown_and_replayed(data: Path, called: Call) -> None:
+    [header, _, row] = called("quarantine", "list", "--data", data).stdout.splitlines()
+    assert header.split()[0] == "quarantine_id"
+    assert 'surface: "moon" is not one of' in row
+    shown = json.loads(called("quarantine", "show", row.split()[0], "--data", data).stdout)
+    assert (shown["reason"], json.loads(shown["raw"])["surface"]) == ("bad_field", "moon")
+    assert_failed(called("quarantine", "show", "0000", "--data", data), "quarantine 0000: does not exist.")
+    replayed = called("quarantine", "replay", "--data", data)
+    assert (replayed.returncode, replayed.stderr) == (0, "replayed 0, still rejected 1.\n")
+
+
+def test_the_quarantine_is_purged_in_a_folder_and_through_a_server(tmp_path: Path, called: Call) -> None:
+    with running_server(tmp_path / "data") as server:
+        key, admin = server.key(), server.key("admin")
+        server.post([VIEW, 1, {}], key=key)
+        there = ("--url", server.url, "--key", admin)
+        done = called("quarantine", "purge", "--reason", "wrong_source", *there)
+        assert (done.returncode, done.stderr) == (0, "purged 1.\n")
+        assert_failed(
+            called("quarantine", "purge", "--reason", "wrong", *there), 'reason: "wrong" does not exist.', code=2
+        )
+    for count in (1, 0):
+        done = called("quarantine", "purge", "--data", tmp_path / "data")
+        assert (done.returncode, done.stderr) == (0, f"purged {count}.\n")
+    rows = json.loads(called("report", "rejections", "--format", "json", "--data", tmp_path / "data").stdout)
+    assert sorted((row["reason"], row["quarantined_count"]) for row in rows) == [
+        ("not_an_object", 1),
+        ("wrong_source", 1),
+    ]
+    assert called("doctor", "--data", tmp_path / "data").returncode == 0
+
+
+def test_an_import_succeeds_at_low_priority(tmp_path: Path, called: Call) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps(VIEW))
+    # Root may raise a priority, unless it drops the capability.
+    without_capability = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
+    if without_capability:
+        require("setpriv")
+    command = [sys.executable, "-m", "embedsink", "import", str(file), "--data", str(tmp_path / "data")]
+    done = subprocess.run(
+        [*without_capability, "nice", "-n", "15", *command], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "accepted 1" in done.stderr) == (0, True), done.stderr
+    [row] = json.loads(called("report", "views", "--format", "json", "--data", tmp_path / "data").stdout)
+    assert row["view_count"] == 1
+
+
+def test_an_import_that_could_not_be_loaded_fails(
+    tmp_path: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    (tmp_path / "in.ndjson").write_text(json.dumps(VIEW))
+    with monkeypatch.context() as patch:
+        patch.setattr(Loader, "run_once", end)
+        done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    assert done.returncode == 1
+    assert "loader: has ended" in done.stderr
+    assert "The journal has all imported events" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["snapshot"], ["rebuild"], ["quarantine", "replay"]], ids=" ".join)
+def test_a_folder_that_can_not_be_locked_is_a_failure(tmp_path: Path, called: Call, words: list[str]) -> None:
+    (tmp_path / "lock").mkdir()
+    assert_failed(called(*words, "--data", tmp_path), f"{tmp_path / 'lock'}: Is a directory. Use another folder")
+
+
+def test_an_export_imports_into_another_folder(data: Path, tmp_path: Path, called: Call) -> None:
+    for suffix in ("ndjson", "csv", "parquet"):
+        done = called("export", "-o", tmp_path / f"events.{suffix}", "--data", data)
+        assert (done.returncode, done.stdout) == (0, "")
+    done = called("import", tmp_path / "events.ndjson", "--data", tmp_path / "other")
+    assert (done.returncode, done.stderr) == (0, "Loading …\naccepted 11, rejected 0.\n")
+    views = [called("report", "views", "--format", "csv", "--data", one).stdout for one in (data, tmp_path / "other")]
+    assert views[0] == views[1]
+
+
+def test_a_gzip_file_imported_twice_counts_once(tmp_path: Path, called: Call) -> None:
+    file, at = tmp_path / "in.ndjson.gz", ("--data", tmp_path / "data")
+    file.write_bytes(gzip.compress(f"{json.dumps(VIEW)}\n{{oops\n".encode()))
+    first = called("import", file, *at)
+    assert (first.returncode, first.stderr.splitlines()[1]) == (1, "accepted 1, rejected 1.")
+    again = called("import", file, *at)
+    assert (again.returncode, again.stderr.splitlines()[1]) == (
+        1,
+        "accepted 1, rejected 1; 2 of these had been imported before.",
+    )
+    file.write_bytes(file.read_bytes()[:-9])
+    damaged = called("import", file, *at)
+    assert (damaged.returncode, "Traceback" in damaged.stderr) == (1, False)
+    assert "line 2: the gzip file is damaged or cut off here" in damaged.stderr
+
+
+def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, called: Call) -> None:
+    missing, folder = tmp_path / "no" / "events.ndjson", tmp_path / "folder.csv"
+    folder.mkdir()
+    assert_failed(called("export", "-o", missing, "--data", data), "No such file or directory. Choose another path.")
+    assert_failed(called("export", "--output", folder, "--data", data), "Is a directory. Use another folder path.")
+    assert list(tmp_path.rglob("*")) == [folder]
+
+
+def test_a_rebuilt_folder_passes_the_checks(data: Path, tmp_path: Path, called: Call) -> None:
+    before = called("report", "views", "--format", "csv", "--data", data).stdout
+    done = called("rebuild", "--data", data)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "store.duckdb: moved to" in done.stderr
+    assert (data / "damaged" / "store.duckdb").exists()
+    assert called("report", "views", "--format", "csv", "--data", data).stdout == before
+    healthy = called("doctor", "--data", data)
+    assert healthy.returncode == 0
+    assert "ledger_adds_up" in healthy.stdout
+    assert "wrong" not in healthy.stdout
+
+
+def test_rebuild_needs_a_snapshot(data: Path, called: Call) -> None:
+    (data / "analytics.duckdb").unlink()
+    assert_failed(called("rebuild", "--data", data), "analytics.duckdb: does not exist.")
+    assert (data / "store.duckdb").exists()
+    sick = called("doctor", "--data", data)
+    assert (sick.returncode, "wrong" in sick.stdout) == (1, True)
+    assert called("snapshot", "--data", data).returncode == 0
+    assert called("doctor", "--data", data).returncode == 0
+
+
+def test_doctor_reports_sizes_a_damaged_snapshot_and_losses(data: Path, called: Call) -> None:
+    previous, note = data / "analytics.previous.duckdb", data / "damaged" / "lost-1.txt"
+    sound = (data / "analytics.duckdb").read_bytes()
+    previous.write_bytes(sound)
+    assert "every checksum matches" in called("doctor", "--data", data).stdout
+    previous.write_bytes(bytes(byte ^ (index % 999 == 0) for index, byte in enumerate(sound)))
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("store: 7 events are lost.")
+    try:
+        done = called("doctor", "--data", data)
+    finally:
+        previous.unlink()
+        note.unlink()
+    printed = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    for words in ("analytics.previous.duckdb: is damaged", "7 events are lost", "previous snapshot", "spill files"):
+        assert words in printed, words
+
+
+def test_doctor_reports_a_damaged_segment(data: Path, called: Call) -> None:
+    segment = data / "journal" / "000000099999-00000000.ndjson"
+    segment.write_bytes(b'{"kind":"event"}\n{"group":{"bytes":17,"crc32":"00000000"}}\n')
+    try:
+        done = called("doctor", "--data", data)
+    finally:
+        segment.unlink()
+    assert done.returncode == 1
+    assert f"{segment.name}: its checksum does not match after offset 0" in done.stdout
+
+
+def test_doctor_reports_an_invalid_dashboard(data: Path, called: Call) -> None:
+    own = data / "dashboards"
+    own.mkdir()
+    try:
+        (own / "one.json").write_text("{")
+        chart = {"id": "a", "kind": "number", "title": "A", "report": "views", "how": "sum", "column": "views"}
+        section = {"id": "s", "title": "S", "charts": [chart]}
+        (own / "two.json").write_text(json.dumps({"title": "T", "description": "D", "sections": [section]}))
+        done = called("doctor", "--data", data)
+        drawn = called("render", "overview", "--data", data, "-o", data / "out.svg")
+    finally:
+        shutil.rmtree(own)
+    assert done.returncode == 1
+    assert "dashboards/one.json: is not JSON" in done.stdout
+    assert 'dashboards/two.json: sections[0].charts[0].column: column "views" does not exist' in done.stdout
+    # Other dashboards can still be rendered.
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "command", [["snapshot"], ["rebuild"], ["doctor"], ["quarantine", "replay"], ["backup", "x"]], ids=" ".join
+)
+def test_a_command_does_not_create_a_missing_folder(command: list[str], tmp_path: Path, called: Call) -> None:
+    assert_failed(called(*command, "--data", tmp_path / "typo"), "typo: does not exist.")
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_wrong_setting_prints_one_line(tmp_path: Path) -> None:
+    done = embedsink("serve", "--data", tmp_path, EMBEDSINK_EVENTS_MAX="many")
+    assert_failed(done, 'EMBEDSINK_EVENTS_MAX: "many" is not an integer, at least 1. Change or unset it.')
+
+
+def test_a_misspelled_setting_prints_one_line(tmp_path: Path) -> None:
+    done = embedsink(
+        "serve", "--data", tmp_path / "data", EMBEDSINK_EVENT_MAX="7", EMBEDSINK_KEY="", EMBEDSINK_DATA="x"
+    )
+    assert_failed(done, "EMBEDSINK_EVENT_MAX: does not exist. Did you mean EMBEDSINK_EVENTS_MAX?")
+    assert not (tmp_path / "data").exists()
+
+
+def test_serving_other_machines_needs_encryption(tmp_path: Path) -> None:
+    done = embedsink("serve", "--host", "0.0.0.0", "--data", tmp_path / "data")
+    assert_failed(done, "keys would be sent unencrypted", code=2)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.server
+def test_a_folder_that_a_server_has_open_is_refused(server: RunningServer, tmp_path: Path) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps(VIEW) + "\n")
+    taken = f"is in use by process {server.pid}."
+    assert_failed(embedsink("serve", "--data", server.data), taken)
+    assert_failed(embedsink("quarantine", "replay", "--data", server.data), taken)
+    assert_failed(embedsink("rebuild", "--data", server.data), taken)
+    refused = embedsink("import", file, "--data", server.data)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert_failed(refused, f"{taken} Use that server with --url and a key, or stop it.")
+    snapshot = embedsink("snapshot", "--data", server.data)
+    assert snapshot.returncode == 0
+    assert "publishes snapshots automatically, every 10 s." in snapshot.stderr
+
+
+@pytest.mark.server
+def test_import_report_and_replay_work_through_a_server(server: RunningServer, tmp_path: Path, called: Call) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps([VIEW] * 5) + "\n{oops\n")
+    done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest"))
+    assert (done.returncode, done.stdout) == (1, "")  # One was rejected.
+    assert "accepted 5, rejected 1." in done.stderr
+    at, read = ("--url", server.url), server.key("read")
+    wait_until(
+        lambda: "5" in called("report", "views", *at, EMBEDSINK_KEY=read).stdout.split(),
+        what="the views are visible",
+    )
+    assert len(called("report", "views", *at, "--format", "csv", EMBEDSINK_KEY=read).stdout.splitlines()) == 2
+    for name in ("views.arrow", "views.parquet", "views.json"):
+        assert called("report", "views", *at, "-o", tmp_path / name, EMBEDSINK_KEY=read).returncode == 0
+        assert (tmp_path / name).stat().st_size > 100
+    assert called("report", "--all", *at, "-o", tmp_path / "all", "--bom", EMBEDSINK_KEY=read).returncode == 0
+    assert (tmp_path / "all" / "views.csv").read_bytes().startswith(b"\xef\xbb\xbfperiod_start")
+    described = called("report", "views", "--describe", *at, EMBEDSINK_KEY=read).stdout
+    assert described == called("report", "views", "--describe", "--data", server.data).stdout
+    wrong = called("report", "views", *at, "--timezone", "Berlin", EMBEDSINK_KEY=read)
+    assert_failed(wrong, 'Did you mean "Europe/Berlin"?', code=2)
+    listed = called("quarantine", "list", *at, EMBEDSINK_KEY=read)
+    assert "not_json" in listed.stdout
+    assert "1 rejection as of now, newest first. New rejections appear about a second after" in listed.stderr
+    assert f"`embedsink quarantine show ID --url {server.url}`" in listed.stderr
+    replay = called("quarantine", "replay", *at, EMBEDSINK_KEY=server.key("admin"))
+    assert (replay.returncode, replay.stderr) == (0, "replayed 0, still rejected 1.\n")
+
+
+@pytest.mark.server
+def test_a_key_without_permission_prints_one_line(server: RunningServer, called: Call) -> None:
+    ingest = server.key("ingest")
+    wrong = called("report", "views", "--url", server.url, EMBEDSINK_KEY=ingest)
+    assert_failed(wrong, "ingest keys may not send this request")
+    assert ingest not in wrong.stderr
+    assert_failed(called("report", "nope", "--url", server.url, EMBEDSINK_KEY=server.key("read")), "nope", code=2)
+
+
+@pytest.mark.server
+def test_unsent_envelopes_are_exit_code_1(server: RunningServer, tmp_path: Path, called: Call) -> None:
+    file = tmp_path / "in.ndjson"
+    file.write_text(json.dumps({"context": {"deployment": 2}, "events": [VIEW]}) + "\n")
+    done = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "accepted 0, rejected 0; 1 could not be imported." in done.stderr
+    assert "line 1: out_of_scope: context.deployment: 2 is outside the key's scope." in done.stderr
+    file.write_text(file.read_text() * 12)
+    many = called("import", file, "--url", server.url, EMBEDSINK_KEY=server.key("ingest", deployments=[1]))
+    assert "accepted 0, rejected 0; 12 could not be imported." in many.stderr
+    assert many.stderr.splitlines()[-1] == "Envelopes that could not be imported are stored in the file only."
+    assert "quarantine" not in many.stderr
+
+
+def test_an_import_with_rejections_suggests_to_list_them(tmp_path: Path, called: Call) -> None:
+    (tmp_path / "in.ndjson").write_text("{oops\n" * 12)
+    done = called("import", tmp_path / "in.ndjson", "--data", tmp_path / "data")
+    first, *_, more, where = done.stderr.splitlines()[1:]
+    assert (first, more) == ("accepted 0, rejected 12.", "  … and 2 more.")
+    assert where == f"List the rejections: `embedsink quarantine list --data {tmp_path}/data`."
+
+
+def test_a_replay_reports_untried_rejections(tmp_path: Path, called: Call) -> None:
+    data, one = ("--data", tmp_path / "data"), VIEW | {"id": "0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}
+    (tmp_path / "in.ndjson").write_text(f"{json.dumps(one)}\n{json.dumps(one | {'timestamp': 5})}\n{{oops\n")
+    assert called("import", tmp_path / "in.ndjson", *data).returncode == 1
+    replayed, untried = called("quarantine", "replay", *data).stderr.splitlines()
+    assert replayed == "replayed 0, still rejected 1."
+    assert untried.startswith(
+        "1 not tried: `id_conflict` and `out_of_scope` never become valid. Send those events again"
+    )
+
+
+SYNC: dict[str, Any] = {
+    "syncJobId": "job 1",
+    "generatedFiles": [{"path": "cubes/orders.yml"}],
+    "manifestStats": {"models": 3, "sources": 2, "macros": 1},
+    "svcCount": 4,
+    "completedAt": "2026-11-02T10:00:00Z",
+    "durationMs": 5_000,
+}
+
+
+@pytest.fixture
+def result_file(tmp_path: Path) -> Path:
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(SYNC))
+    return file
+
+
+def test_a_sync_result_can_be_recorded_twice(server: RunningServer, result_file: Path, called: Call) -> None:
+    key = server.key("sync", deployments=[12])
+    words = ("sync-result", result_file, "--deployment", 12, "--url", server.url)
+    for _ in range(2):
+        done = called(*words, EMBEDSINK_KEY=key)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "job 1: recorded for deployment 12.\n")
+    path = "/api/v1/deployments/12/dbt-sync/job%201/result"
+    assert server.get(path, key=server.key("read")).json() == SYNC
+
+
+def test_a_sync_result_can_be_read_from_stdin(server: RunningServer) -> None:
+    words = [sys.executable, "-m", "embedsink", "sync-result", "-", "--deployment", "13", "--url", server.url]
+    environment = os.environ | {"EMBEDSINK_KEY": server.key("admin")}
+    done = subprocess.run(words, input=json.dumps(SYNC), capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "job 1: recorded for deployment 13.\n")
+
+
+def test_a_refused_sync_result_is_reported_with_the_reason(
+    server: RunningServer, result_file: Path, called: Call, tmp_path: Path
+) -> None:
+    words = ("sync-result", result_file, "--deployment", "14", "--url", server.url, "--key", server.key("sync"))
+    assert called(*words).returncode == 0
+    result_file.write_text(json.dumps(SYNC | {"svcCount": 5}))
+    assert_failed(called(*words), 'syncJobId: "job 1" already has a different result in deployment 14.')
+    result_file.write_text(json.dumps({"syncJobId": "job 1", "svcCount": "5"}))
+    done = called(*words)
+    assert_failed(done, "durationMs: is missing")
+    assert 'svcCount: "5" is not an integer' in done.stderr
+    result_file.write_text("{}")
+    assert_failed(called(*words), "result.json: has no syncJobId.")
+    result_file.write_text(json.dumps(SYNC | {"syncJobId": 5}))
+    assert_failed(called(*words), "result.json: syncJobId: 5 is not text.")
+    result_file.write_text("nothing")
+    assert_failed(called(*words), "result.json: is not JSON")
+    assert_failed(called(*words, "--job", "job 1"), "body: Expecting value")
+    result_file.write_text(json.dumps(SYNC))
+    assert_failed(called(*words, "--job", "other"), 'syncJobId: "job 1" is not "other", the job in the address.')
+    reader = server.key("read")
+    assert_failed(called(*words[:-1], reader), "read keys may not send this request. Use a key of the kind sync.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--deployment", "x"], '--deployment: "x" is not an integer'),
+        (["--url", "http://events.example.com"], "unencrypted"),
+        (["--key", "nonsense"], "--key: is not an embedsink key"),
+        (["--job", ""], "--job: is empty"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_malformed_option_of_sync_result_is_wrong_use(
+    words: list[str], message: str, result_file: Path, called: Call
+) -> None:
+    _, key = KeyStore(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
+    valid = {"--deployment": "12", "--url": "http://127.0.0.1:1", "--key": key}
+    options = [part for pair in (valid | dict([words])).items() for part in pair]
+    assert_failed(called("sync-result", result_file, *options), message, code=2)
+
+
+def test_sync_result_requires_file_deployment_and_server(result_file: Path, called: Call) -> None:
+    for words in (["nowhere.json", "--deployment", "1", "--url", "http://127.0.0.1:1"], [result_file], []):
+        assert_failed(called("sync-result", *words), "", code=2)
+
+
+def test_a_sync_result_is_retried_while_the_server_is_unreachable(
+    result_file: Path, called: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, key = KeyStore(result_file.parent / "keys.json").create(KeyKind.SYNC, now=1.0)
+    monkeypatch.setattr("embedsink.cli.sync_result.RETRY_TIMEOUT_S", 1.0)
+    words = ("--deployment", "1", "--url", f"http://127.0.0.1:{free_port()}", "--key", key)
+    assert_failed(called("sync-result", result_file, *words), "does not answer")

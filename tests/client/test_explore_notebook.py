@@ -1,0 +1,275 @@
+"""`dashboards/explore.ipynb` runs from top to bottom while a server loads events, and every chart in it has data."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from time import time_ns
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+
+from embedsink.demo.fixtures import ORIGINS
+from embedsink.demo.send import Browsers, SendCounts
+from embedsink.demo.server import published_count
+from embedsink.demo.traffic import SEED, make_live, make_traffic, stamp
+from tests.support.paths import ROOT
+from tests.support.servers import RunningServer, running_server, wait_until
+
+NOTEBOOK = ROOT / "dashboards" / "explore.ipynb"
+CELL_TIMEOUT_S = 60
+LOAD_TIMEOUT_S = 60.0
+LIVE_PAUSE_S = 0.05
+CHARTS = {
+    "views_chart",
+    "rhythm_chart",
+    "dashboards_chart",
+    "reach_chart",
+    "drilldowns_chart",
+    "fates_chart",
+    "latency_chart",
+    "answers_chart",
+    "error_rates_chart",
+    "errors_chart",
+    "downloads_chart",
+    "completeness_chart",
+    "rejections_chart",
+    "followed_chart",
+}
+# Asked of the kernel when the notebook has run: the type of each column of each frame.
+PROBE = """
+import json
+frames = {name: frame for name, frame in globals().items() if isinstance(frame, pd.DataFrame) and name[0] != "_"}
+print(json.dumps({name: frame.dtypes.astype(str).to_dict() for name, frame in frames.items()}))
+"""
+# Below this contrast (WCAG 2.2, 1.4.11) a bar is hard to see.
+CONTRAST_MIN = 3.0
+PAGES = {"light": "#ffffff", "dark": "#111111"}
+
+
+class Ran(NamedTuple):
+    """The notebook as it ran, and the columns of its frames."""
+
+    cells: list[Any]
+    frames: dict[str, dict[str, str]]
+
+    def outputs(self) -> Iterator[Any]:
+        for cell in self.cells:
+            yield from cell.get("outputs", [])
+
+    def charts(self) -> dict[str, Any]:
+        """The Vega-Lite of each chart that a reader sees, by the name in the last line of its cell."""
+        found = {}
+        for cell in self.cells:
+            for output in cell.get("outputs", []):
+                html = output.get("data", {}).get("text/html", "")
+                if "vegaEmbed" in html:
+                    spec, _ = json.JSONDecoder().raw_decode(html, html.rindex("})({") + len("})("))
+                    found[cell.source.splitlines()[-1]] = spec
+        return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with a week of the demo in its snapshot."""
+    with running_server(tmp_path_factory.mktemp("notebook") / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        counts = SendCounts()
+        send = browsers(server, counts).send_visit
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(send, make_traffic(time_ns() // 1_000_000, days=7)))
+        wait_until(
+            lambda: published_count(server.data) >= counts.sent,
+            what="the week is in the snapshot",
+            timeout_s=LOAD_TIMEOUT_S,
+        )
+        yield server
+
+
+def browsers(server: RunningServer, counts: SendCounts) -> Browsers:
+    port = urlsplit(server.url).port
+    assert port is not None
+    return Browsers(port, dict.fromkeys(ORIGINS, server.key("ingest")), counts)
+
+
+@contextmanager
+def live_traffic(server: RunningServer) -> Iterator[SendCounts]:
+    """Goes on sending, so that segments are loaded and the snapshot is replaced under the reader."""
+    counts, ended = SendCounts(), threading.Event()
+    send = browsers(server, counts).send_visit
+
+    def send_on() -> None:
+        for delivery in make_live(SEED):
+            send([stamp(delivery, time_ns() // 1_000_000)])
+            if ended.wait(LIVE_PAUSE_S):
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send_on)
+        try:
+            yield counts
+        finally:
+            ended.set()
+            sending.result()
+
+
+def run(data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Run the notebook on a data folder, with Jupyter's own files in `folder`."""
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(folder / name.lower()))
+    monkeypatch.setenv("EMBEDSINK_DATA", str(data))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    cells = list(notebook.cells)
+    notebook.cells.append(new_code_cell(PROBE))
+    # Raises CellExecutionError, with the traceback, where a cell fails.
+    NotebookClient(notebook, timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(folder)}}).execute()
+    return Ran(cells, json.loads(notebook.cells[-1].outputs[0].text))
+
+
+@pytest.fixture(scope="module")
+def ran(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    before = published_count(server.data)
+    with pytest.MonkeyPatch.context() as monkeypatch, live_traffic(server) as counts:
+        ran = run(server.data, tmp_path_factory.mktemp("jupyter"), monkeypatch)
+        assert server.get("/readyz").status == 200
+    assert counts.sent > 0
+    wait_until(lambda: published_count(server.data) >= before + counts.sent, what="what came meanwhile is kept")
+    return ran
+
+
+def units(spec: Any, inherited: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each mark of a chart: the name of its rows, and its encoding."""
+    rows = spec.get("data", {}).get("name", inherited)
+    parts = [*spec.get("hconcat", []), *spec.get("vconcat", []), *spec.get("layer", [])]
+    if isinstance(spec.get("spec"), dict):
+        parts.append(spec["spec"])
+    for part in parts:
+        yield from units(part, rows)
+    if "mark" in spec:
+        assert rows is not None
+        yield rows, spec["encoding"]
+
+
+def fields(encoding: dict[str, Any]) -> set[str]:
+    """The columns that a mark shows; `place` is made by the chart itself."""
+    channels = [one for part in encoding.values() for one in (part if isinstance(part, list) else [part])]
+    return {channel["field"] for channel in channels if "field" in channel} - {"place"}
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2's contrast ratio of two colours."""
+
+    def luminance(color: str) -> float:
+        parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.server
+class TestRun:
+    """One run for all."""
+
+    def test_no_cell_fails_or_warns(self, ran: Ran) -> None:
+        assert [one for one in ran.outputs() if one.output_type in ("error", "stream")] == []
+        assert all(cell.execution_count for cell in ran.cells if cell.cell_type == "code")
+
+    def test_every_chart_is_shown(self, ran: Ran) -> None:
+        assert set(ran.charts()) == CHARTS
+
+    @pytest.mark.parametrize("name", sorted(CHARTS))
+    def test_every_mark_has_rows_with_all_that_it_shows(self, ran: Ran, name: str) -> None:
+        spec = ran.charts()[name]
+        marks = list(units(spec))
+        assert marks
+        for rows_name, encoding in marks:
+            rows = spec["datasets"][rows_name]
+            assert rows
+            for field in fields(encoding):
+                assert any(row[field] is not None for row in rows), field
+            counts = [row[field] for row in rows for field in fields(encoding) if field.endswith(("_count", "count"))]
+            assert not counts or max(counts) > 0
+
+    def test_charts_show_the_counts_of_the_reports(self, ran: Ran) -> None:
+        views = ran.charts()["views_chart"]
+        rows = views["datasets"][views["data"]["name"]]
+        assert {row["surface"] for row in rows} == {"dashboard", "app", "chat"}
+        assert len({row["period_start"] for row in rows}) >= 5
+        assert views["title"]["subtitle"] == f"{sum(row['view_count'] for row in rows):,} in all"
+
+    def test_frames_have_proper_types(self, ran: Ran) -> None:
+        expected = {
+            r"(.+_at|period_start)": {"datetime64[us, UTC]"},
+            r".+_count|deployment|ingest_seq|latency_ms": {"Int64"},
+            r".+_rate|errors_per_view|load_p\d+_ms": {"float64"},
+            r"surface|format|target|stage|reason|status|type": {"category"},
+            r"public_id|title|member|session|viewer|tenant|query|message_shape|query_shape": {"string"},
+            r"is_ambiguous": {"boolean"},
+        }
+        reports = {
+            "views",
+            "dashboards",
+            "reach",
+            "drilldowns",
+            "ai_queries",
+            "ai_query",
+            "answers",  # the frame of `ai_query_groups`
+            "error_rates",
+        }
+        reports |= {"errors", "downloads", "download_audit", "completeness", "rejections", "events", "held"}
+        for name in reports:
+            for column, type_ in ran.frames[name].items():
+                known = [types for pattern, types in expected.items() if re.fullmatch(pattern, column)]
+                assert all(type_ in types for types in known), f"{name}.{column}: {type_}"
+
+    def test_no_frame_falls_back_to_objects(self, ran: Ran) -> None:
+        found = {
+            (name, column) for name, types in ran.frames.items() for column, type_ in types.items() if type_ == "object"
+        }
+        assert found == set()
+
+    def test_colours_are_visible_on_light_and_dark_pages(self, ran: Ran) -> None:
+        for name, spec in ran.charts().items():
+            assert spec["background"] == "transparent", name
+            for color in set(re.findall(r"#[0-9a-f]{6}\b", json.dumps({**spec, "datasets": {}}))):
+                for page, ground in PAGES.items():
+                    assert contrast(color, ground) >= CONTRAST_MIN, f"{name}: {color} on a {page} page"
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_folder_without_events_fails_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_server(tmp_path / "data", EMBEDSINK_SNAPSHOT_INTERVAL_S="0.2") as server:
+        wait_until((server.data / "analytics.duckdb").exists, what="there is a snapshot")
+        ran = run(server.data, tmp_path, monkeypatch)
+    assert set(ran.charts()) == CHARTS
+
+
+class TestCommitted:
+    """The committed notebook contains only text: no rows of data, and no traces of its author's machine."""
+
+    def test_has_no_outputs(self) -> None:
+        notebook = nbformat.read(NOTEBOOK, as_version=4)
+        nbformat.validate(notebook)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert [cell.id for cell in code if cell.outputs or cell.execution_count is not None] == []
+        assert all(set(cell.metadata) <= {"jupyter"} for cell in notebook.cells)
+
+    def test_names_no_absolute_path_and_no_key(self) -> None:
+        text = NOTEBOOK.read_text(encoding="utf-8")
+        assert re.findall(r"(?<![\w.)}/<*])/(?:home|Users|root|tmp|var|opt|work|mnt)\b|[A-Z]:\\\\|file://", text) == []
+        assert not re.search(r"es_(?:ingest|read|admin)_\w", text)
+
+    def test_is_of_this_python_and_no_other(self) -> None:
+        metadata = nbformat.read(NOTEBOOK, as_version=4).metadata
+        assert metadata.kernelspec.name == "python3"
+        assert metadata.language_info == {"name": "python"}

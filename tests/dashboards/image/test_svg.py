@@ -1,0 +1,83 @@
+"""SVG as text: values are escaped and fit into their space."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import embedsink.dashboards.image.svg
+from embedsink.dashboards.image.svg import card, escaped, nested_svg, text_line, text_width, truncate, wrap
+from tests.dashboards.image.svg_reader import parse
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+
+
+@given(TEXT)
+def test_any_text_is_text(text: str) -> None:
+    [element] = parse(f"<svg>{text_line(text, 0, 0, size=13, colour='#000')}</svg>")
+    assert len(element) == 0
+    assert "\u202e" not in (element.text or "")
+
+
+def test_characters_that_xml_cannot_contain_are_removed() -> None:
+    assert escaped("a\x00\x1b\ud800<b>&\u202e") == "a   &lt;b&gt;&amp; "
+
+
+@given(TEXT, st.floats(20, 400))
+def test_a_truncated_text_fits(text: str, room: float) -> None:
+    shown = truncate(text, 13, room)
+    assert shown == text or shown == "…" or text_width(shown, 13) <= room
+    assert shown == text or shown.endswith("…")
+
+
+@given(TEXT, st.floats(20, 400), st.booleans())
+def test_no_more_is_cut_than_has_to_be(text: str, room: float, is_bold: bool) -> None:
+    shown = truncate(text, 13, room, is_bold=is_bold).removesuffix("…")
+    if shown != text:
+        longer = text[: len(shown) + 1]
+        assert text.startswith(shown)
+        assert longer.isspace() or longer[-1].isspace() or text_width(f"{longer}…", 13, is_bold=is_bold) > room
+
+
+@pytest.mark.parametrize("room", [0, 90, 2_000])
+def test_a_long_text_is_cut_in_some_looks(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def counted(one: str) -> float:
+        looks.append(one)
+        return 0.5
+
+    monkeypatch.setattr(embedsink.dashboards.image.svg, "_width", counted)
+    truncate("word " * 200, 13, room)
+    # Where each is taken off alone, it is up to half a million.
+    assert len(looks) < 10_000
+
+
+def test_a_text_is_wrapped_and_a_cut_is_marked() -> None:
+    lines = wrap("one two three four five six seven", 13, 90, lines_max=2)
+    assert len(lines) == 2
+    assert lines[0] == "one two three"
+    assert lines[1].endswith("…")
+    assert wrap("short", 13, 90, lines_max=2) == ["short"]
+
+
+def test_two_pictures_keep_their_own_clips() -> None:
+    drawn = (
+        '<svg width="1"><defs><clipPath id="clip0"/></defs><g clip-path="url(#clip0)"><text>id="clip0"</text></g></svg>'
+    )
+    first, second = (nested_svg(drawn, 1, 2, name=name) for name in ("a", "b"))
+    assert 'id="a-clip0"' in first
+    assert "url(#a-clip0)" in first
+    assert 'id="b-clip0"' in second
+    assert '<text>id="clip0"</text>' in first
+    assert first.startswith('<svg x="1.0" y="2.0" width="1">')
+
+
+def test_a_card_is_drawn_within_its_place() -> None:
+    [rect] = parse(f"<svg>{card(0, 0, 100, 50, background='#fff', line='#eee')}</svg>")
+    assert (rect.get("width"), rect.get("height")) == ("99.0", "49.0")
+
+
+@pytest.mark.parametrize(("wider", "narrower"), [("W", "i"), ("漢", "a"), ("AB", "ab")])
+def test_widths_are_about_those_of_the_font(wider: str, narrower: str) -> None:
+    assert text_width(wider, 10) > text_width(narrower, 10)
+    assert text_width("a", 10, is_bold=True) > text_width("a", 10)

@@ -1,0 +1,84 @@
+"""Honest senders beside hostile ones, with default settings. `scripts/bench abuse` has tighter goals."""
+
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from bench.attacker import ATTACKS, Attack, request_of
+from bench.flood import Flood
+from bench.honest import send_for
+
+from tests.support.servers import RunningServer, running_server
+
+pytestmark = [pytest.mark.server, pytest.mark.alone]
+
+# Far above what a quiet machine needs, and far below what it was when bodies were parsed on the event loop.
+P50_MS_MAX = 150.0
+SHARE_MIN = 0.5
+
+
+@contextmanager
+def attacked(server: RunningServer, name: str, key: str) -> Iterator[None]:
+    port = str(urlsplit(server.url).port)
+    command = [sys.executable, "-m", "bench.attacker", "127.0.0.1", port, key, name]
+    is_flood = isinstance(ATTACKS[name], Flood)
+    # One flood has all connections that it needs; two would fill the queue of the system.
+    attackers = [subprocess.Popen(command) for _ in range(1 if is_flood else 2)]
+    try:
+        time.sleep(4.0 if is_flood else 1.0)  # until the attack is at its height: a flood opens its connections first
+        yield
+    finally:
+        for attacker in attackers:
+            attacker.kill()
+            attacker.wait()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "strangers' hostile JSON, 1 MiB",
+        "hostile JSON, 1 MiB",
+        "deliveries of 1,000",
+        "GET flood, 4,000 connections",
+        "stalled readers",
+    ],
+)
+def test_honest_senders_notice_little_of_an_attack(tmp_path: Path, name: str) -> None:
+    assert name in ATTACKS
+    with running_server(tmp_path / "data") as server:
+        honest, attacker = server.key(), server.key()
+        send_for(server.url, honest, seconds=0.2, per_s=50)
+        with attacked(server, name, attacker):
+            seen = send_for(server.url, honest, seconds=2.0, per_s=100)
+    assert seen.percentile_ms(50) < P50_MS_MAX
+    assert seen.share > SHARE_MIN
+
+
+def test_a_stopping_server_answers_the_bodies_that_its_worker_has_not_read_yet(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data") as server:
+        attack = ATTACKS["hostile JSON, 1 MiB"]
+        assert isinstance(attack, Attack)
+        request = request_of(attack, server.key())
+        address = urlsplit(server.url)
+        with ExitStack() as stack:
+            connections = [
+                stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=20))
+                for _ in range(6)
+            ]
+            for connection in connections:
+                connection.sendall(request)
+            # By the first answer, whose worker had to be started, the others have been received and wait.
+            assert select.select(connections, [], [], 20.0)[0]
+            started_at = time.monotonic()
+            code = server.stop()
+            answers = [connection.recv(65_536) for connection in connections]
+    assert code == 0
+    assert time.monotonic() - started_at < 15
+    assert {answer[:13] for answer in answers} <= {b"HTTP/1.1 400 ", b"HTTP/1.1 429 ", b"HTTP/1.1 503 "}

@@ -1,0 +1,25 @@
+"""Dashboards of an empty store."""
+
+import pytest
+
+from embedsink.dashboards.files import read_dashboards
+from tests.support.app import Server
+
+DASHBOARDS = read_dashboards()
+
+
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_every_tile_is_empty_without_events(server: Server, name: str) -> None:
+    key, empty_count = server.key("read"), 0
+    for section in DASHBOARDS[name].sections:
+        answer = server.get(f"/api/v1/dashboards/{name}/sections/{section.id}", key=key)
+        assert answer.status_code == 200, answer.text
+        charts = answer.json()["charts"]
+        assert set(charts) == {tile.id for tile in section.charts}
+        for tile in section.charts:
+            if tile.kind in ("chart", "table"):
+                assert charts[tile.id]["rows"] == [], tile.id
+                empty_count += 1
+            elif tile.kind == "number":
+                assert not charts[tile.id]["value"], tile.id
+    assert empty_count >= 2

@@ -1,0 +1,174 @@
+"""The API description equals the server's behaviour: each route, status and schema."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from embedsink import __version__
+from embedsink.concurrency.limiter import ConcurrencyLimiter
+from embedsink.http.cors import INGEST_PATH
+from embedsink.http.openapi.builder import OpenApi
+from embedsink.http.resources import describe_api
+from embedsink.settings import Settings
+from tests.support.app import Server, open_server
+from tests.support.envelopes import view
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+DESCRIBED = describe_api(Settings()).document
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(_: schemathesis.SerializationContext, value: object) -> bytes:
+    """Return the text unchanged."""
+    return str(value).encode(errors="surrogatepass")
+
+
+api = schemathesis.openapi.from_dict(DESCRIBED)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Open a server whose reports have rows."""
+    with open_server(tmp_path_factory.mktemp("data"), segment_seal_s=0.01, live_timeout_s=0.01) as server:
+        key = server.key()
+        server.post([view(), 1], key=key)
+        server.rows("/api/v1/reports/views", key=server.key("read"))
+        server.admin = server.key("admin")
+        yield server
+
+
+def methods_of(app: Starlette) -> set[tuple[str, str]]:
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    assert len(routes) == len(app.routes)
+    # Starlette answers HEAD wherever it answers GET (RFC 9110, section 9.3.2).
+    return {
+        (route.path.replace(":any_text}", "}"), method.lower())
+        for route in routes
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+
+
+def test_each_route_is_described_and_nothing_else(server: Server) -> None:
+    described = {(path, method) for path, item in DESCRIBED["paths"].items() for method in item}
+    assert described == methods_of(server.app)
+
+
+def test_the_description_is_public(server: Server) -> None:
+    answer = server.get("/openapi.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["openapi"] == "3.1.0"
+    assert answer.json()["info"]["version"] == __version__
+
+
+def test_the_description_is_serialized_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = server.get("/openapi.json")
+    # Requests without a key must not cost the server much.
+    monkeypatch.delattr(OpenApi, "document")
+    again = server.get("/openapi.json")
+    assert (again.status_code, again.content) == (200, first.content)
+
+
+def test_the_description_is_valid_openapi() -> None:
+    api.validate()
+    ids = [operation["operationId"] for item in DESCRIBED["paths"].values() for operation in item.values()]
+    assert len(set(ids)) == len(ids) == len(list(api.get_all_operations()))
+
+
+WITH_KEY = sorted(
+    (path, method)
+    for path, item in DESCRIBED["paths"].items()
+    for method, operation in item.items()
+    if operation["security"] and path != INGEST_PATH
+)
+
+
+def reasons_of(path: str, method: str, status: int) -> list[str]:
+    """Return the reasons that the description lists for a status."""
+    response = DESCRIBED["paths"][path][method]["responses"].get(str(status))
+    if response is None:
+        return []
+    parts: list[dict[str, Any]] = response["content"]["application/problem+json"]["schema"]["allOf"]
+    return [reason for part in parts for reason in part.get("properties", {}).get("reason", {}).get("enum", ())]
+
+
+def ask(server: Server, path: str, method: str, **options: Any) -> httpx.Response:
+    """Send a request to an operation, with a value for each path parameter."""
+    values = {"name": "views", "suffix": "csv", "deploymentId": "7", "syncJobId": "j", "section": "use"}
+    return server.ask(method.upper(), path.format(**values), **options)
+
+
+@pytest.mark.parametrize(("path", "method"), WITH_KEY)
+def test_an_error_for_another_origin_is_described(server: Server, path: str, method: str) -> None:
+    key = server.key("admin", origins=["https://here.example"])
+    answer = ask(server, path, method, key=key, headers={"origin": "https://there.example"})
+    assert answer.status_code == 403
+    assert answer.json()["reason"] in reasons_of(path, method, 403)
+
+
+def test_an_overloaded_server_answers_as_described(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.engine.limiters, "reports", ConcurrencyLimiter(0, waiting_max=0))
+    key = server.key("admin")
+    # The live stream waits for no report, and does not end.
+    asked = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}
+    refused = {path: ask(server, path, "get", key=key) for path in asked}
+    busy = {path: answer.json()["reason"] for path, answer in refused.items() if answer.status_code == 503}
+    assert {"/api/v1/quarantine", "/api/v1/reports/{name}", "/api/v1/summary.zip"} <= busy.keys()
+    assert {path for path, reason in busy.items() if reason not in reasons_of(path, "get", 503)} == set()
+
+
+def test_the_description_contains_the_service_name_and_limits() -> None:
+    schemas = describe_api(Settings(service_name="acme", events_max=7)).document["components"]["schemas"]
+    assert schemas["ViewEnvelope"]["properties"]["source"]["const"] == "acme-embed"
+    assert "acme:event:view" in schemas["Envelope"]["discriminator"]["mapping"]
+    assert schemas["Delivery"]["properties"]["events"]["maxItems"] == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "method"), [(path, method) for path, item in DESCRIBED["paths"].items() for method in item]
+)
+def test_requests_and_responses_conform_to_the_description(path: str, method: str, loaded: Server) -> None:
+    @settings(
+        max_examples=12,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+    def is_as_described(case: schemathesis.Case[Any]) -> None:
+        sent = requests.Request(**case.as_transport_kwargs(base_url="http://test")).prepare()
+        # As bytes: what is generated for a header need not be ASCII.
+        headers = {
+            name: value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
+            for name, value in sent.headers.items()
+            if name.lower() != "content-length"
+        }
+        answer = loaded.ask(sent.method or "", sent.url or "", key=loaded.admin, headers=headers, content=sent.body)
+        case.validate_response(answer, checks=CHECKS)
+
+    # Not by `api.parametrize()`: that would make thousands of cases whenever tests are collected, in each worker.
+    plan = HypothesisTestConfig(project=api.config, modes=list(HypothesisTestMode))
+    create_test(operation=api[path][method], test_func=is_as_described, config=plan)()

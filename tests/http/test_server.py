@@ -1,0 +1,203 @@
+"""A start that can't succeed ends with one sentence and exit code 1, before anything is opened."""
+
+import asyncio
+import errno
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink.errors import Misconfigured
+from embedsink.http import server
+from embedsink.http.server import Listening, connections_max
+from embedsink.settings import Settings
+from tests.cli.test_cli import assert_failed, embedsink
+from tests.support.servers import free_port, wait_until
+
+# Made for these tests alone, good for localhost and a hundred years.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBfzCCASWgAwIBAgIUMobXnfnOkgfW91N96sE40f3pk8EwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTEyMDQxNloYDzIxMjYxMDI4
+MTIwNDE2WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARXK/sPNVFt5NJRnTXWqeoUEfWKdWDzLCYRKmHqZ98YW03vYc433JC9
+6tdtSQ27KKZgIF3rN1v1VVLVnaBFclkKo1MwUTAdBgNVHQ4EFgQU/VoDRc9m6iEd
+38R6t6QqluHXa/IwHwYDVR0jBBgwFoAU/VoDRc9m6iEd38R6t6QqluHXa/IwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiEAroxOWoeqBSVFWU+FjsXY
+11zFkS6dim5OVuwxrTBS+UcCICOL0b5K2DC08X7tOmLBo85sWijU7Hf3pc3qO1/G
+Uzk4
+-----END CERTIFICATE-----
+"""
+PRIVATE_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgXOZHhOr5TJg4Yc1r
+IbdPhs93X7xnBpOgxGArVCy4LOWhRANCAARXK/sPNVFt5NJRnTXWqeoUEfWKdWDz
+LCYRKmHqZ98YW03vYc433JC96tdtSQ27KKZgIF3rN1v1VVLVnaBFclkK
+-----END PRIVATE KEY-----
+"""
+OTHER_PRIVATE_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgSRATOK5qiLc36HbU
+8FzuifhgUGs5jqolOTRBukSc1F2hRANCAAQFscdS2KO8bV35POuiQB7AFQt3BxX7
+MwZzZlOsbnnYnKUWylRM/CFTOkdlqwbYnalMxEMQ/N5KrLC1FMjHLSkj
+-----END PRIVATE KEY-----
+"""
+ENCRYPTED_PRIVATE_KEY = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAj5NS221CgmcQICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEOSbuNgUFQr4AtcTIqzD0xEEgZC1
+atxMKwLOe90chzkHq27AJQDddthHHBxBV1uKuoF3w/YEcc5lqV8Xzo+14uOpmB1j
+s93MztDpahja2aRyN6luN5xO74oNcDdx7gk120doF0ZZHnoFo4s8kSgKpB4Rn7ok
+Fw7KFwB1iBFtsBh15W1snpJcaTGXgoOzIZoXXepKmueYzMRI0Ctx1LqaVPoKDlA=
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "descriptors", "expected"), [(16, 20_000, 16), (4_096, 20_000, 4_096), (4_096, 450, 98), (16, 97, 1)]
+)
+def test_connections_are_limited_by_the_setting_and_by_the_system(
+    monkeypatch: pytest.MonkeyPatch, wanted: int, descriptors: int, expected: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    assert connections_max(Settings(connections_max=wanted)) == expected
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def pem(folder: Path, private_key: str, certificate: str = CERTIFICATE) -> tuple[str, ...]:
+    """The options for such a pair."""
+    (folder / "cert.pem").write_text(certificate)
+    (folder / "key.pem").write_text(private_key)
+    return "--certificate", str(folder / "cert.pem"), "--private-key", str(folder / "key.pem")
+
+
+def assert_does_not_start(data: Path, *options: str, message: str) -> None:
+    assert_failed(embedsink("serve", "--data", data, *options), message)
+    assert not (data / "store.duckdb").exists()
+    assert not list(data.glob("journal/*"))
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
+    message = f"--port {taken_port}: is in use. Choose another port, or stop the program that uses it."
+    message += f" For example: --port {taken_port + 1}."
+    assert_does_not_start(tmp_path / "data", "--port", str(taken_port), message=message)
+
+
+def test_after_the_last_port_comes_the_one_before_it() -> None:
+    taken = OSError(errno.EADDRINUSE, "Address already in use")
+    assert Listening(port=65_535)._bind_error(taken).endswith(" For example: --port 65534.")
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", "203.0.113.9", "a" * 70 + ".example.com"])
+def test_a_host_that_is_not_here_is_one_sentence(tmp_path: Path, host: str) -> None:
+    assert_does_not_start(tmp_path / "data", "--host", host, "--behind-proxy", message=f"--host {host} --port 8321: ")
+
+
+def test_a_damaged_key_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text("{")
+    assert_does_not_start(tmp_path, message="keys.json: is not JSON (")
+
+
+@pytest.mark.parametrize(
+    ("private_key", "certificate", "message"),
+    [
+        ("no PEM", "no PEM", "not a matching pair in PEM. Give a certificate and its private key"),
+        (OTHER_PRIVATE_KEY, CERTIFICATE, "not a matching pair in PEM."),
+        (ENCRYPTED_PRIVATE_KEY, CERTIFICATE, "key.pem: is encrypted. Decrypt it"),
+    ],
+)
+def test_a_certificate_that_does_not_do_is_one_sentence(
+    tmp_path: Path, private_key: str, certificate: str, message: str
+) -> None:
+    assert_does_not_start(tmp_path / "data", *pem(tmp_path, private_key, certificate), message=message)
+
+
+def test_localhost_is_bound_at_every_address_it_has() -> None:
+    with Listening("localhost", free_port()).bound() as sockets:
+        found = {one.getsockname()[0] for one in sockets}
+    assert "127.0.0.1" in found
+    assert found <= {"127.0.0.1", "::1"}
+
+
+def two_addresses(first: tuple[str, int], second: tuple[str, int]) -> Any:
+    """A name that has both."""
+    return lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (first, second)]
+
+
+def test_a_bound_address_is_released_when_another_fails(monkeypatch: pytest.MonkeyPatch, taken_port: int) -> None:
+    port = free_port()
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("127.0.0.1", port), ("127.0.0.1", taken_port)))
+    with pytest.raises(Misconfigured, match="is in use"), Listening("two", port).bound():
+        pass
+    monkeypatch.undo()
+    with Listening(port=port).bound() as sockets:
+        assert len(sockets) == 1
+
+
+def test_an_address_that_this_machine_lacks_is_left_out_where_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses(("203.0.113.9", port), ("127.0.0.1", port)))
+    with Listening("two", port).bound() as sockets:
+        assert [one.getsockname() for one in sockets] == [("127.0.0.1", port)]
+
+
+@pytest.mark.server
+def test_a_good_pair_speaks_https(tmp_path: Path) -> None:
+    port = free_port()
+    words = [sys.executable, "-m", "embedsink", "serve", "--data", str(tmp_path / "data"), "--port", str(port)]
+    trusting = ssl.create_default_context(cadata=CERTIFICATE)
+    trusting.check_hostname = False
+    with subprocess.Popen([*words, *pem(tmp_path, PRIVATE_KEY)], stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_until(lambda: answers(port), what="the server listens")
+            with urllib.request.urlopen(f"https://127.0.0.1:{port}/healthz", context=trusting) as answer:
+                assert answer.status == 200
+            server.terminate()
+            assert server.wait(20) == 0
+        finally:
+            server.kill()
+
+
+def test_a_tls_handshake_that_is_never_begun_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_TIMEOUT_S", 0.2)
+    _, certificate, _, private_key = pem(tmp_path, PRIVATE_KEY)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, private_key)
+
+    async def say_nothing() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = await loop.create_server(asyncio.Protocol, sock=listener, ssl=context, backlog=1)
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            try:
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+            finally:
+                writer.close()
+                server.close()
+
+    with asyncio.Runner(loop_factory=server.new_loop) as runner:
+        runner.run(say_nothing())
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_server_does_not_load_numpy() -> None:
+    look = "import sys, embedsink.http.server; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n", "it takes 12 MiB, and only repairs need it"

@@ -1,0 +1,229 @@
+"""Large bodies in the worker process: the same result as on the event loop, and an answer in every case."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import embedsink.ingest.worker
+import embedsink.ingest.worker_pool
+from embedsink.errors import Unavailable
+from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
+from embedsink.ingest.worker import LENGTHS, decode_result, encode_job, serve
+from embedsink.ingest.worker_pool import IngestPool
+from embedsink.protocol.delivery import Rules
+from tests.support.envelopes import ID, KEY, view
+from tests.support.servers import wait_until
+
+MIB = 1_048_576
+RULES = Rules()
+
+
+def job(body: bytes, **members: object) -> ParseJob:
+    plain = ParseJob(body, "", False, 1_763_596_800_000, "k_1", None)
+    return replace(plain, **members)  # type: ignore[arg-type]
+
+
+JOBS = {
+    "events": job(json.dumps([view(id=ID)] * 100).encode()),
+    "a delivery with its key": job(json.dumps({"key": KEY, "events": [view(id=ID)]}).encode()),
+    "partly good": job(json.dumps([view(id=ID), view({"path": 7}, id=ID), "\ud800"]).encode()),
+    "unreadable": job(b'{"a":1,"a":2}'),
+    "not UTF-8": job(b"\xff\0"),
+    "too many": job(json.dumps([1] * 1_001).encode()),
+    "gzip": job(gzip.compress(json.dumps([view(id=ID)]).encode()), encoding="gzip"),
+    "a bomb": job(gzip.compress(bytes(2 * MIB)), encoding="gzip"),
+    "lines": job(json.dumps(view(id=ID)).encode() + b"\n{", is_ndjson=True),
+    "scoped": job(json.dumps([view(id=ID)]).encode(), deployments=frozenset({12})),
+    "out of scope": job(
+        json.dumps({"context": {"deployment": 13}, "events": [view(id=ID)]}).encode(), deployments=frozenset({12})
+    ),
+}
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_closing_the_pool_while_a_body_arrives_ends_it(turns: int) -> None:
+    async def close_as_it_arrives() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        answered: list[ParseResult | Exception] = []
+        pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
+        await asyncio.to_thread(wait_until, lambda: bool(answered), what="the first is answered")
+        pool.submit(JOBS["events"], answered.append, address="192.0.2.1")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await pool.aclose()
+        assert len(answered) == 2
+
+    asyncio.run(close_as_it_arrives())
+
+
+def test_a_full_queue_evicts_bodies_of_the_largest_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.ingest.worker_pool, "WAITING_MAX", 20)
+
+    async def submit_many() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        answered: dict[str, list[ParseResult | Exception]] = {"k_1": [], "k_2": []}
+        for number in range(100):
+            with contextlib.suppress(Unavailable):
+                pool.submit(JOBS["events"], answered["k_1"].append, address=f"192.0.2.{number % 2}")
+        for _ in range(5):
+            honest = replace(JOBS["events"], key_id="k_2")
+            pool.submit(honest, answered["k_2"].append, address="198.51.100.1")
+        assert [type(result) for result in answered["k_1"]] == [Unavailable] * 5
+        await asyncio.to_thread(wait_until, lambda: len(answered["k_2"]) == 5, what="the others are answered")
+        assert {type(result) for result in answered["k_2"]} == {ParseResult}
+        await pool.aclose()
+
+    asyncio.run(submit_many())
+
+
+def comparable(result: ParseResult | Exception) -> object:
+    """Return the result without the random ids of its rejections."""
+    assert isinstance(result, ParseResult), result
+    lines = [json.loads(line) for line in (result.accepted_lines + result.rejection_lines).splitlines()]
+    refusal = result.refusal and (result.refusal.reason, str(result.refusal))
+    counts = (result.accepted_count, result.rejected_count)
+    return (
+        [line | {"quarantine_id": None} for line in lines],
+        counts,
+        result.reasons,
+        result.listed_rejections,
+        result.body_key,
+        refusal,
+    )
+
+
+def with_pool(act: Callable[[IngestPool], Awaitable[None]]) -> None:
+    async def run() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        try:
+            await act(pool)
+        finally:
+            await pool.aclose()
+
+    asyncio.run(run())
+
+
+def submitted(pool: IngestPool, one: ParseJob) -> "asyncio.Future[ParseResult | Exception]":
+    future: asyncio.Future[ParseResult | Exception] = asyncio.get_running_loop().create_future()
+    pool.submit(one, future.set_result, address="192.0.2.1")
+    return future
+
+
+def test_the_worker_returns_the_same_result_as_the_event_loop() -> None:
+    async def compare(pool: IngestPool) -> None:
+        results = [submitted(pool, one) for one in JOBS.values()]
+        for name, one, result in zip(JOBS, JOBS.values(), results, strict=True):
+            assert comparable(await result) == comparable(parse_and_encode(one, RULES, body_bytes_max=MIB)), name
+
+    with_pool(compare)
+
+
+def test_a_body_whose_worker_was_killed_is_parsed_by_the_next_worker() -> None:
+    async def kill(pool: IngestPool) -> None:
+        await submitted(pool, JOBS["events"])
+        first = pool.worker_pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        result = submitted(pool, JOBS["events"])
+        await asyncio.sleep(0)
+        os.kill(first, signal.SIGKILL)
+        assert comparable(await result) == comparable(parse_and_encode(JOBS["events"], RULES, body_bytes_max=MIB))
+        assert pool.worker_pid not in (None, first)
+
+    with_pool(kill)
+
+
+def test_a_body_that_exceeds_the_time_limit_twice_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.ingest.worker_pool, "JOB_TIMEOUT_S", 0.001)
+
+    async def wait(pool: IngestPool) -> None:
+        result = await submitted(pool, JOBS["events"])
+        assert isinstance(result, Unavailable)
+        assert result.reason == "overloaded"
+
+    with_pool(wait)
+
+
+def test_queued_bodies_are_answered_when_the_server_stops() -> None:
+    results: list[ParseResult | Exception] = []
+
+    async def close() -> None:
+        pool = IngestPool(RULES, body_bytes_max=MIB)
+        for _ in range(3):
+            pool.submit(JOBS["events"], results.append, address="192.0.2.1")
+        await asyncio.sleep(0)
+        await pool.aclose()
+        assert pool.worker_pid is None
+        with pytest.raises(Unavailable):
+            pool.submit(JOBS["events"], results.append, address="192.0.2.1")
+
+    asyncio.run(close())
+    assert [type(result) for result in results] == [Unavailable] * 3
+
+
+def test_an_idle_worker_ends_and_a_later_body_starts_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedsink.ingest.worker_pool, "IDLE_S", 0.01)
+
+    async def rest(pool: IngestPool) -> None:
+        await submitted(pool, JOBS["events"])
+        child = pool._worker._child
+        assert child is not None
+        await asyncio.to_thread(wait_until, lambda: child.poll() is not None, what="the worker has ended")
+        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
+
+    with_pool(rest)
+
+
+def test_a_worker_ends_with_its_connection_and_ignores_signals_to_the_server() -> None:
+    async def leave(pool: IngestPool) -> None:
+        await submitted(pool, JOBS["events"])
+        child = pool._worker._child
+        assert child is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            child.send_signal(number)
+        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
+        assert pool.worker_pid == child.pid
+        pool._worker._writer.transport.abort()
+        await asyncio.sleep(0)
+        wait_until(lambda: child.poll() is not None, what="the worker has ended")
+
+    with_pool(leave)
+
+
+def test_a_bug_in_the_worker_is_reported_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> ParseResult:
+        raise ZeroDivisionError("internals")
+
+    monkeypatch.setattr(embedsink.ingest.worker, "parse_and_encode", fail)
+    server_side, worker_side = socket.socketpair()
+    thread = threading.Thread(target=serve, args=(worker_side, RULES), kwargs={"body_bytes_max": MIB})
+    thread.start()
+    with server_side, server_side.makefile("rb") as answers:
+        server_side.sendall(b"".join(encode_job(JOBS["events"])))
+        head_bytes, _ = LENGTHS.unpack(answers.read(LENGTHS.size))
+        bug = decode_result(answers.read(head_bytes), b"")
+        server_side.shutdown(socket.SHUT_WR)
+        thread.join()
+    assert isinstance(bug, str)
+    assert "ZeroDivisionError: internals" in bug
+
+
+def test_a_worker_imports_nothing_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.chdir(tmp_path)
+
+    async def read(pool: IngestPool) -> None:
+        assert isinstance(await submitted(pool, JOBS["events"]), ParseResult)
+
+    with_pool(read)

@@ -1,0 +1,206 @@
+"""The report `ai_query_groups` against an oracle that looks at each question, and at what its session did next."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sql.test_ai_pair import NOW, START, Row, Stage, expected_rows
+from tests.support.rows import replace_events, variables
+
+# What the macro has to make of each text, by hand.
+SHAPES = {
+    "why": "why",
+    "Why": "why",
+    " why  ": "why",
+    "top 5": "top #",
+    "TOP  10": "top #",
+    'top "5"': 'top "…"',
+    "top 'five'": 'top "…"',
+}
+SOON = timedelta(minutes=10)
+COUNTS = ("asked", "answered", "failed", "abandoned", "followed", "acted", "again")
+
+
+@dataclass(frozen=True)
+class Act:
+    """Any event that is no stage of a query."""
+
+    type: str
+    minute: int = 0
+    deployment: int | None = 1
+    session: str | None = "s1"
+    surface: str = "dashboard"
+    tenant: str | None = None
+
+    @property
+    def occurred_at(self) -> datetime:
+        return START + timedelta(minutes=self.minute)
+
+
+@dataclass
+class Answer:
+    """One row of the report, but for the example: of the latest questions at one instant any will do."""
+
+    counts: dict[str, int]
+    sessions: set[str]
+    viewers: set[str]
+    surfaces: set[str]
+    latest_at: datetime = datetime.min
+    examples: frozenset[str] = frozenset()
+
+    def cells(self) -> tuple[object, ...]:
+        counts = (self.counts[name] for name in COUNTS)
+        return (*counts, len(self.sessions), len(self.viewers), ", ".join(sorted(self.surfaces)))
+
+
+Answers = dict[tuple[int | None, str], Answer]
+
+
+def expected_answers(stages: list[Stage], acts: list[Act], scope: dict[str, Any]) -> Answers:
+    """The oracle. The pairing of stages is that of test_ai_lifecycle."""
+    found: Answers = defaultdict(lambda: Answer(dict.fromkeys(COUNTS, 0), set(), set(), set()))
+    asked = [s for s in stages if s.status == "submitted" and _is_seen(s, scope)]
+    done = [a for a in acts if a.type in ("drilldown", "download") and _is_seen(a, scope)]
+    for row in expected_rows(stages, scope).elements():
+        _count(found[row.deployment, SHAPES[row.query]], row, asked, done)
+    return dict(found)
+
+
+def _count(answer: Answer, row: Row, asked: list[Stage], done: list[Act]) -> None:
+    began_at = row.submitted_at or row.finished_at
+    assert began_at
+    same_shape = [stage for stage in asked if SHAPES[stage.query] == SHAPES[row.query]]
+    answer.counts["asked"] += row.submitted_at is not None
+    for name, status in (("answered", "completed"), ("failed", "error"), ("abandoned", "abandoned")):
+        answer.counts[name] += row.status == status
+    answer.counts["again"] += row.submitted_at is not None and _follows(same_shape, row, row.submitted_at)
+    answer.counts["followed"] += _follows(done, row, row.finished_at or began_at)
+    answer.counts["acted"] += row.status == "completed" and _follows(done, row, row.finished_at or began_at)
+    answer.sessions |= {row.session} - {None}  # type: ignore[arg-type]
+    answer.viewers |= {row.viewer} - {None}  # type: ignore[arg-type]
+    answer.surfaces |= {row.surface}
+    if began_at > answer.latest_at:
+        answer.latest_at, answer.examples = began_at, frozenset()
+    if began_at == answer.latest_at:
+        answer.examples |= {row.query}
+
+
+def _follows(events: Sequence[Stage | Act], row: Row, after: datetime) -> bool:
+    return row.session is not None and any(
+        (event.deployment, event.session) == (row.deployment, row.session) and after < event.occurred_at <= after + SOON
+        for event in events
+    )
+
+
+def _is_seen(event: Stage | Act, scope: dict[str, Any]) -> bool:
+    """Whether it may follow a question: on any surface and of any tenant, in the deployments that may be seen."""
+    deployments = scope.get("deployments")
+    return deployments is None or event.deployment in deployments
+
+
+def check(connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list[Act], scope: dict[str, Any]) -> None:
+    """That the view says what the oracle says, row by row."""
+    of_acts = dict.fromkeys(("status", "seq", "chat_id", "query", "viewer", "agent_id"))
+    events: list[Stage | Act] = [*stages, *acts]
+    rows = [
+        {name: value for name, value in (of_acts | vars(event)).items() if name != "minute"}
+        | {"type": getattr(event, "type", "ai-query"), "occurred_at": event.occurred_at, "ingest_seq": ingest_seq}
+        for ingest_seq, event in enumerate(events)
+    ]
+    replace_events(connection, sorted(rows, key=lambda row: str(row["type"])))
+    with variables(connection, scope | {"now": NOW}):
+        found = connection.execute("select * from ai_query_groups").fetchall()
+    expected = expected_answers(stages, acts, scope)
+    assert {row[:2]: row[2:-1] for row in found} == {key: answer.cells() for key, answer in expected.items()}
+    assert len(found) == len(expected)
+    assert all(row[-1] in expected[row[:2]].examples for row in found)
+    assert [row[2] for row in found] == sorted((row[2] for row in found), reverse=True)
+
+
+# Ten minutes apart, and a little less and more; some at one instant.
+MINUTES = [1, 2, 11, 12, 13, 21, 22]
+stages = st.builds(
+    Stage,
+    status=st.sampled_from(["submitted", "submitted", "completed", "error"]),
+    minute=st.sampled_from(MINUTES),
+    seq=st.sampled_from([None, 0, 1]),
+    deployment=st.sampled_from([1, 1, 1, 2, None]),
+    session=st.sampled_from(["s1", "s1", "s1", "s2", "", None]),
+    chat_id=st.sampled_from([None, None, "c1"]),
+    query=st.sampled_from(sorted(SHAPES)),
+    surface=st.sampled_from(["chat", "chat", "app"]),
+    tenant=st.sampled_from([None, "acme"]),
+    viewer=st.sampled_from([None, "u1", "u2"]),
+)
+acts = st.builds(
+    Act,
+    type=st.sampled_from(["drilldown", "download", "view"]),
+    minute=st.sampled_from(MINUTES),
+    deployment=st.sampled_from([1, 1, 1, 2, None]),
+    session=st.sampled_from(["s1", "s1", "s1", "s2", "", None]),
+    tenant=st.sampled_from([None, "acme"]),
+)
+instants = st.sampled_from(MINUTES).map(lambda minute: START + timedelta(minutes=minute))
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "since": instants,
+        "until": instants,
+        "surface": st.sampled_from(["chat", "app"]),
+        "deployments": st.sampled_from([[1], [1], [2], [1, 2], []]),
+        "tenant": st.just("acme"),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(stages=st.lists(stages, max_size=20), acts=st.lists(acts, max_size=8), scope=scopes)
+def test_any_history_is_answered_as_the_oracle_does(
+    connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list[Act], scope: dict[str, Any]
+) -> None:
+    check(connection, stages, acts, scope)
+
+
+MASS_SCOPES: list[dict[str, Any]] = [
+    {},
+    {"surface": "chat"},
+    {"until": START + timedelta(minutes=12)},
+    {"since": START + timedelta(minutes=11)},
+]
+
+
+@pytest.mark.parametrize(("seed", "scope"), list(enumerate(MASS_SCOPES)))
+def test_thousands_of_sessions_are_answered_as_the_oracle_does(
+    connection: duckdb.DuckDBPyConnection, seed: int, scope: dict[str, Any]
+) -> None:
+    """A history for each deployment, so that each has rows of its own."""
+    chance = Random(seed)
+    stages: list[Stage] = []
+    acts: list[Act] = []
+    for deployment in range(600):
+        sessions = [f"s{deployment}", f"s{deployment}", None]
+        stages += [
+            Stage(
+                chance.choice(["submitted", "submitted", "completed", "error"]),
+                chance.choice(MINUTES),
+                deployment=deployment,
+                session=chance.choice(sessions),
+                query=chance.choice(sorted(SHAPES)),
+                surface=chance.choice(["chat", "app"]),
+            )
+            for _ in range(chance.randint(1, 5))
+        ]
+        acts += [
+            Act(chance.choice(["drilldown", "download", "view"]), chance.choice(MINUTES), deployment, sessions[0])
+            for _ in range(chance.randint(0, 2))
+        ]
+    chance.shuffle(stages)
+    check(connection, stages, acts, scope)

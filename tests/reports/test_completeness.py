@@ -1,0 +1,218 @@
+"""The report `completeness` against an oracle that walks the numbers of each session."""
+
+import json
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.rows import replace_events, replace_rows, variables
+
+START = datetime(2026, 11, 2)
+NUMBERS_BELOW = 1_000_000
+LOST_MAX = 1_000_000_000
+
+Cell = tuple[datetime, int | None]
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """An event, or an action; `hour` counts from START."""
+
+    seq: int | None
+    hour: int = 0
+    session: str | None = "s1"
+    key_id: str = "k1"
+    deployment: int | None = 1
+    surface: str = "dashboard"
+    tenant: str | None = None
+    is_action: bool = False
+
+    @property
+    def occurred_at(self) -> datetime:
+        return START + timedelta(hours=self.hour)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a forwarder gave up."""
+
+    reason: str
+    lost_count: int
+    hour: int = 0
+    deployment: int | None = 1
+
+    @property
+    def received_at(self) -> datetime:
+        return START + timedelta(hours=self.hour)
+
+
+def expected_rows(history: list[Numbered], losses: list[Loss], scope: dict[str, Any]) -> dict[Cell, tuple[Any, ...]]:
+    """The oracle: period and deployment → received, missing, lost, by reason, rate."""
+    received: Counter[Cell] = Counter()
+    missing: Counter[Cell] = Counter()
+    lost: dict[Cell, Counter[str]] = defaultdict(Counter)
+    for event in history:
+        if not event.is_action and _is_seen(event, scope):
+            received[_cell(event.occurred_at, event, scope)] += 1
+    for event, count in _gaps(history):
+        if _is_seen(event, scope):
+            missing[_cell(event.occurred_at, event, scope)] += count
+    for loss in losses:
+        if loss.lost_count and _is_within(loss.received_at, loss, scope):
+            lost[_cell(loss.received_at, loss, scope)][loss.reason] += min(loss.lost_count, LOST_MAX)
+    return {
+        cell: (
+            received[cell],
+            missing[cell],
+            sum(lost[cell].values()),
+            dict(lost[cell]),
+            received[cell] / (received[cell] + missing[cell]) if received[cell] else None,
+        )
+        for cell in received.keys() | missing.keys() | set(lost)
+    }
+
+
+def _gaps(history: list[Numbered]) -> Iterator[tuple[Numbered, int]]:
+    """Each event with as many numbers before it as neither an event nor an action has."""
+    sessions: dict[tuple[str, str], list[Numbered]] = defaultdict(list)
+    for one in history:
+        if one.session is not None and one.seq is not None and 0 <= one.seq < NUMBERS_BELOW:
+            sessions[one.key_id, one.session].append(one)
+    for session in sessions.values():
+        of_actions = sorted({one.seq for one in session if one.is_action and one.seq is not None})
+        last = -1
+        # Python's sort keeps the order of ingest_seq among equals.
+        for event in sorted((one for one in session if not one.is_action), key=lambda e: (e.seq or 0, e.hour)):
+            seq = event.seq or 0
+            if seq > last:
+                filled = bisect_left(of_actions, seq) - bisect_left(of_actions, last + 1)
+                yield event, seq - last - 1 - filled
+                last = seq
+
+
+def _is_seen(event: Numbered, scope: dict[str, Any]) -> bool:
+    return (
+        _is_within(event.occurred_at, event, scope)
+        and scope.get("surface") in (None, event.surface)
+        and scope.get("tenant") in (None, event.tenant)
+    )
+
+
+def _is_within(at: datetime, one: Numbered | Loss, scope: dict[str, Any]) -> bool:
+    deployments = scope.get("deployments")
+    return (deployments is None or one.deployment in deployments) and (
+        scope.get("since", datetime.min) <= at < scope.get("until", datetime.max)
+    )
+
+
+def _cell(at: datetime, one: Numbered | Loss, scope: dict[str, Any]) -> Cell:
+    start = at if scope.get("interval") == "hour" else at.replace(hour=0)
+    return start, one.deployment
+
+
+def check(
+    connection: duckdb.DuckDBPyConnection, history: list[Numbered], losses: list[Loss], scope: dict[str, Any]
+) -> None:
+    """That the view says what the oracle says, row by row."""
+    rows = [
+        {name: getattr(one, name) for name in ("seq", "occurred_at", "session", "key_id", "deployment", "tenant")}
+        | {"ingest_seq": ingest_seq, "type": "navigate"}
+        for ingest_seq, one in enumerate(history)
+    ]
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    both = list(zip(rows, history, strict=True))[::-1]
+    replace_events(connection, [row | {"surface": one.surface} for row, one in both if not one.is_action])
+    replace_rows(connection, "action", [row for row, one in both if one.is_action])
+    names = ("reason", "lost_count", "received_at", "deployment")
+    replace_rows(connection, "loss", [{name: getattr(loss, name) for name in names} for loss in losses])
+    with variables(connection, scope):
+        found = connection.execute("select * from completeness").fetchall()
+    read = {row[:2]: (*row[2:5], json.loads(row[5]), row[6]) for row in found}
+    assert read == expected_rows(history, losses, scope)
+    assert len(read) == len(found)
+
+
+numbers = st.one_of(
+    st.integers(0, 6),
+    st.integers(0, 6),
+    st.sampled_from([None, 61, 62, 63, 64, 70, NUMBERS_BELOW - 1, NUMBERS_BELOW, 2**53 - 1]),
+)
+HOURS = [0, 1, 23, 24, 25, 48]
+histories = st.lists(
+    st.builds(
+        Numbered,
+        seq=numbers,
+        hour=st.sampled_from(HOURS),
+        session=st.sampled_from(["s1", "s1", "s1", "s2", "", None]),
+        key_id=st.sampled_from(["k1", "k1", "k1", "k2"]),
+        deployment=st.sampled_from([1, 1, 1, 2]),
+        surface=st.sampled_from(["dashboard", "dashboard", "chat"]),
+        tenant=st.sampled_from([None, "acme"]),
+        is_action=st.sampled_from([False, False, False, True]),
+    ),
+    max_size=25,
+)
+losses = st.lists(
+    st.builds(
+        Loss,
+        reason=st.sampled_from(["queue_overflow", "too_old", "", 'a"b\\\n', "é"]),
+        lost_count=st.sampled_from([0, 1, 5, LOST_MAX, 2**53 - 1]),
+        hour=st.sampled_from(HOURS),
+        deployment=st.sampled_from([1, 2, None]),
+    ),
+    max_size=6,
+)
+instants = st.sampled_from(HOURS).map(lambda hour: START + timedelta(hours=hour))
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "since": instants,
+        "until": instants,
+        "surface": st.sampled_from(["dashboard", "chat"]),
+        "deployments": st.sampled_from([[1], [1], [2], [1, 2], []]),
+        "tenant": st.just("acme"),
+        "interval": st.sampled_from(["hour", "day"]),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=histories, losses=losses, scope=scopes)
+def test_any_history_is_as_complete_as_the_oracle_says(
+    connection: duckdb.DuckDBPyConnection, history: list[Numbered], losses: list[Loss], scope: dict[str, Any]
+) -> None:
+    check(connection, history, losses, scope)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_thousands_of_sessions_are_as_complete_as_the_oracle_says(
+    connection: duckdb.DuckDBPyConnection, seed: int
+) -> None:
+    """A session for each deployment, so that each has rows of its own: shuffled, repeated, with gaps, late by days."""
+    chance = Random(seed)
+    history = []
+    for deployment in range(800):
+        length = chance.choice([1, 3, 8, 66])
+        kept = [seq for seq in range(length) if chance.random() < chance.choice([0.5, 0.9, 1.0])]
+        history += [
+            Numbered(
+                seq,
+                hour=chance.choice([0, 0, 0, 1, 24]),
+                session=f"s{deployment % 700}",
+                key_id=f"k{deployment // 700}",
+                deployment=deployment,
+                is_action=chance.random() < 0.1,
+            )
+            for seq in kept + chance.choices(kept or [0], k=chance.choice([0, 0, 2]))
+        ]
+    chance.shuffle(history)
+    check(connection, history, [], {"interval": chance.choice(["hour", "day"])})

@@ -1,0 +1,391 @@
+"""`load_times`, and whose an event in `dashboards` is, against an oracle that walks each history as a person would."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import product
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.rows import replace_events, variables
+
+START = datetime(2026, 11, 2, 10)
+SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+NOW = START + 3 * DAY
+# Of these, `dashboards` has a count.
+COUNTED = ("view", "download", "drilldown", "error")
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a dashboard; `after` counts from START."""
+
+    type: str
+    after: timedelta = timedelta()
+    public_id: str | None = "d1"
+    seq: int | None = None
+    deployment: int | None = 1
+    session: str | None = "s1"
+    surface: str = "dashboard"
+    tenant: str | None = None
+    load_duration_ms: float | None = None
+    widget_count: float | None = None
+
+    @property
+    def occurred_at(self) -> datetime:
+        return START + self.after
+
+
+@dataclass
+class Placed:
+    """An event with its dashboard; `is_loaded` is about view events."""
+
+    event: Event
+    public_id: str | None
+    is_loaded: bool = False
+
+    @property
+    def is_unpaired(self) -> bool:
+        return self.event.session is None or self.public_id is None
+
+    @property
+    def never_loaded(self) -> bool:
+        is_late = self.event.occurred_at + MINUTE <= NOW
+        return self.event.type == "view" and not self.is_unpaired and not self.is_loaded and is_late
+
+
+class Row(NamedTuple):
+    """What `load_times` says of one period, deployment and dashboard."""
+
+    loaded_count: int
+    never_loaded_count: int
+    load_p50_ms: float | None
+    load_p75_ms: float | None
+    load_p95_ms: float | None
+    widget_count_avg: float | None
+    view_count: int
+    unpaired_view_count: int
+
+
+Key = tuple[datetime, int | None, str | None]
+Scope = Mapping[str, Any]
+
+
+def placed_events(history: Iterable[Event], scope: Scope) -> list[Placed]:
+    """The oracle: walks the events in their order, and notes what each session shows and what still has to load."""
+    showing: dict[object, Event] = {}
+    loading: dict[object, Placed] = {}
+    walked = []
+    # Python's sort keeps the order of ingest_seq among equals.
+    for event in sorted(history, key=lambda e: (e.after, e.seq is None, e.seq or 0)):
+        if not _is_seen(event, scope):
+            continue
+        placed = Placed(event, event.public_id)
+        walked.append(placed)
+        if event.session is None:
+            continue
+        place = (event.deployment, event.session, event.surface)
+        if event.type == "view":
+            showing[place] = event
+        elif event.public_id is None and place in showing and event.after - showing[place].after <= DAY:
+            placed.public_id = showing[place].public_id
+        if event.surface == "dashboard" and placed.public_id is not None:
+            _load(placed, loading)
+    return walked
+
+
+def _load(placed: Placed, loading: dict[object, Placed]) -> None:
+    queue = (placed.event.deployment, placed.event.session, placed.public_id)
+    if placed.event.type == "view":
+        loading[queue] = placed
+    elif placed.event.type == "dashboard-loaded" and queue in loading:
+        view = loading.pop(queue)
+        view.is_loaded = placed.event.after - view.event.after <= DAY
+
+
+def _is_seen(event: Event, scope: Scope) -> bool:
+    deployments = scope.get("deployments")
+    return (deployments is None or event.deployment in deployments) and scope.get("surface") in (None, event.surface)
+
+
+def _in_scope(walked: Iterable[Placed], scope: Scope) -> Iterator[Placed]:
+    """A period and a tenant choose from what was attributed and paired without them."""
+    since, until = scope.get("since", datetime.min), scope.get("until", datetime.max)
+    return (
+        placed
+        for placed in walked
+        if since <= placed.event.occurred_at < until and scope.get("tenant") in (None, placed.event.tenant)
+    )
+
+
+def expected_rows(history: Iterable[Event], scope: Scope) -> dict[Key, Row]:
+    groups: dict[Key, list[Placed]] = defaultdict(list)
+    for placed in _in_scope(placed_events(history, scope), scope):
+        event = placed.event
+        if event.surface == "dashboard" and event.type in ("view", "dashboard-loaded"):
+            period = event.occurred_at.replace(minute=0, second=0, microsecond=0)
+            if scope.get("interval") != "hour":
+                period = period.replace(hour=0)
+            groups[period, event.deployment, placed.public_id].append(placed)
+    return {key: _row(group) for key, group in groups.items()}
+
+
+def _row(group: list[Placed]) -> Row:
+    views = [placed for placed in group if placed.event.type == "view"]
+    loads = [placed.event for placed in group if placed.event.type == "dashboard-loaded"]
+    reported = (load.load_duration_ms for load in loads)
+    durations = sorted(duration for duration in reported if duration is not None and 0 <= duration <= 86_400_000)
+    counts = [
+        Fraction(load.widget_count)
+        for load in loads
+        if load.widget_count is not None and 0 <= load.widget_count <= 100_000 and load.widget_count % 1 == 0
+    ]
+    return Row(
+        loaded_count=len(loads),
+        never_loaded_count=sum(view.never_loaded for view in views),
+        load_p50_ms=_percentile(durations, 50),
+        load_p75_ms=_percentile(durations, 75),
+        load_p95_ms=_percentile(durations, 95),
+        widget_count_avg=float(sum(counts) / len(counts)) if counts else None,
+        view_count=len(views),
+        unpaired_view_count=sum(view.is_unpaired for view in views),
+    )
+
+
+def _percentile(ordered: list[float], percent: int) -> float | None:
+    if not ordered:
+        return None
+    place = Fraction(percent * (len(ordered) - 1), 100)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    below, above = Fraction(ordered[low]), Fraction(ordered[high])
+    return float(below + (above - below) * (place - low))
+
+
+def expected_counts(history: Iterable[Event], scope: Scope) -> dict[tuple[int | None, str], dict[str, int]]:
+    """What `dashboards` counts, by deployment and public id."""
+    counts: dict[tuple[int | None, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
+    for placed in _in_scope(placed_events(history, scope), scope):
+        if placed.public_id is not None:
+            counted = counts[placed.event.deployment, placed.public_id]
+            if placed.event.type in counted:
+                counted[placed.event.type] += 1
+    return dict(counts)
+
+
+def remember(connection: duckdb.DuckDBPyConnection, history: Iterable[Event]) -> None:
+    rows = [
+        {name: value for name, value in vars(event).items() if name != "after"}
+        | {"occurred_at": event.occurred_at, "ingest_seq": ingest_seq}
+        for ingest_seq, event in enumerate(history)
+    ]
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    replace_events(connection, reversed(rows))
+
+
+def found_rows(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[Key, Row]:
+    with variables(connection, {"now": NOW, **scope}):
+        rows = connection.execute("select * from load_times").fetchall()
+    found = {row[:3]: Row(*row[3:]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def found_counts(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], dict[str, int]]:
+    with variables(connection, {"now": NOW, **scope}):
+        rows = connection.execute(
+            "select deployment, public_id, view_count, download_count, drilldown_count, error_count from dashboards"
+        ).fetchall()
+    return {row[:2]: dict(zip(COUNTED, row[2:], strict=True)) for row in rows}
+
+
+def found_alone(connection: duckdb.DuckDBPyConnection, scope: Scope) -> dict[tuple[int | None, str], int]:
+    """Return the view counts of `dashboards` in a query that selects no other counts."""
+    asked = ["deployment", "public_id", "view_count"]
+    with variables(connection, {"now": NOW, "requested_columns": asked, **scope}):
+        rows = connection.execute(f"select {', '.join(asked)} from dashboards").fetchall()
+    return {row[:2]: row[2] for row in rows}
+
+
+def assert_same(found: dict[Key, Row], expected: dict[Key, Row]) -> None:
+    assert found.keys() == expected.keys()
+    for key, row in found.items():
+        # The percentiles are interpolated in binary; all else is exact.
+        assert row[:2] + row[5:] == expected[key][:2] + expected[key][5:]
+        exact = expected[key][2:5]
+        assert list(row[2:5]) == [cell and pytest.approx(cell, rel=1e-12) for cell in exact]
+
+
+def test_every_history_of_up_to_four_events(connection: duckdb.DuckDBPyConnection) -> None:
+    steps = [("view", "d1"), ("view", "d2"), ("dashboard-loaded", "d1"), ("dashboard-loaded", None), ("view", None)]
+    histories = [history for length in range(1, 5) for history in product(steps, repeat=length)]
+    events = [
+        Event(type, second * SECOND, public_id, session=f"s{number}", deployment=number)
+        for number, history in enumerate(histories)
+        for second, (type, public_id) in enumerate(history)
+    ]
+    remember(connection, events)
+    assert_same(found_rows(connection, {}), expected_rows(events, {}))
+
+
+# Most events are of one dashboard in one session, and those of a history at three instants: there, order matters.
+OTHER_PLACES: list[dict[str, Any]] = [
+    {"deployment": 2},
+    {"deployment": None},
+    {"session": "s2"},
+    {"session": ""},
+    {"session": None},
+    {"surface": "app"},
+    {"tenant": "acme"},
+    {"tenant": "acme"},
+    {"tenant": "initech"},
+]
+INSTANTS = [
+    timedelta(),
+    SECOND,
+    2 * SECOND,
+    timedelta(hours=14) - SECOND,
+    timedelta(hours=14),
+    DAY,
+    DAY + timedelta(milliseconds=1),
+    DAY + SECOND,
+    NOW - START - MINUTE,
+    NOW - START - MINUTE + timedelta(milliseconds=1),
+    NOW - START,
+]
+# Both sides of a day, and of midnight.
+AT_LIMITS = [[timedelta(), DAY], [timedelta(), DAY, DAY + timedelta(milliseconds=1)], INSTANTS[3:5]]
+
+
+def events_at(moments: list[timedelta]) -> st.SearchStrategy[Event]:
+    return st.builds(
+        lambda place, **said: Event(**said, **place),
+        place=st.sampled_from([{}] * 20 + OTHER_PLACES),
+        type=st.sampled_from(["view"] * 5 + ["dashboard-loaded"] * 5 + ["download", "drilldown", "error", "navigate"]),
+        after=st.sampled_from(moments),
+        public_id=st.sampled_from(["d1"] * 5 + ["d2", "d2", None, None, None, ""]),
+        seq=st.sampled_from([None, None, 0, 1, 2**53 - 1]),
+        load_duration_ms=st.sampled_from([None, 0.0, 0.1, 1234.5, 86_400_000.0, 86_400_000.5, -1.0, 1.5e300]),
+        widget_count=st.sampled_from([None, 0.0, 1.0, 7.0, 100_000.0, 100_001.0, -1.0, 2.5]),
+    )
+
+
+# Two sessions and more at once, so that each example is several histories; some events come twice.
+histories = (
+    (st.lists(st.sampled_from(INSTANTS), min_size=1, max_size=3) | st.sampled_from(AT_LIMITS))
+    .flatmap(lambda moments: st.lists(events_at(moments), min_size=4, max_size=20))
+    .map(lambda history: history + history[::7])
+)
+instants = st.sampled_from(INSTANTS).map(lambda after: START + after)
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "since": instants,
+        "until": instants,
+        "surface": st.sampled_from(["dashboard", "app"]),
+        "deployments": st.lists(st.sampled_from([1, 2]), max_size=2),
+        "tenant": st.just("acme"),
+        "interval": st.sampled_from(["hour", "day"]),
+    },
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(history=histories, scope=scopes)
+def test_any_history_loads_as_the_oracle_says(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, object]
+) -> None:
+    remember(connection, history)
+    assert_same(found_rows(connection, scope), expected_rows(history, scope))
+    # A dashboard of which only a navigation was seen makes no row.
+    counts = expected_counts([event for event in history if event.type != "navigate"], scope)
+    assert found_counts(connection, scope) == counts
+    assert found_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=histories, tenants=st.lists(st.sampled_from(["acme", "initech"]), min_size=30, max_size=30))
+def test_the_numbers_of_all_tenants_add_up_to_the_whole(
+    connection: duckdb.DuckDBPyConnection, history: list[Event], tenants: list[str]
+) -> None:
+    history = [replace(event, tenant=tenant) for event, tenant in zip(history, tenants, strict=False)]
+    remember(connection, history)
+    scopes: list[Scope] = [{"tenant": tenant} for tenant in ("acme", "initech")]
+    counts: Counter[object] = Counter()
+    for scope in scopes:
+        counts.update(_flat(found_counts(connection, scope)))
+        counts.update(_flat({key: row._asdict() for key, row in found_rows(connection, scope).items()}))
+    whole: Counter[object] = Counter(_flat(found_counts(connection, {})))
+    whole.update(_flat({key: row._asdict() for key, row in found_rows(connection, {}).items()}))
+    assert counts == whole
+
+
+def _flat(rows: Mapping[Any, Mapping[str, Any]]) -> dict[object, int]:
+    """The counts of events, by row and column."""
+    is_count = re.compile("_count$|view|download|drilldown|error")
+    return {(key, name): count for key, row in rows.items() for name, count in row.items() if is_count.search(name)}
+
+
+def test_however_many_events_have_no_session_none_belongs_to_a_view_without_one(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    connection.execute("truncate event")
+    connection.execute(
+        """
+        insert into event by name
+        select
+            i as ingest_seq,
+            timestamp '2026-11-02 10:00' + to_milliseconds(i) as occurred_at,
+            if(i % 2 = 0, 'view', 'drilldown') as type,
+            if(i % 2 = 0, 'd1', null) as public_id,
+            if(i < 10, 's', null) as session,
+            1 as deployment,
+            'dashboard' as surface
+        from range(40_000) as t(i)
+        """
+    )
+    expected = {"view": 20_000, "download": 0, "drilldown": 5, "error": 0}
+    assert found_counts(connection, {}) == {(1, "d1"): expected}
+
+
+def test_a_dashboard_of_the_previous_day_is_listed_with_any_columns(connection: duckdb.DuckDBPyConnection) -> None:
+    remember(connection, [Event("view"), Event("drilldown", 14 * HOUR, None), Event("error", DAY, None, surface="app")])
+    for after, rows in ((SECOND, 1), (14 * HOUR, 1), (14 * HOUR + SECOND, 0)):
+        found = found_alone(connection, {"since": START + after, "until": START + 3 * DAY})
+        assert found == ({(1, "d1"): 0} if rows else {})
+
+
+@settings(max_examples=20, deadline=None)
+@given(history=histories)
+def test_a_single_day_has_the_same_row_as_within_a_period(
+    connection: duckdb.DuckDBPyConnection, history: list[Event]
+) -> None:
+    remember(connection, history)
+    whole = found_rows(connection, {})
+    midnight = datetime(2026, 11, 2)
+    days = [midnight + number * DAY for number in range(4)]
+    alone = [found_rows(connection, {"since": day, "until": day + DAY}) for day in days]
+    assert {key: row for rows in alone for key, row in rows.items()} == whole
+
+
+@settings(max_examples=20, deadline=None)
+@given(history=histories)
+def test_a_load_that_comes_later_takes_a_never_back_and_makes_none(
+    connection: duckdb.DuckDBPyConnection, history: list[Event]
+) -> None:
+    remember(connection, [event for event in history if event.type != "dashboard-loaded"])
+    before = found_rows(connection, {})
+    remember(connection, history)
+    for key, row in found_rows(connection, {}).items():
+        if key in before:
+            assert row.never_loaded_count <= before[key].never_loaded_count
+            assert row.view_count == before[key].view_count
+        else:
+            assert row.never_loaded_count == 0

@@ -1,0 +1,262 @@
+"""Pagination: every row once while events are loaded, and no forged cursor."""
+
+import base64
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embedsink.errors import Refused
+from embedsink.journal.segment import inspect
+from embedsink.reports import pagination
+from embedsink.reports.catalog import EVENTS, is_windowed, report_names, visible_columns
+from embedsink.reports.csv_writer import CsvOptions
+from embedsink.reports.format import Format
+from embedsink.reports.formats import json_chunks, write_rows
+from embedsink.reports.pagination import LIMIT_MAX, Cursor, PageRequest
+from embedsink.store.database import Store
+from embedsink.store.reader import EVERYTHING, Reader
+from tests.support.given import segment
+from tests.support.stores import open_store
+
+# One event of each type that adds a row to a report, for one session.
+EVERY_TYPE: list[dict[str, object]] = [
+    {"type": "ready", "embedTenant": "acme", "deploymentId": 1},
+    {"type": "view"},
+    {"type": "download", "title": "Sales"},
+    {"type": "ai-query", "query": "why?"},
+    {"type": "ai-query", "query": "why?", "status": "completed", "at": "10:01"},
+    {"type": "error"},
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path / "store.duckdb")
+    yield store
+    store.close()
+
+
+def load(store: Store, folder: Path, number: int) -> None:
+    events = [event | {"session": f"s{number}"} for event in EVERY_TYPE]
+    store.load(inspect(segment(folder, events, number=number)))
+
+
+def page(reader: Reader, view: str, request: PageRequest) -> tuple[list[dict[str, Any]], Cursor | None]:
+    selection, following = request.select(reader, view)
+    return json.loads(b"".join(json_chunks(reader, selection))), following
+
+
+def paged_views(reader: Reader) -> list[str]:
+    """Return the views that have pages, so that a new one is tested too."""
+    return [view for view in (*report_names(), EVENTS) if "ingest_seq" in visible_columns(reader, view)]
+
+
+def test_pages_neither_repeat_nor_skip_rows_that_are_loaded_between_them(store: Store, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        load(store, tmp_path, number)
+    with store.reader(EVERYTHING) as reader:
+        views = paged_views(reader)
+    assert {"ai_query", EVENTS} <= set(views)
+    numbers = itertools.count(4)
+    for view in views:
+        arrivals: list[int] = []
+        cursor: str | None = None
+        for number_of_page in itertools.count():
+            with store.reader(EVERYTHING) as reader:
+                rows, following = page(reader, view, PageRequest(limit="2", cursor=cursor, query=view))
+            arrivals += [row["ingest_seq"] for row in rows]
+            if following is None:
+                break
+            cursor = following.encode(view)
+            if number_of_page < 5:
+                load(store, tmp_path, next(numbers))
+        with store.reader(EVERYTHING) as reader:
+            rows, _ = page(reader, view, PageRequest())
+        assert arrivals == sorted(row["ingest_seq"] for row in rows), view
+        assert len(arrivals) == len(set(arrivals)) > 3
+
+
+@pytest.mark.parametrize("limit", ["3", "6", "10", None])
+def test_a_page_excludes_rows_that_are_loaded_while_it_is_read(store: Store, tmp_path: Path, limit: str | None) -> None:
+    load(store, tmp_path, 1)
+    with store.reader(EVERYTHING) as reader, reader.consistent():
+        selection, following = PageRequest(limit=limit).select(reader, EVENTS)
+        load(store, tmp_path, 2)
+        rows = json.loads(b"".join(json_chunks(reader, selection)))
+    assert len(rows) == min(int(limit or 6), 6)
+    assert (following is not None) == (limit == "3")
+    with store.reader(EVERYTHING) as reader:
+        assert len(page(reader, EVENTS, PageRequest())[0]) == 12
+
+
+@pytest.mark.parametrize(
+    "page_request", [PageRequest(limit="2"), PageRequest(limit="2", columns="status,query")], ids=str
+)
+def test_a_page_of_a_windowed_view_is_computed_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_request: PageRequest
+) -> None:
+    for number in (1, 2, 3):
+        load(store, tmp_path, number)
+    sent: list[str] = []
+    ask = Reader._ask
+
+    def noted(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
+        sent.append(sql)
+        return ask(self, sql, parameters)
+
+    monkeypatch.setattr(Reader, "_ask", noted)
+    for write in (Format.JSON, Format.PARQUET):
+        sent.clear()
+        with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:
+            selection, following = page_request.select(reader, "ai_query")
+            write_rows(reader, selection, file, write, csv=CsvOptions())
+        assert sum("ai_query" in sql for sql in sent) == 1
+    assert following is not None
+    with store.reader(EVERYTHING) as reader:
+        rest, last = page(reader, "ai_query", replace(page_request, cursor=following.encode("")))
+        everything, _ = page(reader, "ai_query", replace(page_request, limit=None))
+    assert (len(rest), len(everything), last) == (1, 3, None)
+
+
+def test_windowed_views_are_detected_in_their_sql(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader:
+        assert {view for view in paged_views(reader) if is_windowed(view)} == {"ai_query", "sessions"}
+
+
+def test_a_page_with_the_last_row_has_no_next_page(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, 1)
+    with store.reader(EVERYTHING) as reader:
+        count = len(EVERY_TYPE)
+        for limit, has_next in ((count - 1, True), (count, False), (count + 1, False)):
+            rows, following = page(reader, EVENTS, PageRequest(limit=str(limit)))
+            assert (len(rows), following is not None) == (min(limit, count), has_next)
+
+
+@pytest.mark.parametrize("columns", [None, "ingest_seq,type"])
+def test_events_without_a_limit_are_sorted_by_arrival(store: Store, tmp_path: Path, columns: str | None) -> None:
+    for number in (2, 3, 1):  # Segment 1 was damaged, repaired and loaded last.
+        load(store, tmp_path, number)
+    scopes: list[dict[str, object]] = [{}, {"since": datetime(2026, 11, 2)}, {"deployments": [1]}]
+    for scope in scopes:
+        with store.reader({**EVERYTHING, **scope}) as reader:
+            selection, _ = PageRequest(columns).select(reader, EVENTS)
+            arrivals = [row["ingest_seq"] for row in json.loads(b"".join(json_chunks(reader, selection)))]
+            frame, _ = reader.frame(selection)
+        assert arrivals == sorted(arrivals) == list(frame["ingest_seq"])
+        assert len(arrivals) == 3 * len(EVERY_TYPE)
+
+
+def test_a_page_may_omit_the_column_arrival(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, 1)
+    with store.reader(EVERYTHING) as reader:
+        rows, following = page(reader, EVENTS, PageRequest(columns="type", limit="2"))
+    assert rows == [{"type": "ready"}, {"type": "view"}]
+    assert following is not None
+
+
+def test_a_report_without_arrival_has_a_limit_but_no_pages(store: Store, tmp_path: Path) -> None:
+    for number in (1, 2):
+        load(store, tmp_path, number)
+    with store.reader({**EVERYTHING, "interval": "hour"}) as reader:
+        rows, following = page(reader, "views", PageRequest(limit="1"))
+        assert (len(rows), following) == (1, None)
+        with pytest.raises(Refused, match=r"^cursor: this report has no pages\."):
+            page(reader, "views", PageRequest(cursor="AQ", query="views"))
+
+
+def test_all_pages_have_the_period_of_the_first(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, 1)
+    since = datetime(2026, 11, 2, 10, 0)
+    with store.reader({**EVERYTHING, "since": since}) as reader:
+        _, following = page(reader, EVENTS, PageRequest(limit="1", query="q"))
+    assert following is not None
+    assert following.since == since
+    with store.reader({**EVERYTHING, "since": datetime(2026, 11, 2, 10, 1)}) as reader:
+        rows, _ = page(reader, EVENTS, PageRequest(cursor=following.encode("q"), query="q"))
+    assert len(rows) == len(EVERY_TYPE) - 1
+
+
+instants = st.none() | st.datetimes()
+
+
+@given(after=st.integers(-(2**63), 2**63 - 1), since=instants, until=instants, query=st.text())
+def test_a_cursor_survives_encoding_and_needs_no_escaping(
+    after: int, since: datetime | None, until: datetime | None, query: str
+) -> None:
+    cursor = Cursor(after, since, until)
+    text = cursor.encode(query)
+    assert Cursor.decode(text, query) == cursor
+    assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+    with pytest.raises(Refused):
+        Cursor.decode(text, query + " ")
+
+
+@given(text=st.text())
+def test_other_text_is_not_a_cursor(text: str) -> None:
+    with pytest.raises(Refused, match=r"^cursor: .* is not valid for this query"):
+        Cursor.decode(text, "query")
+
+
+@given(index=st.integers(0, 43), letter=st.sampled_from("ABCDwxyz0189-_"))
+def test_a_mistyped_cursor_is_refused(index: int, letter: str) -> None:
+    text = Cursor(2**32 + 7, None, None).encode("query")
+    changed = text[:index] + letter + text[index + 1 :]
+    if changed != text:
+        with pytest.raises(Refused):
+            Cursor.decode(changed, "query")
+
+
+@given(after=st.integers(-(2**63), 2**63 - 1), since=st.integers(-(2**63), 2**63 - 1))
+def test_a_forged_cursor_is_refused_or_valid(after: int, since: int) -> None:
+    numbers = (1, after, since, since)
+    forged = base64.urlsafe_b64encode(
+        pagination._BYTES.pack(*numbers, pagination._digest(numbers, "query", None))
+    ).decode()
+    try:
+        cursor = Cursor.decode(forged, "query")
+    except Refused:
+        return
+    assert cursor.after == after
+
+
+def test_arrival_is_the_last_column_of_a_report_with_pages(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader:
+        for view in paged_views(reader):
+            if view != EVENTS:
+                last = reader.columns(view)[-1]
+                assert (last.name, last.type) == ("ingest_seq", "BIGINT")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "100001", "1e3", "ten", "", " 5", "05", "９", "9" * 5000])
+def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None:
+    message = f"is not an integer from 1 to {LIMIT_MAX:,}."
+    with store.reader(EVERYTHING) as reader, pytest.raises(Refused, match=f"^limit: .* {message}"):
+        PageRequest(limit=limit).select(reader, "views")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("vew", 'columns: column "vew" does not exist. Did you mean "view_count"?'),
+        ("sesion", 'columns: column "sesion" does not exist. Did you mean "session_count"?'),
+        ("view_coun", 'columns: column "view_coun" does not exist. Did you mean "view_count"?'),
+        ("surface,zzz", 'columns: column "zzz" does not exist. There are period_start, deployment, '),
+        ("surface,surface", 'columns: column "surface" stands twice. Give it once.'),
+        ("", 'columns: column "" does not exist.'),
+        ("surface,", 'columns: column "" does not exist.'),
+        ('surface" from event --', 'column "surface\\" from event --" does not exist.'),
+        ("*", 'columns: column "*" does not exist.'),
+    ],
+)
+def test_unknown_or_repeated_columns_are_refused(store: Store, columns: str, message: str) -> None:
+    with store.reader(EVERYTHING) as reader, pytest.raises(Refused) as refused:
+        PageRequest(columns=columns).select(reader, "views")
+    assert message in str(refused.value)

@@ -1,0 +1,321 @@
+"""The pairing of AI queries against an oracle that walks each history as a person would."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import product
+from pathlib import Path
+from random import Random
+from time import process_time
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedsink.journal.segment import inspect
+from embedsink.store.database import Store
+from tests.support.given import segment
+from tests.support.rows import replace_events, variables
+
+START = datetime(2026, 11, 2, 10)
+NOW = START + timedelta(minutes=30)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One ai-query event; `minute` counts from START."""
+
+    status: str
+    minute: int = 0
+    seq: int | None = None
+    deployment: int | None = 1
+    session: str | None = "s1"
+    chat_id: str | None = None
+    query: str = "why"
+    surface: str = "chat"
+    tenant: str | None = None
+    viewer: str | None = None
+    agent_id: str | None = None
+
+    @property
+    def occurred_at(self) -> datetime:
+        return START + timedelta(minutes=self.minute)
+
+
+class Row(NamedTuple):
+    """One row of the report `ai_query`."""
+
+    deployment: int | None
+    surface: str
+    session: str | None
+    viewer: str | None
+    chat_id: str | None
+    agent_id: str | None
+    query: str
+    submitted_at: datetime | None
+    finished_at: datetime | None
+    status: str
+    latency_ms: int | None
+    is_ambiguous: bool
+
+
+def expected_rows(history: list[Stage], scope: dict[str, object], now: datetime = NOW) -> Counter[Row]:
+    """The oracle."""
+    queues: dict[object, list[Stage]] = defaultdict(list)
+    # Python's sort keeps the order of ingest_seq among equals.
+    for stage in sorted(history, key=lambda s: (s.minute, s.seq is None, s.seq or 0)):
+        if _is_seen(stage, scope):
+            queues[stage.deployment, stage.session, stage.chat_id, stage.query].append(stage)
+    walked = [one for queue in queues.values() for one in _walk(queue, now)]
+    return Counter(row for tenant, row in walked if _is_asked(tenant, row, scope))
+
+
+def _is_seen(stage: Stage, scope: dict[str, object]) -> bool:
+    deployments = scope.get("deployments")
+    return deployments is None or stage.deployment in deployments  # type: ignore[operator]
+
+
+def _is_asked(tenant: str | None, row: Row, scope: dict[str, object]) -> bool:
+    began_at = row.submitted_at or row.finished_at
+    assert began_at
+    return (
+        scope.get("since", datetime.min) <= began_at < scope.get("until", datetime.max)  # type: ignore[operator]
+        and scope.get("surface") in (None, row.surface)
+        and scope.get("tenant") in (None, tenant)
+    )
+
+
+def _walk(queue: list[Stage], now: datetime) -> Iterator[tuple[str | None, Row]]:
+    open_now: list[Stage] = []
+    crowded: set[int] = set()
+    for stage in queue:
+        if stage.status == "submitted":
+            open_now.append(stage)
+            if len(open_now) > 1:
+                crowded |= {id(one) for one in open_now}
+        elif open_now:
+            asked = open_now.pop(0)
+            yield _row(asked, stage, id(asked) in crowded, now)
+        else:
+            yield _row(None, stage, False, now)
+    for asked in open_now:
+        yield _row(asked, None, id(asked) in crowded, now)
+
+
+def _row(asked: Stage | None, ended: Stage | None, is_crowded: bool, now: datetime) -> tuple[str | None, Row]:
+    first, last = asked or ended, ended or asked
+    assert first
+    assert last
+    is_pending = first.occurred_at + timedelta(minutes=10) > now
+    status = ended.status if ended else "pending" if is_pending else "abandoned"
+    row = Row(
+        deployment=first.deployment,
+        surface=first.surface,
+        session=first.session,
+        viewer=first.viewer if first.viewer is not None else last.viewer,
+        chat_id=first.chat_id,
+        agent_id=last.agent_id if last.agent_id is not None else first.agent_id,
+        query=first.query,
+        submitted_at=asked.occurred_at if asked else None,
+        finished_at=ended.occurred_at if ended else None,
+        status=status,
+        latency_ms=(ended.minute - asked.minute) * 60_000 if asked and ended else None,
+        is_ambiguous=is_crowded or first.session is None,
+    )
+    return (first.tenant if first.tenant is not None else last.tenant), row
+
+
+def found_rows(
+    connection: duckdb.DuckDBPyConnection, history: Iterable[Stage], scope: dict[str, object], now: datetime = NOW
+) -> Counter[Row]:
+    rows = [
+        {name: value for name, value in vars(stage).items() if name != "minute"}
+        | {"occurred_at": stage.occurred_at, "type": "ai-query", "ingest_seq": ingest_seq}
+        for ingest_seq, stage in enumerate(history)
+    ]
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    replace_events(connection, reversed(rows))
+    with variables(connection, scope | {"now": now}):
+        return Counter(
+            Row(*row) for row in connection.execute("select * exclude (ingest_seq) from ai_query").fetchall()
+        )
+
+
+def test_every_history_of_up_to_seven_stages(connection: duckdb.DuckDBPyConnection) -> None:
+    lengths = range(1, 8)
+    queues = [queue for length in lengths for queue in product(("submitted", "completed"), repeat=length)]
+    history = [
+        Stage(status, minute, session=f"s{number}")
+        for number, queue in enumerate(queues)
+        for minute, status in enumerate(queue)
+    ]
+    assert found_rows(connection, history, {}) == expected_rows(history, {})
+
+
+# Most stages share one queue and few instants, where order and concurrency matter.
+OTHER_QUEUES: list[dict[str, Any]] = [
+    {"deployment": 2},
+    {"deployment": None},
+    {"session": ""},
+    {"session": None},
+    {"chat_id": "c1"},
+    {"query": "Why"},
+]
+stages = st.builds(
+    lambda queue, **said: Stage(**said, **queue),
+    queue=st.sampled_from([{}] * 6 + OTHER_QUEUES),
+    status=st.sampled_from(["submitted", "submitted", "completed", "error"]),
+    minute=st.sampled_from([1, 2, 20, 21]),
+    seq=st.sampled_from([None, 0, 1]),
+    surface=st.sampled_from(["chat", "chat", "app"]),
+    tenant=st.sampled_from([None, "acme"]),
+    viewer=st.sampled_from([None, "u1", "u2"]),
+    agent_id=st.sampled_from([None, "a1", "a2"]),
+)
+histories = st.lists(stages, min_size=6, max_size=30)
+instants = st.sampled_from([1, 2, 20, 21]).map(lambda minute: START + timedelta(minutes=minute))
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "since": instants,
+        "until": instants,
+        "surface": st.sampled_from(["chat", "app"]),
+        "deployments": st.lists(st.sampled_from([1, 2]), max_size=2),
+        "tenant": st.just("acme"),
+    },
+)
+
+
+# Before, at and after the ten minutes of each question.
+clocks = st.sampled_from([2, 10, 11, 12, 13, 30, 31, 45]).map(lambda minute: START + timedelta(minutes=minute))
+
+
+@settings(max_examples=100, deadline=None)
+@given(history=histories, scope=scopes, now=clocks)
+def test_any_history_pairs_as_the_oracle_does(
+    connection: duckdb.DuckDBPyConnection, history: list[Stage], scope: dict[str, object], now: datetime
+) -> None:
+    assert found_rows(connection, history, scope, now) == expected_rows(history, scope, now)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_thousands_of_histories_pair_row_by_row(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
+    """A session each, so that each has rows of its own: orphans, repeats, null chats, few instants, any order."""
+    chance = Random(seed)
+    history = [
+        Stage(
+            status=chance.choice(["submitted", "submitted", "completed", "error"]),
+            minute=chance.choice([1, 2, 20, 21]),
+            seq=chance.choice([None, 0, 1]),
+            session=f"s{number}",
+            chat_id=chance.choice([None, None, "c1"]),
+            query=chance.choice(["why", "why", "Why"]),
+            viewer=chance.choice([None, "u1", "u2"]),
+            agent_id=chance.choice([None, "a1", "a2"]),
+        )
+        for number in range(1_500)
+        for _ in range(chance.randint(1, 9))
+    ]
+    chance.shuffle(history)
+    now = START + timedelta(minutes=chance.choice([11, 12, 30, 31]))
+    assert found_rows(connection, history, {}, now) == expected_rows(history, {}, now)
+
+
+@pytest.fixture
+def store(opened: Store) -> Store:
+    """An empty store."""
+    empty(opened)
+    return opened
+
+
+def empty(store: Store) -> None:
+    for table in ("event", "loaded_segment"):
+        store._loading().execute(f"truncate {table}")
+
+
+def load(store: Store, folder: Path, stages: Iterable[tuple[int, Stage]], *, number: int) -> None:
+    """A segment of numbered stages, through journal lines: the number is the id, so a repeat is a retry."""
+    given = [
+        {name: value for name, value in vars(stage).items() if name not in ("minute", "chat_id", "agent_id")}
+        | {"type": "ai-query", "id": id, "at": stage.occurred_at.isoformat()}
+        | {"chatId": stage.chat_id, "agentId": stage.agent_id}
+        for id, stage in stages
+    ]
+    store.load(inspect(segment(folder, given, number=number)))
+
+
+def rows_of(store: Store, now: datetime) -> Counter[Row]:
+    with store.reader({"deployments": None, "now": now}) as reader:
+        return Counter(Row(*row[:-1]) for rows in reader.rows("ai_query") for row in rows)
+
+
+def test_an_answer_in_a_later_segment_closes_a_pending_or_abandoned_question(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, [(0, Stage("submitted", 1))], number=1)
+    statuses = [[row.status for row in rows_of(store, START + timedelta(minutes=minute))] for minute in (10, 11)]
+    load(store, tmp_path, [(1, Stage("completed", 2))], number=2)
+    statuses.append([row.status for row in rows_of(store, START + timedelta(minutes=30))])
+    assert statuses == [["pending"], ["abandoned"], ["completed"]]
+
+
+def test_a_question_in_a_later_segment_takes_the_answer_that_was_an_orphan(store: Store, tmp_path: Path) -> None:
+    load(store, tmp_path, [(0, Stage("completed", 2))], number=1)
+    (orphan,) = rows_of(store, NOW)
+    load(store, tmp_path, [(1, Stage("submitted", 1))], number=2)
+    (pair,) = rows_of(store, NOW)
+    assert (orphan.submitted_at, orphan.latency_ms) == (None, None)
+    assert (pair.submitted_at, pair.latency_ms) == (START + timedelta(minutes=1), 60_000)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    history=st.lists(stages, min_size=4, max_size=25),
+    places=st.randoms(use_true_random=False),
+    now=clocks,
+)
+def test_after_each_of_several_segments_the_rows_are_the_oracles(
+    opened: Store, tmp_path_factory: pytest.TempPathFactory, history: list[Stage], places: Random, now: datetime
+) -> None:
+    """Any stage may arrive in any segment, and again in a later one as a retry."""
+    empty(opened)
+    folder = tmp_path_factory.mktemp("journal")
+    arriving = list(enumerate(history))
+    places.shuffle(arriving)
+    parts = [arriving[place::3] for place in range(3)]
+    seen: dict[int, Stage] = {}
+    for number, part in enumerate(parts, 1):
+        retries = places.choices(list(seen.items()), k=2) if seen else []
+        load(opened, folder, part + retries, number=number)
+        seen |= dict(part)
+        assert rows_of(opened, now) == expected_rows(list(seen.values()), {}, now)
+
+
+@settings(max_examples=25, deadline=None)
+@given(history=histories)
+def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection, history: list[Stage]) -> None:
+    rows = found_rows(connection, history, {})
+    submitted = sum(count for row, count in rows.items() if row.submitted_at)
+    finished = sum(count for row, count in rows.items() if row.finished_at)
+    assert submitted == sum(stage.status == "submitted" for stage in history)
+    assert finished == sum(stage.status != "submitted" for stage in history)
+
+
+@pytest.mark.alone
+def test_a_question_sent_a_hundred_thousand_times_is_paired_in_seconds(connection: duckdb.DuckDBPyConnection) -> None:
+    """Counting from the queue's start at each stage took the square of its length: seven seconds of this."""
+    connection.execute("truncate event")
+    connection.execute("""
+        insert into event by name
+        select i as ingest_seq, timestamp '2026-11-02' + to_milliseconds(i) as occurred_at, 's1' as session,
+            'ai-query' as type, 'chat' as surface, 'why' as query, if(i < 50000, 'submitted', 'completed') as status
+        from range(100000) as t(i)
+    """)
+    with variables(connection, {"now": NOW}):
+        started_at = process_time()
+        found = connection.execute("select count(*), count(latency_ms), min(latency_ms) from ai_query").fetchone()
+        took_s = process_time() - started_at
+    connection.execute("truncate event")
+    assert found == (50_000, 50_000, 50_000)
+    assert took_s < 4

@@ -1,0 +1,133 @@
+"""What a reader works out once gives what the view itself would, and gives way when something else is asked."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedsink.dashboards.files import read_dashboards
+from embedsink.dashboards.period import period_of
+from embedsink.dashboards.query import PAIRED, answer_section
+from embedsink.journal.segment import inspect
+from embedsink.reports.catalog import all_reports
+from embedsink.store.database import Store
+from embedsink.store.reader import EVERYTHING, Reader
+from tests.support.given import segment
+from tests.support.stores import open_store
+
+DAY = datetime(2026, 11, 2)
+
+
+def asked(minute: int, status: str, query: str = "why", **said: Any) -> dict[str, Any]:
+    at = DAY + timedelta(minutes=minute)
+    return {"type": "ai-query", "at": at.isoformat(), "status": status, "query": query, "session": "s1", **said}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path / "store.duckdb")
+    store.load(inspect(segment(tmp_path, HISTORY)))
+    yield store
+    store.close()
+
+
+HISTORY = [
+    asked(0, "submitted"),
+    asked(1, "completed"),
+    asked(24 * 60 - 1, "submitted", "over midnight"),
+    asked(24 * 60 + 1, "completed", "over midnight"),
+    asked(24 * 60 + 5, "submitted", "never"),
+    asked(24 * 60 + 6, "error", "of another", deployment=2, session="s2"),
+]
+PERIODS = [(DAY, DAY + timedelta(days=1)), (DAY + timedelta(days=1), DAY + timedelta(days=2)), (DAY, None)]
+
+
+def rows(reader: Reader, report: str) -> list[tuple[Any, ...]]:
+    return [row for some in reader.rows(report) for row in some]
+
+
+@pytest.mark.parametrize("report", PAIRED)
+def test_each_period_has_the_rows_that_it_has_without(report: str, store: Store) -> None:
+    with store.reader(EVERYTHING) as plain, store.reader(EVERYTHING) as keeping, keeping.consistent():
+        keeping.keep("ai_pair", since=DAY, until=None)
+        for since, until in PERIODS:
+            found = rows(keeping.narrowed(since=since, until=until), report)
+            assert found == rows(plain.narrowed(since=since, until=until), report)
+            assert found
+
+
+def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> None:
+    with store.reader(EVERYTHING) as reader:
+        reader.keep("ai_pair", since=DAY, until=None)
+        before = rows(reader, "ai_queries")
+        store.load(inspect(segment(tmp_path, [asked(3, "submitted", "later")], number=2)))
+        assert rows(reader, "ai_queries") == before
+        # Nothing of a longer time is kept.
+        assert sum(row[4] for row in rows(reader.narrowed(since=None), "ai_queries")) == 4
+
+
+def test_other_periods_and_times_read_the_view(store: Store) -> None:
+    # Right after what is never answered was asked: it still may be, for ten minutes.
+    ends = DAY + timedelta(days=1, minutes=5, seconds=30)
+    scope = {**EVERYTHING, "now": ends}
+    later = ends + timedelta(days=1)
+    changes: list[dict[str, datetime | None]] = [{"until": None}, {"until": later}, {"now": later}]
+    for changed in changes:
+        with store.reader(scope) as plain, store.reader(scope) as keeping, keeping.consistent():
+            keeping.keep("ai_pair", since=DAY, until=ends)
+            within = rows(keeping.narrowed(since=DAY, until=ends), "ai_query")
+            assert within == rows(plain.narrowed(since=DAY, until=ends), "ai_query")
+            found = rows(keeping.narrowed(**changed), "ai_query")
+            assert found == rows(plain.narrowed(**changed), "ai_query")
+            assert found != within
+
+
+def test_a_temp_table_does_not_change_the_store(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader, reader.consistent():
+        reader.keep("ai_pair", since=DAY, until=None)
+        names = [column.name for column in reader.columns("ai_pair")]
+        assert len(names) == len(set(names))
+        assert reader.columns("temp_ai_pair") == []
+
+
+@pytest.mark.parametrize(("compare", "kept_from"), [(True, DAY - timedelta(days=1)), (False, DAY)])
+def test_a_section_pairs_once_for_all_that_it_shows(
+    store: Store, monkeypatch: pytest.MonkeyPatch, compare: bool, kept_from: datetime
+) -> None:
+    kept: list[tuple[str, datetime | None]] = []
+    keep = Reader.keep
+
+    def note_and_keep(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
+        kept.append((view, since))
+        keep(self, view, since=since, until=until)
+
+    monkeypatch.setattr(Reader, "keep", note_and_keep)
+    now = DAY + timedelta(days=2)
+    said = {"since": DAY.isoformat(), "until": (DAY + timedelta(days=1)).isoformat()}
+    period = period_of(said if compare else said | {"compare": "off"}, now=now)
+    [section] = read_dashboards()["ai-questions"].sections
+    with store.reader({**EVERYTHING, "now": now}) as reader:
+        reports = {report.name: report for report in all_reports(reader)}
+        answer_section(reader, section, period, reports=reports, now=now)
+    assert kept == [("ai_pair", kept_from)]
+
+
+@pytest.mark.parametrize("scope", [{"deployments": [2]}, {"surface": "app"}, {"tenant": "x"}])
+def test_another_scope_reads_the_same_rows_as_without_a_temp_table(scope: dict[str, Any], store: Store) -> None:
+    with store.reader(EVERYTHING) as reader, reader.consistent():
+        reader.keep("ai_pair", since=None, until=None)
+        everything = rows(reader, "ai_query")
+        narrow = rows(reader.narrowed(**scope), "ai_query")
+        assert len(narrow) == (1 if "deployments" in scope else 0)
+        assert rows(reader.narrowed(**dict.fromkeys(scope)), "ai_query") == everything
+
+
+def test_a_temp_table_of_a_finished_transaction_is_not_used(store: Store) -> None:
+    with store.reader(EVERYTHING) as reader:
+        for _ in range(2):
+            with reader.consistent():
+                reader.keep("ai_pair", since=None, until=None)
+                inside = rows(reader, "ai_query")
+            assert rows(reader.narrowed(since=DAY), "ai_query") == inside

@@ -1,0 +1,162 @@
+"""Hostile histories for the reports on sessions: few senders, sessions and instants, as hypothesis draws them.
+
+Each strategy here aims at trouble: a session id in several deployments, keys, tenants, viewers and surfaces (iframes),
+`ready` twice (a reload, a remount) or never, events without a session, equal instants, arrivals in no order, and
+instants right at midnights and at the bounds of the period.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+from hypothesis import strategies as st
+
+from tests.support.rows import replace_events, variables
+
+Scope = dict[str, Any]
+NOW = datetime(2026, 11, 17, 10)
+MICROSECOND = timedelta(microseconds=1)
+# Midnight in Berlin is 23:00 in UTC, in Kathmandu 18:15.
+INSTANTS = [
+    datetime(2026, 11, 2, 10),
+    datetime(2026, 11, 2, 10) + MICROSECOND,
+    datetime(2026, 11, 2, 10, 5),
+    datetime(2026, 11, 2, 18, 15) - MICROSECOND,
+    datetime(2026, 11, 2, 18, 15),
+    datetime(2026, 11, 2, 23),
+    datetime(2026, 11, 3) - MICROSECOND,
+    datetime(2026, 11, 3),
+    datetime(2026, 11, 3, 10) - MICROSECOND,
+    datetime(2026, 11, 3, 10),
+]
+# Clocks that were never set.
+STRAY_INSTANTS = [datetime(1969, 12, 31, 23, 50), datetime(1970, 1, 1, 0, 5), NOW]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event, as the table has it."""
+
+    type: str
+    occurred_at: datetime = INSTANTS[0]
+    ingest_seq: int = 0
+    key_id: str = "k1"
+    deployment: int | None = 1
+    session: str | None = "s1"
+    viewer: str | None = None
+    tenant: str | None = None
+    surface: str = "dashboard"
+    mode: str | None = None
+    status: str | None = None
+    fatal: bool | None = None
+
+
+def seen(history: Sequence[Event], scope: Scope) -> list[Event]:
+    """The oracle of event_in_scope: what is in scope, with the deployment and tenant that `ready` supplies."""
+    resolved = [_resolved(event, history) for event in history]
+    return [
+        event
+        for event in resolved
+        if ("deployments" not in scope or event.deployment in scope["deployments"])
+        and scope.get("surface", event.surface) == event.surface
+        and scope.get("tenant", event.tenant) == event.tenant
+        and scope.get("since", datetime.min) <= event.occurred_at < scope.get("until", datetime.max)
+    ]
+
+
+def _resolved(event: Event, history: Sequence[Event]) -> Event:
+    said = {
+        name: {getattr(ready, name) for ready in history if _speaks_for(ready, event)} - {None}
+        for name in ("deployment", "tenant")
+    }
+    supplied = {
+        name: values.pop() for name, values in said.items() if getattr(event, name) is None and len(values) == 1
+    }
+    return Event(**asdict(event) | supplied)
+
+
+def _speaks_for(ready: Event, event: Event) -> bool:
+    return (
+        ready.type == "ready"
+        and event.session is not None
+        and (ready.key_id, ready.session) == (event.key_id, event.session)
+    )
+
+
+def spent_s(instants: Iterable[datetime], scope: Scope) -> float:
+    """The oracle of the time spent: the gaps between instants, without those of more than 30 minutes."""
+    gap_max = timedelta(minutes=scope.get("session_gap_minutes", 30))
+    gaps = [later - earlier for earlier, later in pairwise(sorted(instants))]
+    return sum((gap for gap in gaps if gap <= gap_max), timedelta()) / timedelta(seconds=1)
+
+
+def only(values: Iterable[object]) -> Any:
+    """The value that there is; None where there are none or several."""
+    found = set(values) - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def found_rows(
+    connection: duckdb.DuckDBPyConnection, report: str, history: Sequence[Event], scope: Scope
+) -> list[tuple[Any, ...]]:
+    """The report's rows, in its order."""
+    # The other way round, so that the order in the table can't pass for the order of ingest_seq.
+    replace_events(connection, map(asdict, reversed(history)))
+    return rows_in_scope(connection, report, scope)
+
+
+def rows_in_scope(connection: duckdb.DuckDBPyConnection, report: str, scope: Scope) -> list[tuple[Any, ...]]:
+    with variables(connection, {"now": NOW} | scope):
+        return connection.table(report).fetchall()
+
+
+_kinds = st.sampled_from(
+    [
+        *[{"type": "ready", "mode": mode} for mode in ("signed", "signed", "private")],
+        *[{"type": kind} for kind in ("view", "view", "navigate", "dashboard-loaded", "download", "drilldown")],
+        *[{"type": "ai-query", "status": status} for status in ("submitted", "completed", "error")],
+        *[{"type": "error", "fatal": fatal} for fatal in (True, False, None)],
+    ]
+)
+# Most events are of few sessions, which they share with others of another deployment, key or none.
+_senders = st.sampled_from(
+    [
+        *[{"session": session} for session in ("s1", "s1", "s1", "s2", "s3")],
+        *[{"session": "s1", **other} for other in ({"deployment": 2}, {"key_id": "k2"}, {"deployment": None})],
+        {"session": "s2", "key_id": "k2", "deployment": None},
+        {"session": "s4", "deployment": None},
+        {"session": "s4", "deployment": None},
+        {"session": ""},
+        {"session": None},
+    ]
+)
+_events = st.builds(
+    lambda kind, sender, **said: Event(**said, **sender, **kind),
+    kind=_kinds,
+    sender=_senders,
+    occurred_at=st.sampled_from(INSTANTS * 3 + STRAY_INSTANTS),
+    viewer=st.sampled_from([None, "u1", "u1", "u2"]),
+    tenant=st.sampled_from([None, None, "acme", "acme", "initech"]),
+    surface=st.sampled_from(["dashboard", "dashboard", "app", "chat"]),
+)
+histories = st.lists(_events, min_size=4, max_size=40).map(
+    lambda events: [Event(**asdict(event) | {"ingest_seq": ingest_seq}) for ingest_seq, event in enumerate(events)]
+)
+_bounds = st.sampled_from(INSTANTS)
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "since": _bounds,
+        "until": _bounds | st.just(NOW + timedelta(days=30)),
+        "surface": st.sampled_from(["dashboard", "app"]),
+        "deployments": st.lists(st.sampled_from([1, 2]), max_size=2),
+        "tenant": st.just("acme"),
+        "interval": st.sampled_from(["hour", "week"]),
+        "timezone": st.sampled_from(["Europe/Berlin", "Asia/Kathmandu", "America/New_York"]),
+        # The last three are gaps between the instants, to the microsecond.
+        "session_gap_minutes": st.sampled_from([15, 60, 600, 1_440]),
+    },
+)

@@ -1,0 +1,184 @@
+"""The engine: opening, closing and watching a data folder."""
+
+import asyncio
+import errno
+import threading
+import time
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from embedsink import clock_watch
+from embedsink.auth.key_store import KeyStore
+from embedsink.auth.keys import KeyKind
+from embedsink.clock_watch import ClockWatch, Jump
+from embedsink.data_folder import DataFolder, FolderLock
+from embedsink.engine import Engine
+from embedsink.errors import Misconfigured, Unavailable
+from embedsink.journal.capacity import Capacity
+from embedsink.journal.writer import Journal
+from embedsink.loader import publisher
+from embedsink.loader.loader import Loader
+from embedsink.reasons import Reason
+from embedsink.settings import Settings
+from embedsink.store.database import Store
+from tests.support.servers import wait_until
+
+
+def test_a_missing_key_file_is_logged_once_with_advice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = DataFolder(tmp_path)
+    _, token = KeyStore(folder.keys).create(KeyKind.READ, now=time.time())
+
+    async def run() -> None:
+        async with Engine(folder, Settings(keys_reload_s=0.01)) as engine:
+            assert engine.keys.find(token)
+            moved = folder.keys.rename(tmp_path / "kept")
+            await asyncio.to_thread(wait_until, lambda: not engine.keys.find(token), what="the key is refused")
+            await asyncio.sleep(0.1)
+            moved.rename(folder.keys)
+            await asyncio.to_thread(wait_until, lambda: bool(engine.keys.find(token)), what="the key is valid again")
+
+    asyncio.run(run())
+    [line] = [record for record in caplog.records if record.getMessage() == "keys_gone"]
+    detail = line.__dict__["detail"]
+    assert detail.startswith(f"{folder.keys}: does not exist. The server refuses every key with 401")
+    assert "Acknowledged events are kept" in detail
+    assert "Put the file back" in detail
+    assert "`embedsink keys create`" in detail
+
+
+@pytest.mark.parametrize("broken", [Journal, Loader])
+def test_a_failed_start_leaves_nothing_open_and_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: type
+) -> None:
+    folder = DataFolder(tmp_path)
+
+    def fail(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def run() -> None:
+        engine = Engine(folder, Settings())
+        with monkeypatch.context() as patch:
+            patch.setattr(broken, "start", fail)
+            with pytest.raises(Misconfigured, match="Too many open files"):
+                await engine.__aenter__()
+        with FolderLock(folder):
+            assert not engine.store.is_open
+            assert {thread.name for thread in threading.enumerate()}.isdisjoint({"loader", "journal"})
+        async with Engine(folder, Settings()) as again:
+            assert again.store.is_open
+
+    asyncio.run(run())
+
+
+def test_a_start_does_not_wait_for_an_unreadable_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def damaged(*_: object, **__: object) -> None:
+        raise Unavailable(Reason.NOT_READY, "store: Corrupt database file. Ask again.")
+
+    async def run() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "reader", damaged)
+            async with Engine(DataFolder(tmp_path), Settings()) as engine:
+                assert engine.journal.last_number is not None
+
+    asyncio.run(run())
+    [line] = [record for record in caplog.records if record.getMessage() == "quarantine_not_counted"]
+    assert line.__dict__["detail"] == "store: Corrupt database file. Ask again."
+
+
+def has_published(engine: Engine, count: int) -> bool:
+    return engine.loader.status.snapshot_count > count and not engine.loader._publisher.has_work
+
+
+def test_the_journal_counts_sealed_deleted_and_rejected_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DataFolder(tmp_path)
+    line = b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n'
+
+    def assert_counted(space: Capacity) -> None:
+        sizes = [path.stat().st_size for path in folder.journal.glob("*.ndjson")]
+        assert (space.segment_count, space.byte_count) == (len(sizes), sum(sizes))
+
+    async def run(*, is_published: bool) -> int:
+        async with Engine(folder, Settings(segment_seal_s=0.01, snapshot_interval_s=0.01)) as engine:
+            space = engine.journal.capacity
+            for _ in range(4):
+                await engine.journal.append(line)
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(
+                wait_until, lambda: engine.loader.last_number == engine.journal.last_number, what="all is loaded"
+            )
+            if is_published:
+                # A segment is deleted when two snapshots cover it, and a snapshot needs new rows.
+                for _ in range(3):
+                    count = engine.loader.status.snapshot_count
+                    await engine.journal.append(line)
+                    is_published_again = partial(has_published, engine, count)
+                    await asyncio.to_thread(wait_until, is_published_again, what="a snapshot is there", timeout_s=60)
+                assert space.segment_count <= 3
+            else:
+                assert space.segment_count >= 4
+            assert_counted(space)
+            return engine.journal.last_number
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(publisher, "DISK_SHARE_MAX", 1e9)
+    with monkeypatch.context() as patch:
+        patch.setattr(publisher, "CopyProcess", no_room)
+        last = asyncio.run(run(is_published=False))
+    # a segment that the loader rejects
+    (folder.journal / f"{last + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
+    asyncio.run(run(is_published=True))
+    assert len(list(folder.damaged.iterdir())) == 1
+
+
+def test_clock_jumps_and_nested_data_folders_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = DataFolder(tmp_path)
+    (tmp_path / "backup" / "journal").mkdir(parents=True)
+    jumps = [None, Jump(datetime(2027, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))]
+    monkeypatch.setattr(clock_watch, "POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(ClockWatch, "poll", lambda watch: jumps.pop(0) if jumps else None)
+
+    async def run() -> None:
+        async with Engine(folder, Settings()):
+            await asyncio.to_thread(wait_until, lambda: not jumps, what="the clock was polled")
+
+    asyncio.run(run())
+    logged = {record.getMessage(): record.__dict__ for record in caplog.records}
+    assert logged["clock_jumped"]["shown"] == "2027-11-02T00:00:00Z"
+    assert logged["clock_jumped"]["expected"] == "2026-11-02T00:00:00Z"
+    assert f"{tmp_path / 'backup'}: is a data folder inside this one" in logged["nested_folder"]["detail"]
+
+
+def test_files_in_the_former_folder_aside_move_to_damaged(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.create()
+    name = "000000000001-00000000.ndjson"
+    former = tmp_path / "aside"
+    former.mkdir()
+    (former / name).write_bytes(b"former")
+    (former / "lost-1.txt").write_text("journal: segment 2 is lost.")
+    (folder.damaged / name).write_bytes(b"current")
+
+    async def run() -> list[str]:
+        async with Engine(folder, Settings()) as engine:
+            return engine.loader.status.damaged
+
+    messages = asyncio.run(run())
+    assert not former.exists()
+    assert {path.name: path.read_bytes() for path in folder.damaged.iterdir()} == {
+        name: b"current",
+        f"{name}.1": b"former",
+        "lost-1.txt": b"journal: segment 2 is lost.",
+    }
+    assert "damaged/lost-1.txt: journal: segment 2 is lost." in messages
+    assert [name in message for message in messages].count(True) == 2

@@ -1,0 +1,470 @@
+"""The quarantine: replay within the scope of the key, limits, retention and purge."""
+
+import json
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID, uuid5
+
+import orjson
+import pytest
+from uuid_utils import uuid7
+
+import embedsink.transfer.replay
+from embedsink.errors import Unavailable
+from embedsink.ingest.records import delivery_lines
+from embedsink.journal.segment import Segment, number_of
+from embedsink.journal.writer import wait_for
+from embedsink.loader import tasks
+from embedsink.loader.disk_space import StoreDiskSpace
+from embedsink.loader.publisher import Publisher
+from embedsink.loader.tasks import QuarantinePurge
+from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
+from embedsink.protocol.messages import catalog_for
+from embedsink.protocol.strict_json import encode
+from embedsink.reasons import Reason
+from embedsink.store.database import Ledger, Store
+from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.reader import EVERYTHING
+from embedsink.store.sql_files import read_sql
+from embedsink.transfer.replay import Replay
+from tests.support.app import Server, open_server, problem
+from tests.support.envelopes import ID, event_or_action, view
+from tests.support.servers import wait_until
+
+
+def reject(server: Server, envelope: object, *, key: str, sent_at: float | None = None) -> None:
+    """Quarantine an envelope, as an older version would that did not know its type."""
+    entry = server.engine.keys.find(key)
+    assert entry
+    rejection = Rejection(0, Reason.UNKNOWN_TYPE, "type: is not known.", encode(envelope))
+
+    async def submit() -> None:
+        delivery = ParsedDelivery(1_763_596_800_000, catalog_for(Rules().service_name), rejected=[rejection])
+        delivery.sent_at = sent_at
+        lines = delivery_lines(delivery, key_id=entry.key_id, new_id=uuid7)
+        await wait_for(partial(server.engine.append_counted, lines, accepted=0, quarantined=1))
+
+    server._runner.run(submit())
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Iterator[Server]:
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        yield server
+
+
+def replayed(server: Server, admin: str) -> Replay:
+    answer = server.ask("POST", "/api/v1/quarantine/replay", key=admin)
+    assert answer.status_code == 200, answer.text
+    return Replay(**answer.json())
+
+
+def test_a_replay_accepts_valid_inputs_within_the_scope_of_their_key(quick: Server) -> None:
+    admin, free, scoped = quick.key("admin"), quick.key(), quick.key(deployments=[12, 13])
+    gone = quick.key(deployments=[7])
+    ready = {"embedTenant": None, "mode": "signed", "surface": "app", "deploymentId": 99}
+    for key, envelope in (
+        (free, view()),
+        (scoped, view()),
+        (scoped, event_or_action("event:ready", ready)),
+        (gone, event_or_action("event:ready", ready)),
+        (free, {"still": "wrong"}),
+        *[(free, view({"path": f"/{number}"})) for number in range(40)],
+    ):
+        reject(quick, envelope, key=key)
+    # As if its entry had been deleted from keys.json.
+    digest = next(digest for digest, key in quick.engine.keys._keys.items() if key.deployments == frozenset({7}))
+    del quick.engine.keys._keys[digest]
+
+    assert len(quick.rows("/api/v1/quarantine", key=admin, count=45)) == 45
+    assert replayed(quick, admin) == Replay(replayed=41, rejected=4)
+    quick.rows("/api/v1/reports/views", key=admin)
+    accepted = [line["envelope"]["type"] for line in quick.journaled() if line["kind"] == "event"]
+    assert accepted.count("svc:event:view") == 41
+    assert "svc:event:ready" not in accepted
+
+
+@pytest.mark.parametrize(
+    "sent_us",
+    [
+        1_763_596_801_500_250,
+        1_763_596_700_000_001,
+        1_763_596_700_000_999,
+        -62_135_596_799_999_500,
+        1_763_596_800_000_000,
+    ],
+)
+def test_a_replay_retains_microseconds_of_sent_at(quick: Server, sent_us: int) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    reject(quick, view(), key=key, sent_at=sent_us / 1_000)
+    quick.rows("/api/v1/quarantine", key=admin)
+    assert replayed(quick, admin) == Replay(replayed=1)
+    quick.rows("/api/v1/reports/views", key=admin)
+    with quick.engine.store.reader(EVERYTHING) as reader:
+        times, _ = reader.first_row(
+            "select epoch_us(event.sent_at) as now, epoch_us(quarantine.sent_at) as before from event, quarantine"
+        )
+    assert times == {"now": sent_us, "before": sent_us}
+    assert [line["sent_at"] for line in quick.journaled() if line["kind"] == "event"] == [sent_us / 1_000]
+
+
+def test_envelopes_without_ids_count_once_when_replayed_twice(quick: Server) -> None:
+    admin = quick.key("admin")
+    reject(quick, {"events": [view(), view(), view()], "lost": {"queue_overflow": 2}}, key=quick.key())
+    [row] = quick.rows("/api/v1/quarantine", key=admin)
+    assert [replayed(quick, admin), replayed(quick, admin)] == [Replay(replayed=1), Replay()]
+    own = UUID(row["quarantine_id"])
+    names = [UUID(line["id"]) for line in quick.journaled() if line["kind"] == "event"]
+    assert names == [own, uuid5(own, "1"), uuid5(own, "2")]
+    [lost] = [line for line in quick.journaled() if line["kind"] == "lost"]
+    assert lost["id"], "without an id, a loss would count twice"
+
+
+def test_a_replay_includes_rejections_that_are_not_loaded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Store.load
+
+    def load_slowly(store: Store, *segments: Segment) -> Ledger:
+        time.sleep(0.3)
+        return load(store, *segments)
+
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        monkeypatch.setattr(Store, "load", load_slowly)
+        admin = server.key("admin")
+        reject(server, view(), key=server.key())
+        assert replayed(server, admin) == Replay(replayed=1)
+
+
+def test_a_damaged_newest_segment_does_not_block_a_replay(tmp_path: Path) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        admin = server.key("admin")
+        reject(server, view(), key=server.key())
+        server.rows("/api/v1/quarantine", key=admin)
+    newest = max((tmp_path / "journal").iterdir())
+    (tmp_path / "journal" / f"{number_of(newest) + 1:012d}-00000000.ndjson").write_bytes(b"damaged")
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        assert replayed(server, admin) == Replay(replayed=1)
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        assert replayed(server, admin) == Replay()
+
+
+def test_a_replay_is_refused_while_loading_stalls(quick: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreRefused("there is no room")
+
+    monkeypatch.setattr(Store, "load", refuse)
+    monkeypatch.setattr(embedsink.transfer.replay, "LOADING_STALL_S_MAX", 0.5)
+    reject(quick, view(), key=quick.key())
+    answer = quick.ask("POST", "/api/v1/quarantine/replay", key=quick.key("admin"))
+    assert (answer.status_code, problem(answer)) == (503, "not_ready")
+    assert "there is no room" in answer.json()["detail"]
+    monkeypatch.undo()
+
+
+def test_one_input_can_be_replayed(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    for path in ("/one", "/other"):
+        reject(quick, view({"path": path}), key=key)
+    listed = quick.rows("/api/v1/quarantine", key=admin, count=2)
+    one = next(row["quarantine_id"] for row in listed if "/one" in row["raw"])
+    for expected in ({"replayed": 1, "rejected": 0, "untried": 0}, {"replayed": 0, "rejected": 0, "untried": 0}):
+        answer = quick.ask("POST", f"/api/v1/quarantine/replay?id={one}", key=admin)
+        assert answer.json() == expected
+        quick.rows("/api/v1/reports/views", key=admin)
+        wait_until(lambda: rows_replayed(quick, admin) == [one], what="it is marked as replayed")
+    assert [line["envelope"]["payload"]["path"] for line in quick.journaled() if line["kind"] == "event"] == ["/one"]
+
+
+def rows_replayed(server: Server, admin: str) -> list[str]:
+    rows = server.get("/api/v1/quarantine", key=admin).json()
+    return [row["quarantine_id"] for row in rows if row["replayed_at"]]
+
+
+def test_a_replay_counts_inputs_that_can_never_become_valid(quick: Server) -> None:
+    several, admin = quick.key(deployments=[12, 13]), quick.key("admin")
+    for body in (view(), [view(id=ID), view({"path": "/other"}, id=ID)], {"still": "wrong"}):
+        quick.post(body, key=several if body == view() else quick.key())
+    listed = quick.rows("/api/v1/quarantine", key=admin, count=3)
+    assert sorted(row["reason"] for row in listed) == ["id_conflict", "out_of_scope", "wrong_source"]
+    assert replayed(quick, admin) == Replay(replayed=0, rejected=1, untried=2)
+    for row in listed:
+        result = quick.ask("POST", f"/api/v1/quarantine/replay?id={row['quarantine_id']}", key=admin).json()
+        assert (result["rejected"], result["untried"]) == ((1, 0) if row["reason"] == "wrong_source" else (0, 1))
+
+
+@pytest.mark.parametrize("query", ["id=x", "id=", "ids=1"])
+def test_a_malformed_id_is_refused_and_replays_nothing(quick: Server, query: str) -> None:
+    admin = quick.key("admin")
+    reject(quick, view(), key=quick.key())
+    quick.rows("/api/v1/quarantine", key=admin)
+    assert problem(quick.ask("POST", f"/api/v1/quarantine/replay?{query}", key=admin)) == "bad_parameter"
+    assert [line["kind"] for line in quick.journaled()] == ["quarantined"]
+
+
+def test_large_envelopes_are_replayed_within_the_memory_limit(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    for _ in range(100):
+        reject(quick, {"x": "0123456789" * 6_000}, key=key)
+    quick.rows("/api/v1/quarantine", key=admin, count=100)
+    assert replayed(quick, admin) == Replay(replayed=0, rejected=100)
+
+
+def test_a_replay_counts_envelopes_and_shares_its_fsyncs(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    for number in range(100):
+        reject(quick, view({"path": f"/{number}"}), key=key)
+    reject(quick, [view(), view(), view()], key=key)
+    quick.rows("/api/v1/quarantine", key=admin, count=100)
+    before, groups = quick.engine.counters["accepted"], quick.engine.journal.counters.group_count
+    assert replayed(quick, admin) == Replay(replayed=101, rejected=0)
+    assert quick.engine.counters["accepted"] - before == 103
+    assert quick.engine.journal.counters.group_count - groups < 10
+
+
+def test_a_request_for_one_rejection_returns_its_complete_text(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    envelope = {"x": "0123456789" * 5_000}
+    assert quick.post(envelope, key=key).status_code == 422
+    [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
+    assert len(row["raw"]) == 16_384
+    [complete] = quick.get(f"/api/v1/quarantine?id={row['quarantine_id']}", key=admin).json()
+    assert json.loads(complete["raw"]) == envelope
+    answer = quick.get("/api/v1/quarantine?id=1234", key=admin)
+    assert (answer.status_code, problem(answer)) == (400, "bad_parameter")
+
+
+def test_the_beginning_of_an_unreadable_body_is_stored_and_not_replayed(quick: Server) -> None:
+    key, admin = quick.key(), quick.key("admin")
+    body = b'{"x": "' + b"0123456789" * 5_000
+    assert quick.post(body, key=key).status_code == 400
+    [row] = quick.rows("/api/v1/quarantine", key=admin, count=1)
+    assert row["raw"].encode() == body[:8_192]
+    assert (row["whole_bytes"], row["whole_sha256"]) == (len(body), sha256(body).hexdigest())
+    assert "Only the first 8,192 of its 50,007 bytes are stored." in row["detail"]
+    assert replayed(quick, admin) == Replay(untried=1)
+
+
+def reasons(server: Server, admin: str) -> dict[str, int]:
+    rows = server.get("/api/v1/reports/rejections.json", key=admin).json()
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row["reason"]] += row["quarantined_count"]
+    return counts
+
+
+@pytest.mark.parametrize("limits", [{"quarantine_count_per_day": 4}, {"quarantine_bytes_per_day": 2_500}])
+def test_rejections_beyond_the_daily_limit_of_a_key_are_counted(tmp_path: Path, limits: dict[str, Any]) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05, **limits) as server:
+        key, other, admin = server.key(), server.key(), server.key("admin")
+        for _ in range(4):
+            answer = server.post([view(), 1, {}], key=key)
+            assert (answer.status_code, len(answer.json()["rejected"])) == (202, 2)
+            assert server.post(b"{", key=key).status_code == 400
+        server.post([2], key=other)
+        expected = {"not_an_object": 5, "wrong_source": 4, "not_json": 4}
+        wait_until(lambda: reasons(server, admin) == expected, what="all of them are counted")
+        stored = server.get("/api/v1/quarantine", key=admin).json()
+        assert 3 <= len(stored) <= 9
+        assert "2" in [row["raw"] for row in stored], "each key has its own limit"
+        assert server.engine.counters["quarantined"] == 13
+        assert server.engine.counters["unkept"] == 13 - len(stored)
+        status = server.engine.loader.status
+        assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
+        with server.engine.store.reader(EVERYTHING) as reader:
+            assert reader.first_row(read_sql("checks")["ledger_adds_up"])[1] == 0
+
+
+def test_the_daily_limit_of_a_key_survives_a_restart(tmp_path: Path) -> None:
+    for expected in (3, 3):
+        with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=3) as server:
+            key = server.key() if not (tmp_path / "key").exists() else (tmp_path / "key").read_text()
+            (tmp_path / "key").write_text(key)
+            admin = server.key("admin")
+            for _ in range(5):
+                server.post([1], key=key)
+            counted = partial(reasons, server, admin)
+            wait_until(lambda counted=counted: sum(counted().values()) % 5 == 0, what="all of them are counted")  # type: ignore[misc]
+            assert len(server.rows("/api/v1/quarantine", key=admin, count=expected)) == expected
+
+
+@pytest.mark.parametrize("limits", [{"quarantine_free_bytes_min": 2**60}, {"journal_bytes_max": 2**20}])
+def test_rejections_are_only_counted_when_the_disk_or_the_journal_is_nearly_full(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    with open_server(tmp_path, **limits) as server:
+        space = server.engine.journal.capacity
+        if "journal_bytes_max" in limits:
+            space.add(600_000)
+        wait_until(lambda: not has_room(server), what="the journal has measured")
+        assert server.post([view(), 1], key=server.key()).json()["accepted"] == 1
+        lines = [json.loads(line) for line in server.journal_bytes().splitlines()]
+        kinds = [line["kind"] for line in lines if "kind" in line]
+        assert kinds == ["event", "counted"]
+
+
+def has_room(server: Server) -> bool:
+    server.get("/readyz")  # Its write makes the journal measure the disk.
+    return server.engine.journal.capacity.is_ample(free_bytes_min=server.engine.settings.quarantine_free_bytes_min)
+
+
+def test_a_counted_rejection_has_the_deployment_of_a_scoped_key(tmp_path: Path) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=0) as server:
+        scoped, free, read = server.key(deployments=[12]), server.key(), server.key("read", deployments=[12])
+        for key in (scoped, free):
+            server.post({"context": {"deployment": 12}, "events": [1]}, key=key)
+        wait_until(lambda: sum(reasons(server, server.key("admin")).values()) == 2, what="both are counted")
+        assert reasons(server, read) == {"not_an_object": 1}, "an unscoped key does not prove the deployment"
+
+
+def purged(server: Server, admin: str, query: str = "") -> int:
+    answer = server.ask("DELETE", f"/api/v1/quarantine{query}", key=admin)
+    assert answer.status_code == 200, answer.text
+    count: int = answer.json()["purged"]
+    return count
+
+
+def test_a_purge_respects_its_filters_and_includes_rejections_not_loaded_yet(quick: Server) -> None:
+    key, other, admin = quick.key(), quick.key(), quick.key("admin")
+    quick.post([1, {}, view()], key=key)
+    quick.post([2], key=other)
+    entry = quick.engine.keys.find(other)
+    assert entry is not None
+    assert purged(quick, admin, "?before=1d") == 0
+    assert purged(quick, admin, "?reason=wrong_source") == 1
+    assert purged(quick, admin, f"?key={entry.key_id}") == 1
+    assert [row["raw"] for row in quick.get("/api/v1/quarantine", key=admin).json()] == ["1"]
+    assert purged(quick, admin) == 1
+    assert quick.get("/api/v1/quarantine", key=admin).json() == []
+    assert reasons(quick, admin) == {"not_an_object": 2, "wrong_source": 1}
+
+
+@pytest.mark.parametrize("query", ["?before=never", "?reason=nothing", "?since=1d", "?before="])
+def test_a_purge_with_a_wrong_parameter_purges_nothing(quick: Server, query: str) -> None:
+    admin = quick.key("admin")
+    quick.post([1], key=quick.key())
+    quick.rows("/api/v1/quarantine", key=admin)
+    assert problem(quick.ask("DELETE", f"/api/v1/quarantine{query}", key=admin)) == "bad_parameter"
+    assert len(quick.get("/api/v1/quarantine", key=admin).json()) == 1
+
+
+def test_only_an_unscoped_admin_key_may_purge(quick: Server) -> None:
+    for key, reason in (
+        (quick.key(), "wrong_kind"),
+        (quick.key("read"), "wrong_kind"),
+        (quick.key("admin", deployments=[1]), "out_of_scope"),
+    ):
+        assert problem(quick.ask("DELETE", "/api/v1/quarantine", key=key)) == reason
+
+
+def test_purged_rejections_do_not_return_after_a_crash_or_a_rebuild(tmp_path: Path) -> None:
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        admin = server.key("admin")
+        server.post([view(), 1], key=server.key())
+        assert purged(server, admin) == 1
+        shutil.copytree(tmp_path, tmp_path.with_name("killed"))
+    (tmp_path / "store.duckdb").unlink()
+    for path in (tmp_path.with_name("killed"), tmp_path):
+        with open_server(path, segment_seal_s=0.05) as server:
+            admin = server.key("admin")
+            assert reasons(server, admin) == {"not_an_object": 1}
+            assert server.get("/api/v1/quarantine", key=admin).json() == []
+
+
+def test_rejections_are_purged_after_the_retention_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "RETENTION_INTERVAL_S", 0.2)
+    with open_server(tmp_path, segment_seal_s=0.05, quarantine_retention_days=0) as server:
+        key, admin = server.key(), server.key("admin")
+        server.post([1], key=key)
+        server.rows("/api/v1/quarantine", key=admin)
+        age = "update loaded_segment set loaded_at = loaded_at - interval 31 days"
+        server.engine.loader.tasks.submit(lambda: server.engine.store._loading().execute(age)).result()
+        server.post([2], key=key)
+        server.rows("/api/v1/quarantine", key=admin, count=2)
+    with open_server(tmp_path, segment_seal_s=0.05) as server:
+        wait_until(lambda: rejected_count(server) == 1, what="the old rejection is purged")
+        assert reasons(server, admin) == {"not_an_object": 2}
+        assert [row["raw"] for row in server.get("/api/v1/quarantine", key=admin).json()] == ["2"]
+
+
+def test_a_clock_that_jumps_does_not_empty_the_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = cast(Store, SimpleNamespace(purge=lambda which: pytest.fail("it was purged")))
+    purge = QuarantinePurge(store, cast(Publisher, None), cast(StoreDiskSpace, None), days=30)
+    assert not purge.purge_when_due(), "a wrong clock can be corrected within an hour of the start"
+    started_at, monotonic = time.time(), time.monotonic
+    monkeypatch.setattr(time, "time", lambda: started_at + 40 * 86_400)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 3_600)
+    assert not purge.purge_when_due()
+    assert purge.seconds_to_next() == pytest.approx(3_600, abs=5)
+
+
+def test_refused_rejections_are_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise Unavailable(Reason.STORAGE_LOW, "disk: is full.")
+
+    with open_server(tmp_path, segment_seal_s=0.05, quarantine_count_per_day=2) as server:
+        key, admin = server.key(), server.key("admin")
+        with monkeypatch.context() as patch:
+            patch.setattr(server.engine.journal, "submit", refuse)
+            for _ in range(5):
+                assert server.post([1], key=key).status_code == 503
+        server.post([1, 2], key=key)
+        assert len(server.rows("/api/v1/quarantine", key=admin, count=2)) == 2
+
+
+def rejected_count(server: Server) -> int:
+    return len(server.get("/api/v1/quarantine", key=server.key("read")).json())
+
+
+def test_a_purge_while_the_server_stops_is_unavailable(tmp_path: Path) -> None:
+    with open_server(tmp_path) as server:
+        server.engine.loader.tasks.close()
+        answer = server.ask("DELETE", "/api/v1/quarantine", key=server.key("admin"))
+        assert (answer.status_code, problem(answer)) == (503, "not_ready")
+
+
+def test_a_list_is_serialized_outside_the_event_loop(quick: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    class RecordingOrjson:
+        OPT_NAIVE_UTC, OPT_UTC_Z = orjson.OPT_NAIVE_UTC, orjson.OPT_UTC_Z
+
+        @staticmethod
+        def dumps(value: object, option: int) -> bytes:
+            threads.append(threading.current_thread())
+            return orjson.dumps(value, option=option)
+
+    monkeypatch.setattr(embedsink.transfer.replay, "orjson", RecordingOrjson)
+    assert quick.get("/api/v1/quarantine", key=quick.key("read")).json() == []
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+
+
+def test_a_second_replay_is_refused_while_one_runs(quick: Server) -> None:
+    admin = quick.key("admin")
+    quick._runner.run(quick.engine.replay_lock.acquire())
+    try:
+        answer = quick.ask("POST", "/api/v1/quarantine/replay", key=admin)
+        assert (answer.status_code, problem(answer)) == (503, "overloaded")
+    finally:
+        quick.engine.replay_lock.release()
+
+
+def test_reports_beyond_the_queue_limit_are_refused(tmp_path: Path) -> None:
+    with open_server(tmp_path, report_concurrency_max=1, report_waiting_max=0) as server:
+        key = server.key("read")
+        assert server.get("/api/v1/reports/views", key=key).status_code == 200
+        place = server.engine.limiters.reports.slot("k_other")
+        server._runner.run(place.__aenter__())
+        try:
+            for path in ("/api/v1/reports/views", "/api/v1/quarantine"):
+                answer = server.get(path, key=key)
+                assert (answer.status_code, problem(answer)) == (503, "overloaded")
+        finally:
+            server._runner.run(place.__aexit__(None, None, None))
