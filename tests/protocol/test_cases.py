@@ -31,43 +31,37 @@ def rejection_in(case: Case) -> tuple[Reason, str]:
     return rejection.reason, rejection.detail
 
 
-@pytest.mark.parametrize("case", VALID, ids=str)
-def test_a_valid_case_is_accepted_unchanged(case: Case) -> None:
-    parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
-
-    assert parsed.rejected == []
-    envelopes = list(envelopes_in(case))
-    assert parsed.accepted == envelopes
-    assert len(parsed.accepted) == case.expected.get("accepted", len(envelopes))
-
-
-@pytest.mark.parametrize("case", VALID, ids=str)
-def test_a_valid_case_is_journaled_with_its_unknown_fields_as_extra(case: Case) -> None:
-    parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
-
-    lines = [json.loads(line) for line in delivery_lines(parsed, key_id="k_1", new_id=object).split(b"\n")[:-1]]
-    lines = [line for line in lines if line["kind"] != "lost"]
-    assert [envelope_in(line) for line in lines] == list(envelopes_in(case))
-    if len(lines) == 1:
-        assert lines[0].get("extra") == case.expected.get("extra")
+def test_valid_cases_are_accepted_unchanged(subtests: pytest.Subtests) -> None:
+    for case in VALID:
+        with subtests.test(str(case)):
+            parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
+            assert parsed.rejected == []
+            envelopes = list(envelopes_in(case))
+            assert parsed.accepted == envelopes
+            assert len(parsed.accepted) == case.expected.get("accepted", len(envelopes))
 
 
-@pytest.mark.parametrize("case", INVALID, ids=str)
-def test_an_invalid_case_is_rejected_with_its_reason_and_path(case: Case) -> None:
-    reason, detail = rejection_in(case)
+def test_valid_cases_are_journaled_with_their_unknown_fields_as_extra(subtests: pytest.Subtests) -> None:
+    for case in VALID:
+        with subtests.test(str(case)):
+            parsed = parse(case.body, RECEIVED_AT, case.rules, ndjson=case.ndjson)
+            journaled = delivery_lines(parsed, key_id="k_1", new_id=object).split(b"\n")[:-1]
+            lines = [line for line in map(json.loads, journaled) if line["kind"] != "lost"]
+            assert [envelope_in(line) for line in lines] == list(envelopes_in(case))
+            if len(lines) == 1:
+                assert lines[0].get("extra") == case.expected.get("extra")
 
-    assert reason == case.expected["reason"]
-    assert detail.startswith(f"{case.expected['path']}: ")
-    assert detail == case.expected.get("detail", detail)
 
-
-@pytest.mark.parametrize("case", INVALID, ids=str)
-def test_a_detail_is_a_short_printable_sentence(case: Case) -> None:
-    _, detail = rejection_in(case)
-
-    assert detail.endswith(".")
-    assert detail.isprintable()
-    assert len(detail) <= 240
+def test_invalid_cases_are_rejected_with_their_reason_path_and_a_short_sentence(subtests: pytest.Subtests) -> None:
+    for case in INVALID:
+        with subtests.test(str(case)):
+            reason, detail = rejection_in(case)
+            assert reason == case.expected["reason"]
+            assert detail.startswith(f"{case.expected['path']}: ")
+            assert detail == case.expected.get("detail", detail)
+            assert detail.endswith(".")
+            assert detail.isprintable()
+            assert len(detail) <= 240
 
 
 def test_there_are_enough_cases() -> None:
