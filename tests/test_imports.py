@@ -75,7 +75,7 @@ def test_modules_import_lower_layers() -> None:
 
 
 def test_imports_form_no_cycle() -> None:
-    """No imports form a cycle, also not inside a folder."""
+    """No imports form a cycle, not even within a folder."""
     TopologicalSorter({module: own_modules_imported_by(module) for module in MODULES}).prepare()
 
 
@@ -111,7 +111,7 @@ def test_pydantic_validates_at_the_boundaries() -> None:
 
 
 def test_the_protocol_is_pure() -> None:
-    """`protocol` touches no clock, disk, network or environment."""
+    """`protocol` uses no clock, disk, network or environment."""
     wrong = {name: IMPURE & imported_by(name) for name in MODULES if room_of(name) == "protocol"}
     assert not any(wrong.values()), wrong
 

@@ -110,7 +110,7 @@ def test_the_actions_reach_the_embed(sites: Sites) -> None:
     [block] = [block for block in SCRIPTS if "embedUrl" in block.text]
     errors: list[str] = []
     there = "await new Promise((resolve) => (iframe.onload = resolve));"
-    script = sites.at(block.text).replace("// Once the embed is there, which its `ready` event says:", there)
+    script = sites.at(block.text).replace("// After the embed's `ready` event:", there)
     assert there in script
     page = sites.open(f'<script type="module">{script}</script>', errors)
     page.wait_for_selector("iframe")

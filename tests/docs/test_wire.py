@@ -22,8 +22,9 @@ def test_both_lists_of_reasons_are_whole() -> None:
     expected = {(str(r), str(r.status), r.sentence, advice_on(r)) for r in OF_REQUESTS}
     assert sorted(rows) == sorted(expected)
     last = TEXT.partition("### An envelope was rejected")[2]
-    rejected = re.findall(r"^\| `(\w+)` \| ([A-Z].+) \| (.+) \|$", last, re.MULTILINE)
-    assert sorted(rejected) == sorted((str(r), r.sentence, ADVICE[None]) for r in OF_ENVELOPES)
+    rejected = re.findall(r"^\| `(\w+)` \| ([A-Z].+) \|$", last, re.MULTILINE)
+    assert sorted(rejected) == sorted((str(r), r.sentence) for r in OF_ENVELOPES)
+    assert str(ADVICE[None]) in " ".join(last.split())
 
 
 def test_each_limit_is_the_settings_default() -> None:
