@@ -10,7 +10,8 @@ from embedsink.store.database import Store
 from tests.support.rows import views_over_nothing
 from tests.support.stores import open_store
 
-# No deadline: the tests share their machine with others. `pytest --hypothesis-profile ci` looks longer.
+# No deadline, because tests share the machine. `pytest --hypothesis-profile ci` tries more examples.
+settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("fast", max_examples=100, deadline=None)
 settings.register_profile("ci", max_examples=2_000, deadline=None)
 settings.load_profile("fast")
