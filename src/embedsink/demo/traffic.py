@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, repeat
 from random import Random
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ import orjson
 
 from embedsink.demo.fixtures import DEPLOYMENTS, USER_AGENTS
 from embedsink.demo.trends import BEHAVIOUR_NOW, DAY_MS, DAYS, WORKING_DAY_VISITS, Calendar
-from embedsink.demo.visits import Envelope, Visit, draw_evenly, make_unusual_visit, make_visit, new_id
+from embedsink.demo.visits import Envelope, Visit, draw_evenly, make_unusual_visit, make_view, make_visit
 from embedsink.reasons import Reason
 
 Shape = Literal["delivery", "envelope", "array", "ndjson", "garbage"]
@@ -117,7 +117,7 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
 def make_live(seed: int) -> Iterator[Delivery]:
     """Yield single envelopes of several visits at a time, endlessly. Use `stamp` for the time of sending."""
     rng = _rng(seed)
-    visits = _endless_visits(rng)
+    visits = endless_visits(rng, repeat(0))
     open_visits = list(islice(visits, LIVE_VISITS))
     while True:
         if rng.random() < LIVE_INVALID_SHARE:
@@ -129,9 +129,12 @@ def make_live(seed: int) -> Iterator[Delivery]:
             open_visits[index] = next(visits)
 
 
-def _endless_visits(rng: Random) -> Iterator[Visit]:
+def endless_visits(rng: Random, starts_ms: Iterator[int], *, length_factor: float = 1.0) -> Iterator[Visit]:
+    """Yield visits, one for each start (epoch milliseconds)."""
     while True:
-        yield from (make_visit(rng, 0, BEHAVIOUR_NOW, draws) for draws in draw_evenly(rng, WORKING_DAY_VISITS))
+        for draws in draw_evenly(rng, WORKING_DAY_VISITS):
+            longer = draws._replace(length=draws.length * length_factor)
+            yield make_visit(rng, next(starts_ms), BEHAVIOUR_NOW, longer)
 
 
 def stamp(delivery: Delivery, now_ms: int) -> Delivery:
@@ -216,18 +219,10 @@ def _bare(envelope: Envelope) -> Envelope:
 
 def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
     """Return deliveries with the mistakes that real embeds and pages make."""
-    at_ms = now_ms - 3 * 60 * MINUTE_MS
+    at_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
 
     def view(**change: Any) -> Envelope:
-        return {
-            "id": new_id(rng, max(at_ms, 0)),
-            "source": "svc-embed",
-            "direction": "event",
-            "type": "svc:event:view",
-            "payload": {"surface": "app", "path": "/home"},
-            "timestamp": at_ms,
-            "surface": "app",
-        } | change
+        return make_view(rng, at_ms) | change
 
     download = {"format": "doc", "target": "dashboard"}
     invalid: list[tuple[Reason, Any]] = [

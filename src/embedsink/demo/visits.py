@@ -114,6 +114,19 @@ def new_id(rng: Random, at_ms: int) -> str:
     return str(uuid.UUID(int=bits))
 
 
+def make_view(rng: Random, at_ms: int) -> Envelope:
+    """Return a view event without a visit."""
+    return {
+        "id": new_id(rng, at_ms),
+        "source": "svc-embed",
+        "direction": "event",
+        "type": "svc:event:view",
+        "payload": {"surface": "app", "path": "/home"},
+        "timestamp": at_ms,
+        "surface": "app",
+    }
+
+
 def make_visit(rng: Random, started_at_ms: int, behaviour: Behaviour, draws: Draws) -> Visit:
     """Return a whole visit, from `ready` to the last click."""
     deployment = _pick(DEPLOYMENTS, draws.deployment)
