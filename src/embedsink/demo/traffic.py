@@ -220,12 +220,25 @@ def _bare(envelope: Envelope) -> Envelope:
 def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
     """Return deliveries with the mistakes that real embeds and pages make."""
     at_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
+    deliveries = []
+    for reason, envelope in _invalid_envelopes(rng, at_ms):
+        deployment = rng.choice(DEPLOYMENTS)
+        context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
+        # Half of them also have a valid envelope: then the response is a 202, and only the invalid one is quarantined.
+        valid = [make_view(rng, at_ms)] if rng.random() < 0.5 else []
+        deliveries.append(Delivery([*valid, envelope], deployment.origin, context=context, expected_reasons=(reason,)))
+    truncated = Delivery(
+        [make_view(rng, at_ms)], DEPLOYMENTS[0].origin, shape="garbage", expected_reasons=(Reason.NOT_JSON,)
+    )
+    return [*deliveries, truncated]
 
+
+def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
     def view(**change: Any) -> Envelope:
         return make_view(rng, at_ms) | change
 
     download = {"format": "doc", "target": "dashboard"}
-    invalid: list[tuple[Reason, Any]] = [
+    return [
         (Reason.BAD_FIELD, view(type="svc:event:download", surface="dashboard", payload=download)),
         (Reason.UNKNOWN_TYPE, view(type="svc:event:share", payload={"to": "team"})),
         (Reason.WRONG_SOURCE, view(source="react-devtools-bridge")),
@@ -239,15 +252,6 @@ def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
         (Reason.NOT_AN_OBJECT, "[object Object]"),
         (Reason.TOO_LARGE, view(type="svc:event:error", payload={"message": "at render " * 7_000})),
     ]
-    deliveries = []
-    for reason, envelope in invalid:
-        deployment = rng.choice(DEPLOYMENTS)
-        context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
-        # Half of them also have a valid envelope: then the response is a 202, and only the invalid one is quarantined.
-        valid = [view()] if rng.random() < 0.5 else []
-        deliveries.append(Delivery([*valid, envelope], deployment.origin, context=context, expected_reasons=(reason,)))
-    truncated = Delivery([view()], DEPLOYMENTS[0].origin, shape="garbage", expected_reasons=(Reason.NOT_JSON,))
-    return [*deliveries, truncated]
 
 
 def _conflict(traffic: list[list[Delivery]]) -> Delivery:
