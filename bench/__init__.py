@@ -1,1 +1,1 @@
-"""Measures every number in README. `scripts/bench --help` lists the benchmarks."""
+"""Measures the numbers in docs/benchmarks.md. `scripts/bench --help` lists the benchmarks."""

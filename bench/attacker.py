@@ -1,40 +1,58 @@
 """Hostile load: `python -m bench.attacker HOST PORT KEY ATTACK` sends requests until it is killed.
 
-Each connection repeats one request and reads the responses. Closed connections are opened again.
+Each connection repeats one request and reads the responses. Closed connections are opened again. One thread serves all
+connections, so that the attacker leaves the CPU to the server.
 """
 
-import contextlib
 import gzip
 import json
+import resource
+import select
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from bench import flood
-from bench.flood import Flood
 from bench.traffic import view
 from embedsink.http.cors import INGEST_PATH
 
 KIB, MIB = 1_024, 1_048_576
-_RECEIVE_BYTES = 65_536
+_RECEIVE_BYTES = MIB
+_SLOW_PIECE_BYTES = 16 * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
     """The request of an attack, and the number of connections that send it.
 
-    `pause_s` is the pause between two pieces of a slow body.
+    Args:
+        body: returns the body of a POST; None for a flood of GET requests.
+        pipelined: the number of requests that a connection sends at once.
+        pause_s: the pause between two pieces of a slow body.
+        reads: False if clients never read responses. Their connections stay open until the server closes them.
     """
 
     connections: int
-    body: Callable[[], bytes]
+    body: Callable[[], bytes] | None = None
+    path: str = INGEST_PATH
     has_key: bool = True
     headers: str = ""
+    pipelined: int = 1
     pause_s: float = 0.0
+    reads: bool = True
+
+    def request(self, key: str) -> bytes:
+        """Return the bytes that a connection sends at once."""
+        if self.body is None:
+            return f"GET {self.path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * self.pipelined
+        body = self.body()
+        credential = f"Authorization: Bearer {key}\r\n" if self.has_key else ""
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{credential}{self.headers}\r\n"
+        )
+        return head.encode() + body
 
 
 def hostile_json(size: int) -> bytes:
@@ -46,7 +64,7 @@ def _many_events(count: int) -> bytes:
     return json.dumps({"events": [view()] * count}, separators=(",", ":")).encode()
 
 
-ATTACKS: dict[str, Attack | Flood] = {
+ATTACKS: dict[str, Attack] = {
     "strangers' hostile JSON, 1 MiB": Attack(8, lambda: hostile_json(MIB - 64), has_key=False),
     "hostile JSON, 1 MiB": Attack(8, lambda: hostile_json(MIB - 64)),
     "hostile JSON, 32 KiB": Attack(64, lambda: hostile_json(32 * KIB - 64)),
@@ -56,77 +74,78 @@ ATTACKS: dict[str, Attack | Flood] = {
     "gzip bombs": Attack(16, lambda: gzip.compress(bytes(64 * MIB)), headers="Content-Encoding: gzip\r\n"),
     "slow bodies": Attack(256, lambda: b" " * (MIB - 64), pause_s=0.5),
     "wrong keys": Attack(64, lambda: b"{}", headers="Authorization: Bearer es_ingest_x\r\n", has_key=False),
-    "GET flood, 64 connections": Flood(64, "/nothing"),
-    "GET flood, 400 connections": Flood(400, "/nothing"),
-    "GET flood, 4,000 connections": Flood(4_000, "/nothing"),
-    "GET /healthz flood, 400 connections": Flood(400, "/healthz"),
-    "stalled readers": Flood(4_500, "/docs/api/reading", pipelined=5, reads=False),
+    "GET flood, 64 connections": Attack(64, path="/nothing"),
+    "GET flood, 400 connections": Attack(400, path="/nothing"),
+    "GET flood, 4,000 connections": Attack(4_000, path="/nothing"),
+    "GET /healthz flood, 400 connections": Attack(400, path="/healthz"),
+    "stalled readers": Attack(4_500, path="/docs/api/reading", pipelined=5, reads=False),
 }
 
 
-def main() -> None:
-    """Run one attack, endlessly."""
-    host, port, key, name = sys.argv[1:]
-    attack = ATTACKS[name]
-    if isinstance(attack, Flood):
-        flood.send((host, int(port)), attack)
-        return
-    request = request_of(attack, key)
-    threads = [
-        threading.Thread(target=_repeat, args=((host, int(port)), request, attack.pause_s), daemon=True)
-        for _ in range(attack.connections)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def send(address: tuple[str, int], attack: Attack, key: str) -> None:
+    """Send until the process is killed."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (attack.connections + 64, hard))
+    request, epoll, clients = attack.request(key), select.epoll(), {}
 
+    def connect() -> None:
+        client = _Client(address, attack, request)
+        clients[client.connection.fileno()] = client
+        epoll.register(client.connection, select.EPOLLOUT)
 
-def request_of(attack: Attack, key: str) -> bytes:
-    """Return the bytes of one request."""
-    body = attack.body()
-    credential = f"Authorization: Bearer {key}\r\n" if attack.has_key else ""
-    head = (
-        f"POST {INGEST_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n{credential}{attack.headers}\r\n"
-    )
-    return head.encode() + body
-
-
-def _repeat(address: Any, request: bytes, pause_s: float) -> None:
+    for _ in range(attack.connections):
+        connect()
     while True:
-        with contextlib.suppress(OSError), socket.create_connection(address, timeout=30) as connection:
-            while True:
-                _send(connection, request, pause_s)
-                if not _receive(connection):
-                    break
+        for descriptor, _ in epoll.poll():
+            try:
+                epoll.modify(descriptor, clients[descriptor].step())
+            except OSError:
+                clients.pop(descriptor).connection.close()
+                connect()
+        time.sleep(attack.pause_s)
 
 
-def _send(connection: socket.socket, request: bytes, pause_s: float) -> None:
-    if not pause_s:
-        connection.sendall(request)
-        return
-    for start in range(0, len(request), 16 * KIB):
-        connection.sendall(request[start : start + 16 * KIB])
-        time.sleep(pause_s)
+class _Client:
+    def __init__(self, address: tuple[str, int], attack: Attack, request: bytes) -> None:
+        self._request = self._unsent = memoryview(request)
+        self._piece_bytes = _SLOW_PIECE_BYTES if attack.pause_s else len(request)
+        self._reads = attack.reads
+        self._head = b""
+        self._remaining_bytes = 0  # of a response's body
+        self.connection = socket.socket()
+        if not attack.reads:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        self.connection.setblocking(False)
+        self.connection.connect_ex(address)
 
+    def step(self) -> int:
+        """Send or receive. Return the epoll events to wait for; without any, epoll still reports a closed connection.
 
-def _receive(connection: socket.socket) -> bool:
-    received = b""
-    while b"\r\n\r\n" not in received:
-        part = connection.recv(_RECEIVE_BYTES)
-        if not part:
-            return False
-        received += part
-    head, _, body = received.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
-    while len(body) < length:
-        part = connection.recv(_RECEIVE_BYTES)
-        if not part:
-            return False
-        body += part
-    return b"connection: close" not in head.lower()
+        Raises:
+            OSError: the connection is closed.
+        """
+        if not self._unsent and self._has_response():
+            self._unsent = self._request
+        if self._unsent:
+            self._unsent = self._unsent[self.connection.send(self._unsent[: self._piece_bytes]) :]
+        if self._unsent:
+            return select.EPOLLOUT
+        return select.EPOLLIN if self._reads else 0
+
+    def _has_response(self) -> bool:
+        received = self.connection.recv(_RECEIVE_BYTES)
+        if not received:
+            raise ConnectionResetError
+        if not self._remaining_bytes:
+            self._head += received
+            head, end, received = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return False
+            self._remaining_bytes = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+            self._head = b""
+        self._remaining_bytes -= len(received)
+        return self._remaining_bytes <= 0
 
 
 if __name__ == "__main__":
-    main()
+    send((sys.argv[1], int(sys.argv[2])), ATTACKS[sys.argv[4]], sys.argv[3])

@@ -4,16 +4,18 @@ It runs in uvicorn with the options of `embedsink serve`, so the difference is t
 journal, fsync and loading.
 """
 
-import argparse
-import signal
-
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from embedsink.http.cors import INGEST_PATH
 from embedsink.http.server import CONNECTIONS_WAITING_MAX
+
+COMMAND = [
+    *("uvicorn", "bench.baseline:app", "--loop", "uvloop", "--http", "httptools", "--log-level", "critical"),
+    *("--no-access-log", "--no-server-header", "--no-proxy-headers", "--backlog", str(CONNECTIONS_WAITING_MAX)),
+]
 
 
 async def accept(request: Request) -> Response:
@@ -22,31 +24,9 @@ async def accept(request: Request) -> Response:
     return Response(status_code=202)
 
 
-async def ready(request: Request) -> Response:
+async def ready(_: Request) -> Response:
     """Answer 200."""
     return Response()
 
 
-def main() -> None:
-    """Serve until SIGTERM."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    config = uvicorn.Config(
-        Starlette(routes=[Route("/api/v1/events", accept, methods=["POST"]), Route("/healthz", ready)]),
-        host="127.0.0.1",
-        port=parser.parse_args().port,
-        loop="uvloop",
-        http="httptools",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=CONNECTIONS_WAITING_MAX,
-    )
-    # uvicorn raises the signal again after a clean end.
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    uvicorn.Server(config).run()
-
-
-if __name__ == "__main__":
-    main()
+app = Starlette(routes=[Route(INGEST_PATH, accept, methods=["POST"]), Route("/healthz", ready)])

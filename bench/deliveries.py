@@ -1,44 +1,40 @@
 """Deliveries of 100 events while the loader runs: speed, memory, backlog, and the ledger."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 
+from bench.options import REPOSITORY, DataRoot, Rounds, Seconds
 from bench.results import Goal, Result, median_of
-from bench.server import EVENTS_PATH, BenchError, Ledger, Server, fresh_folder, stored_rows
-from bench.wrk import Burst, burst, write_delivery_bodies
+from bench.server import BenchError, Ledger, Server, fresh_folder, stored_rows
+from bench.wrk import burst, write_delivery_bodies
 
 CONNECTIONS = 16
 EVENTS_PER_DELIVERY = 100
+NAME = "deliveries of 100"
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One burst, the number of unloaded events at its end, and the time until they were loaded."""
-
-    burst: Burst
-    cpu_us: float
-    behind: int
-    catch_up_s: float
-
-    @property
-    def events_per_s(self) -> float:
-        """The durable events per second."""
-        return self.burst.requests_per_s * EVENTS_PER_DELIVERY
-
-
-def measure(*, seconds: float, rounds: int, root: Path) -> list[Result]:
-    """Return events/s, latency, memory and the loader's backlog.
-
-    Raises:
-        BenchError: the ledger does not add up.
-    """
-    with fresh_folder(root) as folder:
+def measure(seconds: Seconds = 6, rounds: Rounds = 3, data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
+    """Throughput, memory and loader backlog of deliveries with 100 events, and a check that no event is lost."""
+    bursts, cpu_us, behind, catch_up_s = [], [], [], []
+    with fresh_folder(data_root) as folder:
         bodies = write_delivery_bodies(folder.path / "bodies", event_count=EVENTS_PER_DELIVERY)
         with Server(folder) as server:
-            measured = [_round(server, bodies, seconds=seconds) for _ in range(rounds)]
+            for _ in range(rounds):
+                cpu_s, accepted_count = server.cpu_s(), server.ledger().accepted
+                bursts.append(burst(server, bodies, key=server.ingest_key, connections=CONNECTIONS, seconds=seconds))
+                behind.append(float(server.ledger().behind))
+                catch_up_s.append(server.catch_up())
+                cpu_us.append((server.cpu_s() - cpu_s) * 1e6 / (server.ledger().accepted - accepted_count))
             memory_mib, ledger = server.memory_peak_mib(), server.ledger()
         check_ledger(ledger, stored_rows(folder))
-    return _results(measured, memory_mib, ledger)
+    events_per_s = [one.requests_per_s * EVENTS_PER_DELIVERY for one in bursts]
+    yield median_of(NAME, "events/s", events_per_s, Goal(at_least=150_000))
+    yield median_of(f"{NAME}, p50", "ms", [one.p50_ms for one in bursts])
+    yield median_of(f"{NAME}, p99", "ms", [one.p99_ms for one in bursts])
+    yield median_of(f"{NAME}, CPU time with loading", "µs/event", cpu_us)
+    yield median_of(f"{NAME}, backlog at the end", "events", behind)
+    yield median_of(f"{NAME}, until all were loaded", "s", catch_up_s)
+    yield Result(f"{NAME}, memory at its peak", memory_mib, "MiB", goal=Goal(at_most=200))
+    yield Result(f"{NAME}, accepted = rows + duplicates", ledger.accepted, "events")
 
 
 def check_ledger(ledger: Ledger, row_count: int) -> None:
@@ -48,26 +44,3 @@ def check_ledger(ledger: Ledger, row_count: int) -> None:
             f"ledger: {ledger.accepted:,} accepted, but {row_count:,} rows and {ledger.duplicate:,} duplicates stored; "
             f"{ledger.quarantined:,} quarantined. Expected: accepted = rows + duplicates, 0 quarantined."
         )
-
-
-def _round(server: Server, bodies: Path, *, seconds: float) -> Round:
-    cpu_s = server.cpu_s()
-    url = server.url + EVENTS_PATH
-    result = burst(url, bodies, key=server.ingest_key, connections=CONNECTIONS, seconds=seconds)
-    behind, catch_up_s = server.ledger().behind, server.catch_up()
-    cpu_us = (server.cpu_s() - cpu_s) * 1e6 / (result.request_count * EVENTS_PER_DELIVERY)
-    return Round(result, cpu_us, behind, catch_up_s)
-
-
-def _results(rounds: list[Round], memory_mib: float, ledger: Ledger) -> list[Result]:
-    name = "deliveries of 100"
-    return [
-        median_of(name, "events/s", [one.events_per_s for one in rounds], Goal(at_least=150_000)),
-        median_of(f"{name}, p50", "ms", [one.burst.p50_us / 1e3 for one in rounds]),
-        median_of(f"{name}, p99", "ms", [one.burst.p99_us / 1e3 for one in rounds]),
-        median_of(f"{name}, CPU time with loading", "µs/event", [one.cpu_us for one in rounds]),
-        median_of(f"{name}, backlog at the end", "events", [float(one.behind) for one in rounds]),
-        median_of(f"{name}, until all were loaded", "s", [one.catch_up_s for one in rounds]),
-        Result(f"{name}, memory at its peak", memory_mib, "MiB", goal=Goal(at_most=200)),
-        Result(f"{name}, accepted = rows + duplicates", ledger.accepted, "events"),
-    ]

@@ -7,11 +7,14 @@ import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
+from typing import Annotated
 
-import httpx
+import typer
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from bench.options import REPOSITORY, DataRoot, Events, Rounds
 from bench.reports import ENDS_AT, fill_in_child
 from bench.results import Goal, Result, median_of
 from bench.server import BenchError, Server, fresh_folder
@@ -37,22 +40,27 @@ _SHOWN_AT = """(timeoutMs) => new Promise((resolve) => {
 _FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
-def measure(*, event_count: int, days: int, rounds: int, root: Path) -> list[Result]:
-    """Return the milliseconds from the navigation to the first paint and to all tiles, for each dashboard."""
+def measure(
+    rounds: Rounds = 3,
+    events: Events = 10_000_000,
+    days: Annotated[int, typer.Option(min=1, max=90, help="The length of the period on the dashboards.")] = 30,
+    data_root: DataRoot = REPOSITORY,
+) -> Iterator[Result]:
+    """Milliseconds until the first paint and until all tiles of each dashboard in Chromium, over 30 days."""
     program = shutil.which("chromium")
     if program is None:
         raise BenchError("pages: chromium is not installed. On Debian: apt-get install chromium.")
-    with fresh_folder(root) as folder:
-        fill_in_child(folder.store, event_count)
+    with fresh_folder(data_root) as folder:
+        fill_in_child(folder.store, events)
         with Server(folder) as server, sync_playwright() as playwright:
             # Before measuring: the first snapshot copies the whole store, and the first visit builds the JS bundle.
             _wait_until_published(folder.snapshot)
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
             _visit(browser, server, "overview", _period(days, days_ago=0))
             periods = [_period(days, days_ago=number) for number in range(1, rounds + 1)]
-            results = [result for name in read_dashboards() for result in _measure(browser, server, name, periods)]
+            for name in read_dashboards():
+                yield from _measure(browser, server, name, periods)
             browser.close()
-    return results
 
 
 def _period(days: int, *, days_ago: int) -> str:
@@ -82,7 +90,7 @@ def _visit(browser: Browser, server: Server, name: str, period: str) -> tuple[fl
 
 def _log_in(context: BrowserContext, server: Server) -> None:
     response = context.request.post(f"{server.url}/login", form={"key": server.read_key}, max_redirects=0)
-    if response.status != httpx.codes.SEE_OTHER:
+    if response.status != HTTPStatus.SEE_OTHER:
         raise BenchError(f"pages: the login answered {response.status}: {response.text()[:300]}")
 
 

@@ -13,12 +13,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 from rich.table import Table
 
+from bench.options import REPOSITORY, DataRoot, Events
 from bench.results import Goal, Result, median_of, ratio_of
-from bench.results import show as show_all
 from bench.server import BenchError, fresh_folder
 from embedsink.errors import Refused
 from embedsink.reports.catalog import report_names
@@ -29,6 +30,7 @@ from embedsink.store.sql_files import read_views
 
 ENDS_AT = datetime(2026, 11, 21)
 PERIOD_DAYS = {"1 day": 1, "30 days": 30, "all time": None}
+_MEASURED = ("", ", busiest thread", ", by hand")
 ROUNDS = 3
 # Slower reports run once: cached columns make no difference to them.
 LONG_MS = 1_000
@@ -39,32 +41,36 @@ DAILY_COUNTER_MS_MAX = 250
 _FILLING = StoreLimits(memory_bytes=2 * 1_073_741_824, threads=2)
 
 
-def measure(*, event_count: int, only: list[str], root: Path) -> list[Result]:
-    """Return the milliseconds of each report over three periods, its ratio to a SELECT by hand, and the peak memory."""
-    unknown = sorted(set(only) - set(report_names()))
+def measure(
+    names: Annotated[list[str] | None, typer.Argument(help="The reports to run. Default: all.")] = None,
+    events: Events = 10_000_000,
+    data_root: DataRoot = REPOSITORY,
+) -> Iterator[Result]:
+    """Milliseconds of each report over a day, 30 days and all time, against the same SELECT written by hand."""
+    unknown = sorted(set(names or []) - set(report_names()))
     if unknown:
         raise BenchError(f"reports: {unknown[0]} does not exist. Choose from: {', '.join(report_names())}.")
-    with fresh_folder(root) as folder:
+    with fresh_folder(data_root) as folder:
         started_at = time.perf_counter()
-        fill_in_child(folder.store, event_count)
-        results = [Result("events generated", time.perf_counter() - started_at, "s")]
+        fill_in_child(folder.store, events)
+        yield Result("events generated", time.perf_counter() - started_at, "s")
         store = Store(folder.store)
         store.open()
         try:
             for period, days in PERIOD_DAYS.items():
                 since = ENDS_AT - timedelta(days=days) if days else None
                 _create_by_hand(store, since)
-                for name in only or report_names():
-                    results += _measure(store, name, period, since)
+                for name in names or report_names():
+                    yield from _measure(store, name, period, since)
         finally:
             store.close()
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
     limit_mib = StoreLimits().memory_bytes_max / 1_048_576
-    return [*results, Result("reports, memory at its peak", peak_mib, "MiB", goal=Goal(at_most=limit_mib))]
+    yield Result("reports, memory at its peak", peak_mib, "MiB", goal=Goal(at_most=limit_mib))
 
 
-def show(results: list[Result], console: Console) -> None:
-    """Print a row for each report, with its milliseconds and its ratio to a SELECT by hand; then other results."""
+def reports_table(results: list[Result]) -> tuple[Table, list[Result]]:
+    """Return a table with a row for each report, and the results that are not in it."""
     by_name = {result.name: result for result in results}
     table = Table(
         caption="duration in ms, CPU time of the busiest thread in ms, and ratio to the SELECT by hand "
@@ -74,13 +80,13 @@ def show(results: list[Result], console: Console) -> None:
     for period in reversed(PERIOD_DAYS):
         for heading in (period, "busiest", "by hand"):
             table.add_column(heading, justify="right", no_wrap=True)
+    shown = set()
     for name in report_names():
-        if f"{name}, 1 day" in by_name:
-            of_period = ("", ", busiest thread", ", by hand")
-            cells = [by_name.pop(f"{name}, {period}{of}") for period in reversed(PERIOD_DAYS) for of in of_period]
-            table.add_row(name, *map(_cell, cells))
-    console.print(table)
-    show_all(list(by_name.values()), console)
+        columns = [f"{name}, {period}{of}" for period in reversed(PERIOD_DAYS) for of in _MEASURED]
+        if by_name.keys() >= set(columns):
+            table.add_row(name, *(_cell(by_name[column]) for column in columns))
+            shown.update(columns)
+    return table, [result for result in results if result.name not in shown]
 
 
 def _cell(result: Result) -> str:

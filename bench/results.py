@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
 from rich.table import Table
 
 
@@ -51,8 +50,8 @@ def ratio_of(name: str, ours: list[float], theirs: list[float], goal: Goal | Non
     return Result(name, median(ours) / median(theirs), "×", rounds, goal)
 
 
-def show(results: list[Result], console: Console) -> None:
-    """Print all results as one table."""
+def results_table(results: list[Result]) -> Table:
+    """Return a table with a row for each result."""
     table = Table()
     for heading in ("result", "measured", "range", "goal", ""):
         table.add_column(heading, justify="left" if heading in ("result", "") else "right", no_wrap=True)
@@ -61,17 +60,12 @@ def show(results: list[Result], console: Console) -> None:
         spread = f"{_short(min(result.rounds))} to {_short(max(result.rounds))}" if len(result.rounds) > 1 else ""
         verdict = {None: "", True: "[green]met[/]", False: "[red]missed[/]"}[result.is_met]
         table.add_row(result.name, measured, spread, str(result.goal or ""), verdict)
-    console.print(table)
+    return table
 
 
 def write_json(results: list[Result], path: Path) -> None:
     """Write all results with the values of their rounds."""
-    document = [
-        {"what": result.name}
-        | {name: value for name, value in asdict(result).items() if name != "name"}
-        | {"is_met": result.is_met}
-        for result in results
-    ]
+    document = [asdict(result) | {"is_met": result.is_met} for result in results]
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

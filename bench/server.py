@@ -1,26 +1,24 @@
 """The servers under measurement, in child processes that /proc describes."""
 
-import json
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import httpx
 
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
 from embedsink.data_folder import DataFolder
+from embedsink.demo.fixtures import ORIGINS
 from embedsink.demo.ports import free_ports
+from embedsink.demo.send import Browsers, SendCounts
 from embedsink.demo.server import ChildServer
 from embedsink.errors import EmbedsinkError
 from embedsink.store.reader import open_snapshot
 
-EVENTS_PATH = "/api/v1/events"
 CATCH_UP_TIMEOUT_S = 180
 # The first port and the number of ports. The tests use the ports above them.
 PORTS = (10_000, 2_000)
@@ -32,7 +30,7 @@ class BenchError(EmbedsinkError):
 
 
 class MeasuredServer(ChildServer):
-    """A server whose CPU time and memory are measured; it has to end with exit code 0."""
+    """A server whose CPU time and memory are measured; it has to end cleanly."""
 
     def __init__(self, module: list[str], *, ready_path: str) -> None:
         port = next(free_ports(*PORTS))
@@ -40,7 +38,8 @@ class MeasuredServer(ChildServer):
 
     def __exit__(self, *error: object) -> None:
         code = self.stop()
-        if code != 0 and error[0] is None:
+        # uvicorn raises SIGTERM again after a clean end.
+        if code not in (0, -signal.SIGTERM) and error[0] is None:
             raise BenchError(f"{self.url}: ended with exit code {code}.")
 
     def cpu_s(self) -> float:
@@ -61,10 +60,6 @@ class MeasuredServer(ChildServer):
         children = [pid for path in tasks for pid in path.read_text(encoding="ascii").split()]
         return self.memory_peak_mib() + sum(_memory_peak_mib(int(pid)) for pid in children)
 
-    def client(self) -> httpx.Client:
-        """Return an HTTP client that ignores proxy settings."""
-        return httpx.Client(base_url=self.url, trust_env=False, timeout=30)
-
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
@@ -82,13 +77,14 @@ class Ledger:
 
 
 class Server(MeasuredServer):
-    """`embedsink serve` on a data folder, with an ingest key and a read key."""
+    """`embedsink serve` on a data folder, with an ingest key, which browsers use, and a read key."""
 
     def __init__(self, folder: DataFolder) -> None:
         keys = KeyStore(folder.keys)
         _, self.ingest_key = keys.create(KeyKind.INGEST, now=time.time())
         _, self.read_key = keys.create(KeyKind.READ, now=time.time())
         super().__init__(["embedsink", "serve", "--data", str(folder.path)], ready_path="/readyz")
+        self.browsers = Browsers(self.port, dict.fromkeys(ORIGINS, self.ingest_key), SendCounts())
 
     def ledger(self) -> Ledger:
         """Return the counts now."""
@@ -104,22 +100,6 @@ class Server(MeasuredServer):
             time.sleep(0.05)
         return time.monotonic() - started_at
 
-    def send(self, client: httpx.Client, body: dict[str, Any]) -> None:
-        """Post one body. Raise BenchError unless the server accepts all of it."""
-        headers = {"Authorization": f"Bearer {self.ingest_key}", "Content-Type": "application/json"}
-        response = client.post(EVENTS_PATH, content=json.dumps(body), headers=headers)
-        if response.status_code != httpx.codes.ACCEPTED or response.json()["rejected"]:
-            raise BenchError(f"POST {EVENTS_PATH}: {response.status_code} {response.text[:300]}")
-
-    def rows(self, client: httpx.Client, path: str, **params: object) -> list[dict[str, Any]]:
-        """Return the rows of a report."""
-        headers = {"Authorization": f"Bearer {self.read_key}"}
-        response = client.get(path, params={name: str(value) for name, value in params.items()}, headers=headers)
-        if response.status_code != httpx.codes.OK:
-            raise BenchError(f"GET {path}: {response.status_code} {response.text[:300]}")
-        rows: list[dict[str, Any]] = response.json()
-        return rows
-
 
 @contextmanager
 def fresh_folder(root: Path) -> Iterator[DataFolder]:
@@ -131,9 +111,11 @@ def fresh_folder(root: Path) -> Iterator[DataFolder]:
 
 
 def stored_rows(folder: DataFolder) -> int:
-    """Return the number of events in the snapshot of a stopped server."""
+    """Return the number of events and actions in the snapshot of a stopped server."""
     with open_snapshot(folder.snapshot, {"deployments": None}) as reader:
-        rows, _ = reader.run("select count(*) as row_count from event")
+        rows, _ = reader.run(
+            "select count(*) as row_count from (select event_id from event union all select action_id from action)"
+        )
         return int(rows["row_count"][0])
 
 

@@ -1,54 +1,46 @@
 """The size of an event in the store and as JSON."""
 
-import json
-import time
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 from bench.deliveries import check_ledger
+from bench.options import REPOSITORY, DataRoot
 from bench.results import Goal, Result
 from bench.server import Server, fresh_folder, stored_rows
-from bench.traffic import Session, sessions
+from bench.traffic import delivery_of, visits
 from embedsink.data_folder import DataFolder
+from embedsink.demo.traffic import Delivery
 
-# A quarter of a million events, then a million in all: the blocks that a checkpoint frees and the next one reuses are
-# some megabytes, at any size of the store.
+# Visits. A quarter of a million events, then a million in all: the blocks that a checkpoint frees and the next one
+# reuses are some megabytes, at any size of the store.
 STEPS = (10_000, 33_000)
 
 
-def measure(*, root: Path) -> list[Result]:
-    """Return the bytes of `store.duckdb` for each event, after a clean end, which checkpoints."""
-    start_ms = time.time_ns() // 1_000_000 - 86_400_000
-    coming = sessions(2, start_ms=start_ms)
-    results: list[Result] = []
+def measure(data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
+    """Bytes of an event in the store, after a quarter of a million and after a million events."""
+    deliveries = map(delivery_of, visits(2))
     sent_bytes = 0
-    with fresh_folder(root) as folder:
-        for session_count in STEPS:
-            sent_bytes += _send(folder, islice(coming, session_count))
+    with fresh_folder(data_root) as folder:
+        for visit_count in STEPS:
+            sent_bytes += _send(folder, list(islice(deliveries, visit_count)))
+            # A clean end checkpoints the store.
             row_count, store_bytes = stored_rows(folder), folder.store.stat().st_size
-            goal = Goal(at_most=60) if session_count == STEPS[-1] else None
-            results += [
-                Result("store, events", row_count, "events"),
-                Result("store, events as JSON", sent_bytes / row_count, "bytes/event"),
-                Result("store, size", store_bytes / row_count, "bytes/event", goal=goal),
-            ]
-    return results
+            goal = Goal(at_most=60) if visit_count == STEPS[-1] else None
+            yield Result("store, events", row_count, "events")
+            yield Result("store, events as JSON", sent_bytes / row_count, "bytes/event")
+            yield Result("store, size", store_bytes / row_count, "bytes/event", goal=goal)
 
 
-def _send(folder: DataFolder, some_sessions: Iterator[Session]) -> int:
-    """Send sessions to a server, stop it, and return the bytes sent.
+def _send(folder: DataFolder, deliveries: list[Delivery]) -> int:
+    """Send deliveries to a server, stop it, and return the bytes sent.
 
     Raises:
         BenchError: the ledger does not add up.
     """
-    before, sent_bytes = stored_rows(folder) if folder.snapshot.exists() else 0, 0
-    with Server(folder) as server, server.client() as client:
-        for session in some_sessions:
-            body = {"context": session.context, "events": session.envelopes}
-            server.send(client, body)
-            sent_bytes += len(json.dumps(body, separators=(",", ":")))
+    rows_before = stored_rows(folder) if folder.snapshot.exists() else 0
+    with Server(folder) as server:
+        server.browsers.send_visit(deliveries)
         server.catch_up()
         ledger = server.ledger()
-    check_ledger(ledger, stored_rows(folder) - before)
-    return sent_bytes
+    check_ledger(ledger, stored_rows(folder) - rows_before)
+    return sum(len(delivery.body(0, "")) for delivery in deliveries)

@@ -1,18 +1,18 @@
 """The time from the 202 of an event until a report counts it, read over HTTP under light load."""
 
+import json
 import random
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from statistics import quantiles
 
-import httpx
-
 from bench.background import background
+from bench.options import REPOSITORY, DataRoot
 from bench.results import Goal, Result, median_of
 from bench.server import BenchError, Server, fresh_folder
-from bench.traffic import sessions, view
+from bench.traffic import delivery_of, view_in, visits
 
 REPORT_PATH = "/api/v1/reports/views.json"
 PROBES = 30
@@ -23,34 +23,26 @@ VISIBLE_TIMEOUT_S = 30
 FIRST_PROBE_DEPLOYMENT = 1_000
 
 
-def measure(*, root: Path) -> list[Result]:
-    """Return the seconds from acknowledgement to visibility."""
+def measure(data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
+    """Seconds from the 202 of an event until a report counts it, under light load."""
     rng = random.Random(3)
     waits_s = []
-    with (
-        fresh_folder(root) as folder,
-        Server(folder) as server,
-        background([partial(_send_light_load, server)]),
-        server.client() as client,
-    ):
+    with fresh_folder(data_root) as folder, Server(folder) as server, background([partial(_send_light_load, server)]):
         for number in range(PROBES):
             # A random phase of the one-second segments, instead of just after the previous probe was loaded.
             time.sleep(rng.random())
-            waits_s.append(probe(server, client, FIRST_PROBE_DEPLOYMENT + number))
+            waits_s.append(probe(server, FIRST_PROBE_DEPLOYMENT + number))
+    yield median_of("ack to visible, p50", "s", waits_s)
     p95_s = quantiles(waits_s, n=20, method="inclusive")[-1]
-    return [
-        median_of("ack to visible, p50", "s", waits_s),
-        Result("ack to visible, p95", p95_s, "s", waits_s, Goal(at_most=2)),
-    ]
+    yield Result("ack to visible, p95", p95_s, "s", waits_s, Goal(at_most=2))
 
 
-def probe(server: Server, client: httpx.Client, deployment: int) -> float:
+def probe(server: Server, deployment: int) -> float:
     """Send a view of an unused deployment. Return the seconds from the 202 until a report counts it."""
-    # The tenant is set: an event without one makes every report read all `ready` events.
-    server.send(client, {"context": {"deployment": deployment, "tenant": "probe"}, "events": [view("/probe")]})
+    server.browsers.send_visit([view_in(deployment)])
     acknowledged_at = time.monotonic()
     while time.monotonic() - acknowledged_at < VISIBLE_TIMEOUT_S:
-        rows = server.rows(client, REPORT_PATH, deployment=deployment)
+        rows = json.loads(server.get(f"{REPORT_PATH}?deployment={deployment}", server.read_key))
         if any(row["view_count"] == 1 for row in rows):
             return time.monotonic() - acknowledged_at
         time.sleep(POLL_PAUSE_S)
@@ -58,10 +50,8 @@ def probe(server: Server, client: httpx.Client, deployment: int) -> float:
 
 
 def _send_light_load(server: Server, ended: threading.Event) -> None:
-    """Send a session's events every 50 ms."""
-    start_ms = time.time_ns() // 1_000_000 - 3_600_000
-    with server.client() as client:
-        for session in sessions(4, start_ms=start_ms):
-            if ended.wait(LIGHT_LOAD_PAUSE_S):
-                return
-            server.send(client, {"context": session.context, "events": session.envelopes})
+    """Send the events of a visit every 50 ms."""
+    for visit in visits(4):
+        if ended.wait(LIGHT_LOAD_PAUSE_S):
+            return
+        server.browsers.send_visit([delivery_of(visit)])

@@ -2,15 +2,16 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from itertools import cycle, islice
-from pathlib import Path
 
 import httpx
 
 from bench.background import background
-from bench.results import Result, median_of, ratio_of
-from bench.server import EVENTS_PATH, BenchError, Server, fresh_folder
-from bench.wrk import Burst, burst, write_single_bodies
+from bench.options import REPOSITORY, DataRoot, Rounds, Seconds
+from bench.results import Result, median_of
+from bench.server import BenchError, Server, fresh_folder
+from bench.wrk import Burst, burst, ratios, speed_and_latency, write_single_bodies
 from embedsink.dashboards.files import read_dashboards
 
 CONNECTIONS = 16
@@ -19,28 +20,29 @@ WARM_UP_S = 1
 LIVE_PATH = "/api/v1/events/live"
 
 
-def measure(*, seconds: float, rounds: int, root: Path) -> list[Result]:
-    """Return requests/s and latency of senders with and without readers, and their ratios."""
-    without, with_readers, responses_per_s = [], [], []
+def measure(seconds: Seconds = 6, rounds: Rounds = 5, data_root: DataRoot = REPOSITORY) -> Iterator[Result]:
+    """Throughput and latency of single events while ten readers have dashboards open, against none."""
+    without: list[Burst] = []
+    with_readers: list[Burst] = []
+    responses_per_s: list[float] = []
     dashboards = [
         [f"/api/v1/dashboards/{name}/sections/{section.id}" for section in dashboard.sections]
         for name, dashboard in read_dashboards().items()
     ]
-    with fresh_folder(root) as folder, Server(folder) as server:
-        bodies = write_single_bodies(folder.path / "bodies")
+    with fresh_folder(data_root) as folder, Server(folder) as server:
+        bodies, key = write_single_bodies(folder.path / "bodies"), server.ingest_key
         for length in [WARM_UP_S] + [seconds] * rounds:
-            without.append(_burst(server, bodies, length))
+            without.append(burst(server, bodies, key=key, connections=CONNECTIONS, seconds=length))
             readers = [_Reader(server, dashboard) for dashboard in islice(cycle(dashboards), READERS)]
             with background([reader.run for reader in readers]):
-                with_readers.append(_burst(server, bodies, length))
+                with_readers.append(burst(server, bodies, key=key, connections=CONNECTIONS, seconds=length))
                 responses_per_s.append(sum(reader.response_count for reader in readers) / length)
             server.catch_up()
-    return _results(without[1:], with_readers[1:], responses_per_s[1:])
-
-
-def _burst(server: Server, bodies: Path, seconds: float) -> Burst:
-    url = server.url + EVENTS_PATH
-    return burst(url, bodies, key=server.ingest_key, connections=CONNECTIONS, seconds=seconds)
+    del without[0], with_readers[0], responses_per_s[0]
+    yield from speed_and_latency("without readers", without)
+    yield from speed_and_latency("with ten readers", with_readers)
+    yield median_of("with ten readers, responses to their pages", "responses/s", responses_per_s)
+    yield from ratios("with / without readers", with_readers, without)
 
 
 class _Reader:
@@ -54,7 +56,8 @@ class _Reader:
         self._headers = {"Authorization": f"Bearer {server.read_key}"}
 
     def run(self, ended: threading.Event) -> None:
-        with self._server.client() as client, client.stream("GET", LIVE_PATH, headers=self._headers) as stream:
+        client = httpx.Client(base_url=self._server.url, headers=self._headers, trust_env=False, timeout=30)
+        with client, client.stream("GET", LIVE_PATH) as stream:
             if stream.status_code != httpx.codes.OK:
                 raise BenchError(f"{LIVE_PATH}: {stream.status_code}.")
             # The loader loads the last segment after the burst, so every reader receives a line and sees the end.
@@ -69,23 +72,9 @@ class _Reader:
         started_at = time.monotonic()
         for path in self._sections:
             condition = {"If-None-Match": self._tags[path]} if path in self._tags else {}
-            response = client.get(path, headers=self._headers | condition)
+            response = client.get(path, headers=condition)
             if response.status_code not in (httpx.codes.OK, httpx.codes.NOT_MODIFIED):
                 raise BenchError(f"{path}: {response.status_code} {response.text[:300]}")
             self._tags[path] = response.headers.get("etag", "")
             self.response_count += 1
         return time.monotonic() - started_at
-
-
-def _results(without: list[Burst], with_readers: list[Burst], responses_per_s: list[float]) -> list[Result]:
-    speed, speed_without = ([one.requests_per_s for one in bursts] for bursts in (with_readers, without))
-    p99_ms, p99_without_ms = ([one.p99_us / 1e3 for one in bursts] for bursts in (with_readers, without))
-    return [
-        median_of("without readers", "requests/s", speed_without),
-        median_of("without readers, p99", "ms", p99_without_ms),
-        median_of("with ten readers", "requests/s", speed),
-        median_of("with ten readers, p99", "ms", p99_ms),
-        median_of("with ten readers, responses to their pages", "responses/s", responses_per_s),
-        ratio_of("with / without readers, requests/s", speed, speed_without),
-        ratio_of("with / without readers, p99", p99_ms, p99_without_ms),
-    ]

@@ -2,104 +2,119 @@
 
 import itertools
 import json
-import random
+import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bench.server import BenchError
-from bench.traffic import LENGTHS, Session, sessions
+from bench.results import Goal, Result, median_of, ratio_of
+from bench.server import BenchError, MeasuredServer
+from bench.traffic import visits
+from embedsink.demo.visits import Envelope
+from embedsink.http.cors import INGEST_PATH
 
 SINGLE_BODIES = 4_000
 DELIVERY_BODIES = 200
-# wrk counts ids in 32 bits. Each run has a range of its own, so that no run repeats the ids of another.
+# Most visits of this length have more than 100 envelopes.
+LONG_VISITS = 20.0
+# load.lua counts ids in 32 bits. Each run has a range of its own, so that no run repeats the ids of another.
 IDS_PER_RUN = 2**25
 _SCRIPT = Path(__file__).with_name("load.lua")
 _MARK = "@@@@@@@@"
-_INSTALL = "wrk: is not installed. On Debian and Ubuntu: apt-get install wrk. On macOS: brew install wrk."
 
 _runs = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """The results of one run of wrk."""
+    """The results of one run of wrk, and the server's CPU time for each request."""
 
-    duration_us: int
-    request_count: int
-    p50_us: int
-    p99_us: int
-    refused_count: int
-    broken_count: int
-
-    @property
-    def requests_per_s(self) -> float:
-        """The responses per second."""
-        return self.request_count * 1e6 / self.duration_us
-
-
-def require_wrk() -> None:
-    """Raise BenchError if wrk is not installed."""
-    if shutil.which("wrk") is None:
-        raise BenchError(_INSTALL)
+    requests_per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    loop_cpu_us: float
 
 
 def write_single_bodies(path: Path) -> Path:
     """Write bodies with one bare envelope each."""
-    envelopes = (envelope for session in _sessions() for envelope in session.envelopes)
+    envelopes = (envelope for visit in visits(1) for envelope in _marked(visit.envelopes))
     return _write(path, islice(envelopes, SINGLE_BODIES))
 
 
 def write_delivery_bodies(path: Path, *, event_count: int) -> Path:
     """Write deliveries with so many events each, as a forwarder sends them."""
     deliveries = (
-        {"sentAt": session.envelopes[-1]["timestamp"], "context": session.context, "events": session.envelopes}
-        for session in _sessions(range(event_count, event_count + 1))
+        {
+            "sentAt": visit.envelopes[event_count - 1]["timestamp"],
+            "context": visit.context,
+            "events": _marked(visit.envelopes[:event_count]),
+        }
+        for visit in visits(1, length_factor=LONG_VISITS)
+        if len(visit.envelopes) >= event_count
     )
     return _write(path, islice(deliveries, DELIVERY_BODIES))
 
 
-def burst(url: str, bodies: Path, *, key: str, connections: int, seconds: float) -> Burst:
-    """Send requests to a URL for so many seconds.
+def burst(server: MeasuredServer, bodies: Path, *, key: str, connections: int, seconds: float) -> Burst:
+    """Send requests to a server for so many seconds.
 
     Raises:
         BenchError: wrk failed, or a response was not a 2xx.
     """
-    length = f"{max(1, round(seconds))}s"
-    first_id = str(next(_runs) * IDS_PER_RUN)
+    url, length, first_id = server.url + INGEST_PATH, f"{max(1, round(seconds))}s", str(next(_runs) * IDS_PER_RUN)
     command = ["wrk", "-t1", f"-c{connections}", f"-d{length}", "--timeout", "10s", "-s", str(_SCRIPT), url]
+    cpu_s, loop_cpu_s = server.cpu_s(), server.loop_cpu_s()
     finished = subprocess.run(
         [*command, "--", str(bodies), first_id, key], capture_output=True, text=True, timeout=seconds + 60
     )
-    lines = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
-    if finished.returncode != 0 or not lines:
+    cpu_s, loop_cpu_s = server.cpu_s() - cpu_s, server.loop_cpu_s() - loop_cpu_s
+    output = re.search(r"^RESULT (.*)", finished.stdout, re.MULTILINE)
+    if finished.returncode != 0 or not output:
         raise BenchError(f"wrk: {finished.stderr.strip() or finished.stdout.strip()}")
-    result = Burst(**json.loads(lines[0].removeprefix("RESULT ")))
-    if result.refused_count or result.broken_count:
+    result = json.loads(output[1])
+    if result["refused_count"] or result["broken_count"]:
         raise BenchError(
-            f"{url}: {result.refused_count:,} requests refused, {result.broken_count:,} without a response."
+            f"{url}: {result['refused_count']:,} requests refused, {result['broken_count']:,} without a response."
         )
-    return result
+    count = result["request_count"]
+    return Burst(
+        requests_per_s=count * 1e6 / result["duration_us"],
+        p50_ms=result["p50_us"] / 1e3,
+        p99_ms=result["p99_us"] / 1e3,
+        cpu_us=cpu_s * 1e6 / count,
+        loop_cpu_us=loop_cpu_s * 1e6 / count,
+    )
 
 
-def _sessions(lengths: range = LENGTHS) -> Iterator[Session]:
-    rng = random.Random(7)
-    start_ms = time.time_ns() // 1_000_000 - 3_600_000
-    return sessions(1, start_ms=start_ms, lengths=lengths, new_id=lambda: _marked_id(rng))
+def speed_and_latency(name: str, bursts: list[Burst]) -> Iterator[Result]:
+    """Yield the medians of requests/s, p50 and p99."""
+    yield median_of(name, "requests/s", [one.requests_per_s for one in bursts])
+    yield median_of(f"{name}, p50", "ms", [one.p50_ms for one in bursts])
+    yield median_of(f"{name}, p99", "ms", [one.p99_ms for one in bursts])
 
 
-def _marked_id(rng: random.Random) -> str:
-    rest = f"{rng.getrandbits(96):024x}"
-    return "-".join((_MARK, rest[:4], rest[4:8], rest[8:12], rest[12:]))
+def ratios(
+    name: str, bursts: list[Burst], base: list[Burst], *, speed: Goal | None = None, p99: Goal | None = None
+) -> Iterator[Result]:
+    """Yield the ratios of requests/s and p99 to those of other bursts, with their goals."""
+    ours, theirs = ([one.requests_per_s for one in side] for side in (bursts, base))
+    yield ratio_of(f"{name}, requests/s", ours, theirs, speed)
+    ours, theirs = ([one.p99_ms for one in side] for side in (bursts, base))
+    yield ratio_of(f"{name}, p99", ours, theirs, p99)
+
+
+def _marked(envelopes: list[Envelope]) -> list[Envelope]:
+    """Replace the first part of each id by the mark."""
+    return [envelope | {"id": _MARK + envelope["id"][len(_MARK) :]} for envelope in envelopes]
 
 
 def _write(path: Path, bodies: Iterator[Any]) -> Path:
-    with path.open("w", encoding="utf-8") as file:
-        for body in bodies:
-            file.write(json.dumps(body, separators=(",", ":")) + "\n")
+    if shutil.which("wrk") is None:
+        raise BenchError("wrk: is not installed. On Debian: apt-get install wrk. On macOS: brew install wrk.")
+    path.write_text("".join(json.dumps(body, separators=(",", ":")) + "\n" for body in bodies), encoding="utf-8")
     return path

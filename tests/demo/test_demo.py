@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from embedsink.dashboards.labels import NO_COMPARISON
-from embedsink.demo.fixtures import NEW_TENANT, QUIET_TENANT, UNUSED_DASHBOARD
+from embedsink.demo.fixtures import FAILURES, NEW_TENANT, QUIET_TENANT, UNUSED_DASHBOARD
 from embedsink.demo.run import live_counts
 from embedsink.demo.send import SendCounts
 from embedsink.demo.tables import REPORT_TABLES, ledger_table
@@ -73,6 +73,7 @@ def counted(now_ms: int, *, since_ms: int) -> Counter[str]:
             name, payload = envelope["type"].split(":")[2], envelope["payload"]
             counts.update([name, f"{name} {envelope.get('surface')}", payload.get("status", "")])
             counts["exported rows"] += payload.get("rowCount", 0)
+            counts[payload.get("message", "")] = 1
     return counts
 
 
@@ -143,7 +144,7 @@ class TestTraffic:
 
     @pytest.mark.parametrize("day", range(7))
     def test_the_last_seven_days_differ_moderately_from_the_seven_before(self, day: int) -> None:
-        """On any weekday, most counts grow, some shrink, and none doubles."""
+        """On any weekday, most counts grow, some shrink, and none doubles. The newest sync causes a new error."""
         now_ms = NOW_MS + day * DAY_MS + 9 * HOUR_MS
         week, before = (counted(now_ms, since_ms=now_ms - days * DAY_MS) for days in (7, 14))
         grown = {name: week[name] / before[name] - 1 for name in before}
@@ -153,6 +154,9 @@ class TestTraffic:
         assert -0.25 < grown["view app"] < 0
         assert -0.75 < grown["error"] < -0.25
         assert 0.3 < grown["exported rows"] < 1
+        messages = {failure.message for failure in FAILURES}
+        assert messages - set(before) == {one.message for one in FAILURES if one.newest_sync == "causes"}
+        assert messages <= set(week)
         assert 0.05 < week["completed"] / week["submitted"] - before["completed"] / before["submitted"] < 0.2
 
     @pytest.mark.parametrize("day", range(7))
@@ -334,8 +338,7 @@ class TestRun:
         assert NO_COMPARISON not in changes_by_chart.values()
         changes = [change for change in changes_by_chart.values() if isinstance(change, dict)]
         assert {change["direction"] for change in changes} == {"up", "down"}
-        # Few changes are for the worse, and on some days none: the traffic depends on the day and hour.
-        assert {change["is_good"] for change in changes} >= {True, None}
+        assert {change["is_good"] for change in changes} == {True, False, None}
         assert {change["format"] for change in changes} == {"share", "points"}, "no change is a factor"
 
     def test_only_the_unused_dashboard_is_listed_as_unused(self, demo: Demo) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from bench.attacker import ATTACKS, Attack, request_of
-from bench.flood import Flood
+from bench.attacker import ATTACKS
 from bench.honest import send_for
 
 from tests.support.servers import RunningServer, running_server
@@ -28,7 +27,7 @@ SHARE_MIN = 0.5
 def attacked(server: RunningServer, name: str, key: str) -> Iterator[None]:
     port = str(urlsplit(server.url).port)
     command = [sys.executable, "-m", "bench.attacker", "127.0.0.1", port, key, name]
-    is_flood = isinstance(ATTACKS[name], Flood)
+    is_flood = ATTACKS[name].body is None
     # One flood has all connections that it needs; two would fill the queue of the system.
     attackers = [subprocess.Popen(command) for _ in range(1 if is_flood else 2)]
     try:
@@ -63,9 +62,7 @@ def test_honest_senders_notice_little_of_an_attack(tmp_path: Path, name: str) ->
 
 def test_a_stopping_server_answers_the_bodies_that_its_worker_has_not_read_yet(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
-        attack = ATTACKS["hostile JSON, 1 MiB"]
-        assert isinstance(attack, Attack)
-        request = request_of(attack, server.key())
+        request = ATTACKS["hostile JSON, 1 MiB"].request(server.key())
         address = urlsplit(server.url)
         with ExitStack() as stack:
             connections = [

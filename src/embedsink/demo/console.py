@@ -1,6 +1,5 @@
-"""The demo's terminal output. Without a terminal, plain lines replace progress bars and the live line."""
+"""The demo's terminal output. Files and pipes get it without progress bars and the live line."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -11,7 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 WIDTH_MAX = 100
-PLAIN_LINE_INTERVAL_S = 10.0
 _LABEL_CELLS = 13
 
 
@@ -68,25 +66,12 @@ class Terminal:
 
     @contextmanager
     def live_line(self) -> Iterator[Callable[[str, str], None]]:
-        """Show the counts and the newest event in place; without a terminal, print the counts every 10 s."""
-        if not self.console.is_terminal:
-            yield self._print_at_intervals()
-            return
+        """Show the counts and the newest event in place, on terminals only."""
         with Live(Text(), console=self.console, transient=True, refresh_per_second=8) as live:
 
             def show(counts: str, newest: str) -> None:
                 lines = Text.assemble(("  ● ", "bold red"), (counts, "bold"), "\n    ", (newest, "dim"))
-                live.update(Text(lines.plain, spans=lines.spans, no_wrap=True, overflow="ellipsis"))
+                lines.no_wrap, lines.overflow = True, "ellipsis"
+                live.update(lines)
 
             yield show
-
-    def _print_at_intervals(self) -> Callable[[str, str], None]:
-        due_at = time.monotonic() + PLAIN_LINE_INTERVAL_S
-
-        def show(counts: str, _newest: str) -> None:
-            nonlocal due_at
-            if time.monotonic() >= due_at:
-                due_at = time.monotonic() + PLAIN_LINE_INTERVAL_S
-                self.line(f"  {counts}")
-
-        return show

@@ -1,6 +1,6 @@
 """The subjects of the demo's traffic: fictional companies, dashboards, AI questions and errors."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Deployment(NamedTuple):
@@ -43,8 +43,8 @@ class Failure(NamedTuple):
     name: str | None
     context: str | None
     is_fatal: bool | None = None
-    weight: int = 1  # of its frequency, relative to the other failures
-    is_fixed: bool = False  # by the newest dbt sync
+    weight: int = 2  # of its frequency, relative to the other failures
+    newest_sync: Literal["fixes", "causes"] | None = None  # the effect of the newest dbt sync on it
 
 
 DEPLOYMENTS = (
@@ -142,15 +142,19 @@ QUESTIONS = (
 
 AGENTS = ("analyst", "copilot")
 
+_TIMEOUT = Failure("Query timed out after 30 s", "QueryTimeoutError", "widget")
+_CRASH = Failure("Cannot read properties of undefined (reading 'series')", "TypeError", "render", True)
+
+# Each message is frequent enough for every working day, so only a sync changes the number of error groups.
 FAILURES = (
-    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", weight=5, is_fixed=True),
-    Failure("Query timed out after 30 s", "QueryTimeoutError", "widget", False, weight=2),
+    _TIMEOUT,
+    _TIMEOUT._replace(weight=7, newest_sync="fixes"),
+    _CRASH,
+    _CRASH._replace(weight=7, newest_sync="fixes"),
     Failure("Result has 1,204,118 rows; the limit is 500,000", "ResultTooLargeError", "download", False),
-    Failure(
-        "Cannot read properties of undefined (reading 'series')", "TypeError", "render", True, weight=7, is_fixed=True
-    ),
     Failure("Your session has expired. Please reload the page.", "SessionExpiredError", "auth", True),
     Failure("Network request failed", None, None),
+    Failure("There is no measure orders.net_margin", "UnknownMemberError", "widget", False, newest_sync="causes"),
 )
 
 LOCALES = ("en", "de", "fr-CA", "en-GB", "nl")

@@ -4,15 +4,12 @@ keys ─▶ server with a host page (a child) ─▶ traffic over HTTP ─▶ lo
            └─ frames the simulated embed, which a thread serves on another port
 """
 
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from embedsink.auth.key_store import KeyStore
 from embedsink.auth.keys import KeyKind
@@ -48,22 +45,13 @@ def run(port: int | None = None) -> int:
     """
     terminal = Terminal()
     terminal.heading("embedsink demo")
-    with Stop() as stop, _temporary_folder() as path:
+    with Stop() as stop, TemporaryDirectory(prefix="embedsink-demo-", ignore_cleanup_errors=True) as path:
         try:
-            _serve(path, choose_port(port), terminal, stop)
+            _serve(Path(path), choose_port(port), terminal, stop)
         except Stopped:
             terminal.line()
     terminal.done("ended", "The server has stopped, and its data folder is deleted.")
     return 0
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="embedsink-demo-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _serve(path: Path, port: int, terminal: Terminal, stop: Stop) -> None:
@@ -127,7 +115,6 @@ class _Demo:
         traffic = make_traffic(now_ms)
         envelope_count = sum(len(delivery.envelopes) for visit in traffic for delivery in visit)
         started_at = time.monotonic()
-        self.browsers.send_preflights()
         with self.terminal.progress_bar("sending", envelope_count) as show:
             for _ in self.browsers.send_all(traffic, self.stop):
                 show(self.counts.sent)

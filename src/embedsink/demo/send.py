@@ -56,20 +56,6 @@ class Browsers:
         self._keys = keys
         self._counts = counts
 
-    def send_preflights(self) -> None:
-        """Send the CORS preflight (Fetch standard, section 3.2) that precedes the first POST of each page."""
-        preflight = {
-            "Access-Control-Request-Method": "POST",
-            "Access-Control-Request-Headers": "authorization,content-encoding,content-type",
-        }
-        for origin in self._keys:
-            connection = self._connect()
-            connection.request("OPTIONS", PATH, headers={"Origin": origin} | preflight)
-            status = connection.getresponse().status
-            connection.close()
-            if status != http.client.NO_CONTENT:
-                raise EmbedsinkError(f"OPTIONS {PATH} from {origin}: {status}. Expected: 204.")
-
     def send_all(self, visits: list[list[Delivery]], stop: Stop) -> Iterator[None]:
         """Send all visits, several at once. Yield after every change of the counts."""
         pool = ThreadPoolExecutor(BROWSERS)

@@ -1,4 +1,4 @@
-"""The dbt syncs of the demo's data pipeline (spec 2.1): one a week, of which the newest fixed errors."""
+"""The weekly dbt syncs of the demo's data pipeline (spec 2.1). The newest fixes errors and causes a rarer one."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,10 +26,10 @@ def record_syncs(url: str, key: str, now_ms: int) -> None:
     Raises:
         EmbedsinkError: the server refused a sync, or did not respond.
     """
-    client, fixed_at = HttpClient(url, key), Calendar(now_ms).fixed_at
+    client, synced_at = HttpClient(url, key), Calendar(now_ms).synced_at
     for weeks in _WEEKS_AGO:
         for index, deployment in enumerate(_SYNCED):
-            result = _result(fixed_at - timedelta(weeks=weeks), index)
+            result = _result(synced_at - timedelta(weeks=weeks), index)
             path = ("deployments", str(deployment.number), "dbt-sync", result["syncJobId"], "result")
             client.put(*path, members=("syncJobId",), body=orjson.dumps(result))
 

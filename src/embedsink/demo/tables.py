@@ -14,7 +14,6 @@ from embedsink.demo.send import SendCounts
 from embedsink.reasons import Reason
 
 ROWS_SHOWN = 6
-BAR_CELLS = 10
 _LABEL_CELLS = 19
 _COUNT_CELLS = 6
 # All other columns are numbers.
@@ -28,7 +27,6 @@ class ReportTable(NamedTuple):
     name: str
     order_by: str
     columns: dict[str, str]
-    has_bars: bool = True
 
 
 _DAY = {"period_start": "day"}
@@ -46,7 +44,6 @@ REPORT_TABLES = (
         "submitted_count",
         {**_DAY, "deployment": "depl.", "surface": "surface", "agent_id": "agent", **_AI}
         | {"completed_latency_p50_ms": "p50"},
-        has_bars=False,
     ),
     ReportTable(
         "error_rates",
@@ -64,18 +61,14 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 
 
 def report_table(description: dict[str, Any], rows: list[dict[str, Any]], shown: ReportTable) -> Group:
-    """Return a report's title, question and largest rows, with bars."""
+    """Return a report's title, question and largest rows."""
     rows = sorted(rows, key=lambda row: -(row[shown.order_by] or 0))
-    most = max((row[shown.order_by] for row in rows), default=0)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for column, heading in shown.columns.items():
         style = "bold cyan" if column == shown.order_by else ""
         table.add_column(heading, justify="left" if column in _TEXT_COLUMNS else "right", style=style, no_wrap=True)
-    if shown.has_bars:
-        table.add_column("", style="cyan", no_wrap=True)
     for row in rows[:ROWS_SHOWN]:
-        cells = [_cell(column, row[column]) for column in shown.columns]
-        table.add_row(*cells, *([_bar(row[shown.order_by], most)] if shown.has_bars else []))
+        table.add_row(*(_cell(column, row[column]) for column in shown.columns))
     title = Text.assemble("  ", (description["title"], "bold"), ("  ·  " + _row_count(len(rows), shown), "dim"))
     question = Text("  " + description["question"], "italic")
     return Group(Text(), title, question, Padding(table, (0, 0, 0, 2)))
@@ -129,10 +122,6 @@ def _row_count(count: int, shown: ReportTable) -> str:
     if count <= ROWS_SHOWN:
         return f"{count} rows"
     return f"{ROWS_SHOWN} of {count} rows, most {shown.columns[shown.order_by]} first"
-
-
-def _bar(count: int, most: int) -> str:
-    return "━" * max(1, round(BAR_CELLS * count / most)) if count and most else ""
 
 
 def _cell(column: str, value: Any) -> Text:

@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, repeat
 from random import Random
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ import orjson
 
 from embedsink.demo.fixtures import DEPLOYMENTS, USER_AGENTS
 from embedsink.demo.trends import BEHAVIOUR_NOW, DAY_MS, DAYS, WORKING_DAY_VISITS, Calendar
-from embedsink.demo.visits import Envelope, Visit, draw_evenly, make_unusual_visit, make_visit, new_id
+from embedsink.demo.visits import Envelope, Visit, draw_evenly, make_unusual_visit, make_view, make_visit
 from embedsink.reasons import Reason
 
 Shape = Literal["delivery", "envelope", "array", "ndjson", "garbage"]
@@ -117,7 +117,7 @@ def make_traffic(now_ms: int, *, seed: int = SEED, days: int = DAYS) -> list[lis
 def make_live(seed: int) -> Iterator[Delivery]:
     """Yield single envelopes of several visits at a time, endlessly. Use `stamp` for the time of sending."""
     rng = _rng(seed)
-    visits = _endless_visits(rng)
+    visits = endless_visits(rng, repeat(0))
     open_visits = list(islice(visits, LIVE_VISITS))
     while True:
         if rng.random() < LIVE_INVALID_SHARE:
@@ -129,9 +129,12 @@ def make_live(seed: int) -> Iterator[Delivery]:
             open_visits[index] = next(visits)
 
 
-def _endless_visits(rng: Random) -> Iterator[Visit]:
+def endless_visits(rng: Random, starts_ms: Iterator[int], *, length_factor: float = 1.0) -> Iterator[Visit]:
+    """Yield visits, one for each start (epoch milliseconds)."""
     while True:
-        yield from (make_visit(rng, 0, BEHAVIOUR_NOW, draws) for draws in draw_evenly(rng, WORKING_DAY_VISITS))
+        for draws in draw_evenly(rng, WORKING_DAY_VISITS):
+            longer = draws._replace(length=draws.length * length_factor)
+            yield make_visit(rng, next(starts_ms), BEHAVIOUR_NOW, longer)
 
 
 def stamp(delivery: Delivery, now_ms: int) -> Delivery:
@@ -216,21 +219,26 @@ def _bare(envelope: Envelope) -> Envelope:
 
 def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
     """Return deliveries with the mistakes that real embeds and pages make."""
-    at_ms = now_ms - 3 * 60 * MINUTE_MS
+    at_ms = max(now_ms - 3 * 60 * MINUTE_MS, 0)
+    deliveries = []
+    for reason, envelope in _invalid_envelopes(rng, at_ms):
+        deployment = rng.choice(DEPLOYMENTS)
+        context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
+        # Half of them also have a valid envelope: then the response is a 202, and only the invalid one is quarantined.
+        valid = [make_view(rng, at_ms)] if rng.random() < 0.5 else []
+        deliveries.append(Delivery([*valid, envelope], deployment.origin, context=context, expected_reasons=(reason,)))
+    truncated = Delivery(
+        [make_view(rng, at_ms)], DEPLOYMENTS[0].origin, shape="garbage", expected_reasons=(Reason.NOT_JSON,)
+    )
+    return [*deliveries, truncated]
 
+
+def _invalid_envelopes(rng: Random, at_ms: int) -> list[tuple[Reason, Any]]:
     def view(**change: Any) -> Envelope:
-        return {
-            "id": new_id(rng, max(at_ms, 0)),
-            "source": "svc-embed",
-            "direction": "event",
-            "type": "svc:event:view",
-            "payload": {"surface": "app", "path": "/home"},
-            "timestamp": at_ms,
-            "surface": "app",
-        } | change
+        return make_view(rng, at_ms) | change
 
     download = {"format": "doc", "target": "dashboard"}
-    invalid: list[tuple[Reason, Any]] = [
+    return [
         (Reason.BAD_FIELD, view(type="svc:event:download", surface="dashboard", payload=download)),
         (Reason.UNKNOWN_TYPE, view(type="svc:event:share", payload={"to": "team"})),
         (Reason.WRONG_SOURCE, view(source="react-devtools-bridge")),
@@ -244,15 +252,6 @@ def _invalid_deliveries(rng: Random, now_ms: int) -> list[Delivery]:
         (Reason.NOT_AN_OBJECT, "[object Object]"),
         (Reason.TOO_LARGE, view(type="svc:event:error", payload={"message": "at render " * 7_000})),
     ]
-    deliveries = []
-    for reason, envelope in invalid:
-        deployment = rng.choice(DEPLOYMENTS)
-        context = {"deployment": deployment.number, "session": f"s_{rng.getrandbits(64):016x}"}
-        # Half of them also have a valid envelope: then the response is a 202, and only the invalid one is quarantined.
-        valid = [view()] if rng.random() < 0.5 else []
-        deliveries.append(Delivery([*valid, envelope], deployment.origin, context=context, expected_reasons=(reason,)))
-    truncated = Delivery([view()], DEPLOYMENTS[0].origin, shape="garbage", expected_reasons=(Reason.NOT_JSON,))
-    return [*deliveries, truncated]
 
 
 def _conflict(traffic: list[list[Delivery]]) -> Delivery:

@@ -17,9 +17,9 @@ GROWTH_PER_DAY = 0.01
 # Beyond the 14 days after which a tenant or a dashboard counts as quiet.
 QUIET_AGE = 14.2
 NEW_AGE = 5.5
-# In the middle of the last seven days, so that these are better than those before.
-_FIXED_AGES = (4, 5, 3, 6, 2)
-_FIXED_AT = time(6, 10)
+# Early in the last seven days, so that these have fewer errors than the seven days before.
+_SYNCED_AGES = (5, 4, 6, 3)
+_SYNCED_AT = time(6, 10)
 _EXPORTED_AGES = (1, 2, 3)
 _EXPORTED_AT = time(17, 50)
 _WEEKEND = 5
@@ -31,11 +31,12 @@ class Behaviour:
 
     Args:
         age: the age of the moment.
-        is_fixed: whether the most frequent errors are fixed; dashboards also load faster then.
+        is_synced: whether the newest dbt sync is over. It fixes the most frequent errors, causes a rarer one, and makes
+            dashboards load faster.
     """
 
     age: float
-    is_fixed: bool
+    is_synced: bool
 
     def surface(self, draw: float) -> str:
         """Return the surface for a random draw from 0 to 1: viewers move from the app to the chat."""
@@ -55,7 +56,7 @@ class Behaviour:
     @property
     def load_ms_log(self) -> float:
         """The logarithm of a dashboard's median loading time in milliseconds."""
-        return 6.95 if self.is_fixed else 7.25
+        return 6.95 if self.is_synced else 7.25
 
     @property
     def dashboards(self) -> tuple[Dashboard, ...]:
@@ -68,7 +69,7 @@ class Behaviour:
         return [tenant for tenant in deployment.tenants if tenant not in absent]
 
 
-BEHAVIOUR_NOW = Behaviour(0, is_fixed=True)
+BEHAVIOUR_NOW = Behaviour(0, is_synced=True)
 
 
 class Calendar:
@@ -83,9 +84,9 @@ class Calendar:
         self._today = datetime.fromtimestamp(now_ms / 1000, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
     @property
-    def fixed_at(self) -> datetime:
-        """When a dbt sync fixed the most frequent errors; the day before is a working day, too."""
-        return self._first_working_day(_FIXED_AGES, _FIXED_AT, in_a_row=2)
+    def synced_at(self) -> datetime:
+        """When the newest dbt sync ended; the day before is a working day, too."""
+        return self._first_working_day(_SYNCED_AGES, _SYNCED_AT, in_a_row=2)
 
     @property
     def exported_at(self) -> datetime:
@@ -103,7 +104,7 @@ class Calendar:
 
     def behaviour_at(self, at_ms: int) -> Behaviour:
         """Return the behaviour at a moment."""
-        return Behaviour((self._now_ms - at_ms) / DAY_MS, is_fixed=at_ms >= self.fixed_at.timestamp() * 1000)
+        return Behaviour((self._now_ms - at_ms) / DAY_MS, is_synced=at_ms >= self.synced_at.timestamp() * 1000)
 
     def _first_working_day(self, ages: tuple[int, ...], moment: time, *, in_a_row: int) -> datetime:
         """Return a moment on the first of the days that ends so many working days in a row."""
