@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
     check: str
     state: State
-    found: str
+    details: str
 
 
 def examine(folder: DataFolder, settings: Settings) -> list[Finding]:

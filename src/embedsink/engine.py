@@ -163,7 +163,7 @@ class Engine:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
             # Ingest does not need the store, and the loader retries.
-            self.loader.report_trouble(f"store: {error}. Loading begins when this is resolved")
+            self.loader.report_error(f"store: {error}. Loading begins when this is resolved")
         self._restore_quarantine_budget()
         self.journal = self._open_journal()
         for nested in self.folder.nested():
@@ -257,7 +257,7 @@ class Engine:
             if failure is None and is_stored:
                 self._quarantine_budget.charge(key_id, byte_count=byte_count, count=count)
             elif failure is None:
-                self.counters["unkept"] += count
+                self.counters["not_stored"] += count
             on_durable(failure)
 
         self.append_counted(
@@ -302,7 +302,7 @@ async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> 
             if keys.refresh() and not folder.keys.exists():
                 log.warning("keys_gone", extra={"detail": f"{folder.keys}: {_KEYS_MISSING}"})
         except Misconfigured as error:
-            log.error("keys_trouble", extra={"detail": str(error)})
+            log.error("keys_unreadable", extra={"detail": str(error)})
 
 
 def _reader_threads(settings: Settings) -> ThreadPoolExecutor:

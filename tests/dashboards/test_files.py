@@ -283,8 +283,8 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (TABLE | {"columns": ["surface"]}, '[0].columns: ["surface"] is not an object. Write an object.'),
 ]
 WRONG_FILES: list[tuple[dict[str, Any], str]] = [
-    ({"titles": "T"}, "titles: is not a field of a dashboard. The fields are title, description, place, sections."),
-    ({"place": "1"}, 'place: "1" is not an integer. Write an integer.'),
+    ({"titles": "T"}, "titles: is not a field of a dashboard. The fields are title, description, position, sections."),
+    ({"position": "1"}, 'position: "1" is not an integer. Write an integer.'),
     ({"sections": []}, "sections: is empty. Name at least one."),
     ({"sections": {}}, "sections: {} is not an array. Write an array."),
     ({"sections": [1]}, "sections[0]: 1 is not an object. Write an object."),
@@ -313,7 +313,7 @@ def test_an_invalid_file_is_reported_in_one_sentence(tmp_path: Path, more: dict[
     ("content", "message"),
     [
         (b"{", "is not JSON (line 1, column 2). Correct the file."),
-        (b'{\n  "title": "T"\n  "place": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
+        (b'{\n  "title": "T"\n  "position": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
         (b"", "is not JSON (line 1, column 1). Correct the file."),
         (
             b'{"title": "\xff"}',

@@ -15,8 +15,8 @@ def at(*parts: int) -> datetime:
     return datetime(*parts)  # type: ignore[arg-type]
 
 
-def period(**asked: str) -> Period:
-    return period_of(asked, now=NOW)
+def period(**params: str) -> Period:
+    return period_of(params, now=NOW)
 
 
 def test_seven_days_begin_at_midnight_and_the_week_before_ends_at_the_same_time_of_day() -> None:
@@ -25,7 +25,7 @@ def test_seven_days_begin_at_midnight_and_the_week_before_ends_at_the_same_time_
     assert seen.before is not None
     assert (seen.before.since, seen.before.until) == (at(2026, 11, 7, 23), at(2026, 11, 14, 18, 30, 15))
     assert seen.scope.interval == "day"
-    assert seen.asked == {"since": "2026-11-15", "interval": "day", "timezone": "Europe/Berlin"}
+    assert seen.params == {"since": "2026-11-15", "interval": "day", "timezone": "Europe/Berlin"}
     assert seen.scope.until is None
 
 
@@ -101,7 +101,7 @@ def test_a_key_sees_its_deployments_without_a_filter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("params", "message"),
     [
         ({"period": "8d"}, 'period: "8d" is not one of 24h, 7d, 30d, 90d.'),
         ({"period": "7d", "since": "2026-11-01"}, "period: is given together with since. Give one of them."),
@@ -111,9 +111,9 @@ def test_a_key_sees_its_deployments_without_a_filter() -> None:
         ({"timezone": "Mars"}, 'timezone: "Mars" is not a time zone of the IANA database.'),
     ],
 )
-def test_an_invalid_period_is_refused(asked: dict[str, str], message: str) -> None:
+def test_an_invalid_period_is_refused(params: dict[str, str], message: str) -> None:
     with pytest.raises(Refused) as error:
-        period(**asked)
+        period(**params)
     assert error.value.reason is Reason.BAD_PARAMETER
     assert str(error.value).startswith(message)
 

@@ -51,7 +51,7 @@ def settle(folder: DataFolder) -> Loader:
     with opened(folder) as loader:
         for _ in range(3):
             loader.run_once(is_last=True)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
     return loader
 
 
@@ -306,7 +306,7 @@ def test_an_interrupted_rebuild_restarts_and_loses_nothing(folder: DataFolder, m
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(Store, "salvage", interrupted)
         loader.run_once(is_last=True)
-        assert "as a kill would" in str(loader.status.trouble)
+        assert "as a kill would" in str(loader.status.error)
     assert (folder.path / "rebuilt.duckdb").exists()
     assert list(folder.damaged.iterdir()) == []
     assert settle(folder).status.damaged == []
@@ -391,7 +391,7 @@ def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
         folded_to = loader._store.folded_to()
         restored = [add_segment(folder, number) for number in (1, folded_to)]
         [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
-        assert found.found.count("has the number of a segment that was loaded long ago") == 2
+        assert found.details.count("has the number of a segment that was loaded long ago") == 2
         load_all(loader)
         assert all("loaded long ago" in message for message in loader.status.damaged)
     assert all((folder.damaged / path.name).exists() for path in restored)

@@ -274,7 +274,7 @@ def test_rejections_beyond_the_daily_limit_of_a_key_are_counted(tmp_path: Path, 
         assert 3 <= len(stored) <= 9
         assert "2" in [row["raw"] for row in stored], "each key has its own limit"
         assert server.engine.counters["quarantined"] == 13
-        assert server.engine.counters["unkept"] == 13 - len(stored)
+        assert server.engine.counters["not_stored"] == 13 - len(stored)
         status = server.engine.loader.status
         assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
         with server.engine.store.reader(EVERYTHING) as reader:

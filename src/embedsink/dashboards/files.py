@@ -29,7 +29,7 @@ def dashboards_folder() -> Path:
 
 
 def read_dashboards(folder: Path | None = None) -> dict[str, Dashboard]:
-    """Return the dashboards of a folder by name, in the order of `place`.
+    """Return the dashboards of a folder by name, in the order of `position`.
 
     Raises:
         Misconfigured: a file is not a dashboard; the error names the file and the path in it.
@@ -100,7 +100,7 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
 
 
 def _sorted(dashboards: dict[str, Dashboard]) -> dict[str, Dashboard]:
-    return dict(sorted(dashboards.items(), key=lambda entry: (entry[1].place, entry[0])))
+    return dict(sorted(dashboards.items(), key=lambda entry: (entry[1].position, entry[0])))
 
 
 def _read_folder(folder: Path) -> dict[str, Dashboard]:

@@ -119,23 +119,23 @@ def unknown_report(name: str, known: Iterable[str]) -> str:
     return f"report {preview(name)} does not exist. {suggestion(_RENAMED.get(name, name), known)}"
 
 
-def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
+def known_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
     """The columns of a list such as `surface,view_count`, if there are such; None for all of them.
 
     Raises:
         Refused: `bad_parameter`, with the nearest name.
     """
-    if asked is None:
+    if requested is None:
         return None
     known = list(columns)
-    wanted = tuple(name.strip() for name in asked.split(","))
-    for place, name in enumerate(wanted):
+    wanted = tuple(name.strip() for name in requested.split(","))
+    for index, name in enumerate(wanted):
         if name not in known:
             raise Refused(
                 Reason.BAD_PARAMETER, f"columns: column {preview(name)} does not exist. {suggestion(name, known)}"
             )
-        if name in wanted[:place]:
-            raise Refused(Reason.BAD_PARAMETER, f"columns: column {preview(name)} stands twice. Give it once.")
+        if name in wanted[:index]:
+            raise Refused(Reason.BAD_PARAMETER, f"columns: column {preview(name)} is listed twice. Give it once.")
     return wanted
 
 

@@ -145,7 +145,7 @@ async def _wait_until_loaded(engine: Engine) -> None:
         if engine.load_notifier.position != position:
             position, progress_at = engine.load_notifier.position, time.monotonic()
         if time.monotonic() - progress_at > LOADING_STALL_S_MAX:
-            cause = engine.loader.status.trouble or "Loading makes no progress"
+            cause = engine.loader.status.error or "Loading makes no progress"
             message = f"quarantine: is not loaded completely. {cause}. Retry when loading continues."
             raise Unavailable(Reason.NOT_READY, message, retry_after_s=10)
         await asyncio.sleep(_POLL_S)
