@@ -719,7 +719,7 @@ def test_a_failed_export_leaves_no_file(data: Path, tmp_path: Path, called: Call
     missing, folder = tmp_path / "no" / "events.ndjson", tmp_path / "folder.csv"
     folder.mkdir()
     assert_failed(called("export", "-o", missing, "--data", data), "No such file or directory. Choose another path.")
-    assert_failed(called("export", "--output", folder, "--data", data), "Is a directory. Use another folder path.")
+    assert_failed(called("export", "--output", folder, "--data", data), "Is a directory. Choose another path.")
     assert list(tmp_path.rglob("*")) == [folder]
 
 

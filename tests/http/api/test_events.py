@@ -107,7 +107,7 @@ def test_valid_envelopes_are_accepted_and_invalid_ones_listed(server: Server) ->
                 "index": 0,
                 "id": ID,
                 "reason": "bad_field",
-                "detail": "payload.path: 3 is not a string. Types are strict: send a string.",
+                "detail": "payload.path: 3 is not a string. Send a string.",
             },
             {
                 "index": 2,
