@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from embedsink.dashboards.error_messages import TILES
-from embedsink.dashboards.files import dashboards_folder, read_all_dashboards, read_dashboards
+from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.lint import check_dashboards
 from embedsink.dashboards.model import Chart, Figure, Gauge
 from embedsink.errors import Misconfigured
@@ -375,10 +375,10 @@ def test_a_file_name_that_cannot_be_in_a_url_is_reported(tmp_path: Path, name: s
 
 def test_operator_dashboards_extend_ours_and_replace_those_of_the_same_name(tmp_path: Path) -> None:
     ours = read_dashboards()
-    assert read_all_dashboards(tmp_path / "missing") == ours
+    assert read_dashboards(tmp_path / "missing") == ours
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
     (tmp_path / "support-desk.json").write_text((tmp_path / "overview.json").read_text())
-    found = read_all_dashboards(tmp_path)
+    found = read_dashboards(tmp_path)
     assert found.keys() == {*ours, "support-desk"}
     assert found["overview"] == found["support-desk"] != ours["overview"]
 

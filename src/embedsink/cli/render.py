@@ -145,12 +145,12 @@ def _read_remote(name: str, params: Params, url: str, key: str | None) -> Dashbo
 
 def _find(name: str, data: Path) -> "Dashboard":
     """Return a built-in dashboard, or one of the data folder."""
-    from embedsink.dashboards.files import find_dashboard, read_all_dashboards
+    from embedsink.dashboards.files import find_dashboard, read_dashboards
     from embedsink.data_folder import DataFolder
     from embedsink.errors import Misconfigured
 
     mistakes: dict[str, Misconfigured] = {}
-    dashboards = read_all_dashboards(DataFolder(data).dashboards, on_error=mistakes.__setitem__)
+    dashboards = read_dashboards(DataFolder(data).dashboards, on_error=mistakes.__setitem__)
     if name in mistakes:
         raise mistakes[name]
     return find_dashboard(dashboards, name)
