@@ -417,7 +417,7 @@ def test_a_failed_disk_refuses_and_stores_nothing(tmp_path: Path, monkeypatch: p
         raise OSError(5, "Input/output error")
 
     with open_server(tmp_path) as server, monkeypatch.context() as patch:
-        patch.setattr("embedsink.journal.writer.fdatasync", fail)
+        patch.setattr("embedsink.journal.open_segment.fdatasync", fail)
         assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
         assert server.get(address(), key=server.key("read")).status_code == 404
         assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
