@@ -141,8 +141,8 @@ def test_a_missing_segment_is_reported(folder: DataFolder, target: Path) -> None
 def test_a_damaged_snapshot_adds_no_generation(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     content = bytearray(folder.snapshot.read_bytes())
-    for place in range(20_000, len(content), 4_096):
-        content[place] ^= 1
+    for index in range(20_000, len(content), 4_096):
+        content[index] ^= 1
     folder.snapshot.write_bytes(content)
     with pytest.raises(Misconfigured, match=r"^analytics\.duckdb: can't be read \(.*No backup was made"):
         create_backup(folder, target)
@@ -285,7 +285,7 @@ def test_generations_sort_by_age_even_if_the_clock_was_set_back(
     for moment in moments:
         monkeypatch.setattr(create, "_now", lambda moment=moment: moment)
         names.append(create_backup(folder, target).manifest.name)
-    assert names == [f"20990101T000000.00{place}Z.json" for place in range(3)]
+    assert names == [f"20990101T000000.00{index}Z.json" for index in range(3)]
     assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments
 
 

@@ -280,8 +280,8 @@ def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatc
         async def send_all() -> None:
             for client in (("192.0.2.1", 1), ("192.0.2.2", 1)):
                 for _ in range(5):
-                    asked = scope | {"state": dict(server.state), "client": client}
-                    events.ingest(asked, b"{}", replies.append)
+                    request_scope = scope | {"state": dict(server.state), "client": client}
+                    events.ingest(request_scope, b"{}", replies.append)
             await asyncio.sleep(0)
 
         server._runner.run(send_all())
