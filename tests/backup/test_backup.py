@@ -24,25 +24,9 @@ from embedsink.backup.restore import restore_backup
 from embedsink.backup.source import read_journal
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from tests.support.backups import GROUP, OPEN, contents, expected, flip, load, make_data, piece_of, restored
+from tests.support.backups import GROUP, OPEN, contents, expected, flip, load, piece_of, restored
 from tests.support.given import segment
 from tests.support.stores import make_folder
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
-    return make_data(tmp_path_factory.mktemp("made") / "data")
-
-
-@pytest.fixture
-def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
-    """Return a copy of the shared folder that a test may change."""
-    return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "backup"
 
 
 def test_a_restored_folder_has_every_file_that_can_not_be_recreated(

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from embedsink.concurrency.priority import give_way_to_ingest
+from embedsink.concurrency.priority import lower_priority
 from embedsink.data_folder import DataFolder
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.segment import Segment, number_of
@@ -155,7 +155,7 @@ class Loader:
 
     def _run(self) -> None:
         try:
-            give_way_to_ingest()
+            lower_priority()
             self._run_until_closed()
         except BaseException as error:
             # Log every error: a thread that ends silently would look idle.
