@@ -51,7 +51,7 @@ def test_rows_of_an_older_schema_are_reported_as_unchecked(folder: DataFolder) -
         snapshot.execute("delete from migration where name >= '0008'")
     wrong = [found for found in examine(folder, Settings()) if found.state != "good"]
     assert [found.check for found in wrong] == ["rows"]
-    assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].found
+    assert "are not checked, because an older embedsink created the snapshot. Create a new snapshot" in wrong[0].details
 
 
 def test_a_segment_missing_from_snapshot_and_journal_is_reported(folder: DataFolder) -> None:
@@ -59,7 +59,7 @@ def test_a_segment_missing_from_snapshot_and_journal_is_reported(folder: DataFol
         add_segment(folder, number)
     found = finding(folder, "journal")
     assert found.state == "wrong"
-    assert "3 of the segments 3 to 6 are in neither the snapshot nor the journal" in found.found
+    assert "3 of the segments 3 to 6 are in neither the snapshot nor the journal" in found.details
 
 
 @pytest.mark.parametrize("left", [0, 10])
@@ -69,7 +69,7 @@ def test_a_shortened_segment_is_reported(folder: DataFolder, left: int) -> None:
     path.write_bytes(content[:left])
     found = finding(folder, "journal")
     assert found.state == "wrong"
-    assert f"{path.name}: bytes are missing ({left} of {len(content)} are left)" in found.found
+    assert f"{path.name}: bytes are missing ({left} of {len(content)} are left)" in found.details
 
 
 def test_a_segment_of_another_data_folder_is_reported(folder: DataFolder) -> None:
@@ -77,7 +77,7 @@ def test_a_segment_of_another_data_folder_is_reported(folder: DataFolder) -> Non
     path.rename(path.with_name("000000000002-ffffffff.ndjson"))
     found = finding(folder, "journal")
     assert found.state == "wrong"
-    assert "000000000002-ffffffff: has the number of 000000000002-00000000" in found.found
+    assert "000000000002-ffffffff: has the number of 000000000002-00000000" in found.details
 
 
 @pytest.mark.parametrize("name", ["zzz.ndjson", "000000000003-00000000.ndjson", "000000000003-00000000.open"])
@@ -86,7 +86,7 @@ def test_a_foreign_file_in_the_journal_is_reported(folder: DataFolder, name: str
     odd = folder.journal / name
     odd.mkdir() if make == "folder" else odd.symlink_to("nowhere")
     found = finding(folder, "journal")
-    assert (found.state, name in found.found) == ("wrong", True)
+    assert (found.state, name in found.details) == ("wrong", True)
 
 
 def test_a_damaged_group_of_an_open_segment_is_reported_and_a_torn_one_is_not(folder: DataFolder) -> None:
@@ -98,14 +98,14 @@ def test_a_damaged_group_of_an_open_segment_is_reported_and_a_torn_one_is_not(fo
     assert finding(folder, "journal").state == "good"
     content[3] ^= 1
     growing.write_bytes(content)
-    assert f"{growing.name}: its checksum does not match after offset 0" in finding(folder, "journal").found
+    assert f"{growing.name}: its checksum does not match after offset 0" in finding(folder, "journal").details
 
 
 @pytest.mark.parametrize("name", ["000000000003-00000000.open", "000000000003-00000000.group-88.ndjson", "lost-1.txt"])
 def test_files_in_damaged_are_reported(folder: DataFolder, name: str) -> None:
     (folder.damaged / name).touch()
     found = finding(folder, "damaged")
-    assert (found.state, name in found.found) == ("wrong", True)
+    assert (found.state, name in found.details) == ("wrong", True)
 
 
 def test_a_torn_tail_in_damaged_is_good(folder: DataFolder) -> None:
@@ -117,4 +117,4 @@ def test_a_data_folder_inside_the_data_folder_is_reported(folder: DataFolder) ->
     (folder.path / "backup" / "journal").mkdir(parents=True)
     found = finding(folder, "folder")
     assert found.state == "wrong"
-    assert f"{folder.path / 'backup'}: is a data folder inside this one" in found.found
+    assert f"{folder.path / 'backup'}: is a data folder inside this one" in found.details

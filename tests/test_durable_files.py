@@ -1,35 +1,12 @@
 """Renames: an existing file is never replaced."""
 
-import errno
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from embedsink import durable_files
 from embedsink.durable_files import rename_new
 
 
-def unsupported(*_: object) -> int:
-    return errno.EINVAL
-
-
-def missing() -> None:
-    return None
-
-
-@pytest.fixture(params=["one_step", "no_flag", "no_function"])
-def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run on Linux, on a file system without the flag, and with a C library without the function."""
-    replacements: dict[str, tuple[str, Callable[..., object]]] = {
-        "no_flag": ("_rename_atomically", unsupported),
-        "no_function": ("_renameat2", missing),
-    }
-    if request.param in replacements:
-        monkeypatch.setattr(durable_files, *replacements[request.param])
-
-
-@pytest.mark.usefixtures("any_system")
 def test_an_existing_target_is_refused_and_both_files_stay(tmp_path: Path) -> None:
     for name in ("source", "target"):
         (tmp_path / name).write_text(name)
@@ -38,7 +15,6 @@ def test_an_existing_target_is_refused_and_both_files_stay(tmp_path: Path) -> No
     assert [(tmp_path / name).read_text() for name in ("source", "target")] == ["source", "target"]
 
 
-@pytest.mark.usefixtures("any_system")
 def test_a_broken_link_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "source").touch()
     (tmp_path / "target").symlink_to(tmp_path / "nowhere")
@@ -47,14 +23,12 @@ def test_a_broken_link_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "target").is_symlink()
 
 
-@pytest.mark.usefixtures("any_system")
 def test_a_file_is_renamed_to_a_free_name(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("content")
     rename_new(tmp_path / "source", tmp_path / "target é")
     assert [path.name for path in tmp_path.iterdir()] == ["target é"]
 
 
-@pytest.mark.usefixtures("any_system")
 def test_a_missing_source_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="source"):
         rename_new(tmp_path / "source", tmp_path / "target")

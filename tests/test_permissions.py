@@ -21,7 +21,7 @@ from tests.support.envelopes import view
 from tests.support.servers import running_server, wait_until
 from tests.support.stores import make_folder
 
-DASHBOARD = {"title": "Mine", "description": "", "place": 9, "sections": []}
+DASHBOARD = {"title": "Mine", "description": "", "position": 9, "sections": []}
 SECRET_FILES = {"keys.json", "keys.json.lock"}
 
 STEMS = ("dashboards", "file", "gone", "link")

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from embedsink import __version__
 from embedsink.auth.key_store import KeyStore
-from embedsink.dashboards.files import dashboard_files, read_all_dashboards
+from embedsink.dashboards.files import dashboard_files, read_dashboards
 from embedsink.dashboards.lint import lint
 from embedsink.data_folder import LOSS_NOTE_PREFIX, DataFolder, nested_message
 from embedsink.errors import EmbedsinkError
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
     check: str
     state: State
-    found: str
+    details: str
 
 
 def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
@@ -178,7 +178,7 @@ def _advice_in(sql: str) -> str:
 def _examine_dashboards(folder: DataFolder, reader: Reader | None) -> Finding:
     """Check the operator's own dashboards, and compare them with the reports if a snapshot exists."""
     mistakes: dict[str, Exception] = {}
-    dashboards = read_all_dashboards(folder.dashboards, on_error=mistakes.__setitem__)
+    dashboards = read_dashboards(folder.dashboards, on_error=mistakes.__setitem__)
     own = [path.stem for path in dashboard_files(folder.dashboards)]
     if reader is not None and not missing_reports(reader):
         mistakes |= lint({name: dashboards[name] for name in own if name in dashboards}, all_reports(reader))

@@ -15,7 +15,7 @@ from embedsink.auth.key_cache import KeyCache
 from embedsink.auth.key_store import KeyStore
 from embedsink.clock_watch import watch_clock
 from embedsink.concurrency.limiter import ConcurrencyLimiter
-from embedsink.concurrency.priority import give_way_to_ingest
+from embedsink.concurrency.priority import lower_priority
 from embedsink.concurrency.throttle import Throttle
 from embedsink.data_folder import DataFolder, FolderLock, advice_on, nested_message
 from embedsink.errors import EmbedsinkError, Misconfigured, Unavailable
@@ -163,7 +163,7 @@ class Engine:
             self.loader.open_store()
         except (OSError, StoreRefused) as error:
             # Ingest does not need the store, and the loader retries.
-            self.loader.report_trouble(f"store: {error}. Loading begins when this is resolved")
+            self.loader.report_error(f"store: {error}. Loading begins when this is resolved")
         self._restore_quarantine_budget()
         self.journal = self._open_journal()
         for nested in self.folder.nested():
@@ -247,8 +247,8 @@ class Engine:
         """
         lines, count = result.rejection_lines, result.rejected_count
         byte_count = len(lines)
-        is_ample = self.journal.capacity.is_ample(free_bytes_min=self.settings.quarantine_free_bytes_min)
-        is_stored = is_ample and self._quarantine_budget.has_room(key_id, byte_count=byte_count, count=count)
+        has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
+        is_stored = has_headroom and self._quarantine_budget.has_room(key_id, byte_count=byte_count, count=count)
         if not is_stored:
             deployment = result.deployment if is_scoped else None
             lines = rejection_count_lines(result.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
@@ -257,7 +257,7 @@ class Engine:
             if failure is None and is_stored:
                 self._quarantine_budget.charge(key_id, byte_count=byte_count, count=count)
             elif failure is None:
-                self.counters["unkept"] += count
+                self.counters["not_stored"] += count
             on_durable(failure)
 
         self.append_counted(
@@ -302,13 +302,13 @@ async def _watch_keys(keys: KeyCache, folder: DataFolder, interval_s: float) -> 
             if keys.refresh() and not folder.keys.exists():
                 log.warning("keys_gone", extra={"detail": f"{folder.keys}: {_KEYS_MISSING}"})
         except Misconfigured as error:
-            log.error("keys_trouble", extra={"detail": str(error)})
+            log.error("keys_unreadable", extra={"detail": str(error)})
 
 
 def _reader_threads(settings: Settings) -> ThreadPoolExecutor:
     """Create a thread for each running report, and one for live queries."""
     return ThreadPoolExecutor(
-        settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=give_way_to_ingest
+        settings.report_concurrency_max + 1, thread_name_prefix="reading", initializer=lower_priority
     )
 
 

@@ -93,12 +93,12 @@ class LineLimit(logging.Filter):
             log.warning("lines_left_out", extra={"of": event, "count": count})
 
 
-def log_as_json(level: int = logging.INFO) -> None:
+def log_as_json() -> None:
     """Write all logs of this process to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     handler.addFilter(LineLimit())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 def _encode(fields: dict[str, Any], characters_max: int) -> str:

@@ -62,7 +62,7 @@ class Settings(BaseModel):
         description="Maximum body bytes per second for each key and address (IPv6: each /64). Rejected bodies cost "
         "more than their size.",
     )
-    rate_strangers_per_s: int = Field(
+    rate_anonymous_per_s: int = Field(
         500,
         ge=1,
         description="Maximum requests per second without a valid key for each address (IPv6: each /64). Bursts of "

@@ -24,25 +24,9 @@ from embedsink.backup.restore import restore_backup
 from embedsink.backup.source import read_journal
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from tests.support.backups import GROUP, OPEN, contents, expected, flip, load, make_data, piece_of, restored
+from tests.support.backups import GROUP, OPEN, contents, expected, flip, load, piece_of, restored
 from tests.support.given import segment
 from tests.support.stores import make_folder
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
-    return make_data(tmp_path_factory.mktemp("made") / "data")
-
-
-@pytest.fixture
-def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
-    """Return a copy of the shared folder that a test may change."""
-    return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "backup"
 
 
 def test_a_restored_folder_has_every_file_that_can_not_be_recreated(
@@ -141,8 +125,8 @@ def test_a_missing_segment_is_reported(folder: DataFolder, target: Path) -> None
 def test_a_damaged_snapshot_adds_no_generation(folder: DataFolder, target: Path) -> None:
     create_backup(folder, target)
     content = bytearray(folder.snapshot.read_bytes())
-    for place in range(20_000, len(content), 4_096):
-        content[place] ^= 1
+    for index in range(20_000, len(content), 4_096):
+        content[index] ^= 1
     folder.snapshot.write_bytes(content)
     with pytest.raises(Misconfigured, match=r"^analytics\.duckdb: can't be read \(.*No backup was made"):
         create_backup(folder, target)
@@ -285,7 +269,7 @@ def test_generations_sort_by_age_even_if_the_clock_was_set_back(
     for moment in moments:
         monkeypatch.setattr(create, "_now", lambda moment=moment: moment)
         names.append(create_backup(folder, target).manifest.name)
-    assert names == [f"20990101T000000.00{place}Z.json" for place in range(3)]
+    assert names == [f"20990101T000000.00{index}Z.json" for index in range(3)]
     assert [Repository(target).read(name).began_at for name in Repository(target).names()] == moments
 
 

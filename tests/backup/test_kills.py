@@ -1,6 +1,5 @@
 """Killed backups, deletions and restores: generations stay intact, and no partial data folder is opened."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,25 +10,9 @@ from embedsink.backup.create import create_backup
 from embedsink.backup.repository import Repository
 from embedsink.data_folder import DataFolder
 from embedsink.errors import Misconfigured
-from tests.support.backups import OPEN, contents, expected, load, make_data, restored
+from tests.support.backups import OPEN, contents, expected, load, restored
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
-    return make_data(tmp_path_factory.mktemp("made") / "data")
-
-
-@pytest.fixture
-def folder(made: DataFolder, tmp_path: Path) -> DataFolder:
-    """Return a copy of the shared folder that a test may change."""
-    return DataFolder(shutil.copytree(made.path, tmp_path / "data"))
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "backup"
 
 
 # Fork a child for each step, and kill it there. The test checks the files that it left.

@@ -60,7 +60,7 @@ def test_a_failed_backup_prints_one_line(data: Path, tmp_path: Path, called: Cal
     target = tmp_path / "target"
     assert_failed(called("backup", target, "--list"), "is not a backup, since it has no generations/.")
     assert_failed(called("restore", target, "--data", tmp_path / "new"), "is not a backup")
-    assert_failed(called("backup", data / "backup", "--data", data), "is in the data folder itself")
+    assert_failed(called("backup", data / "backup", "--data", data), "is inside the data folder")
     (tmp_path / "file").touch()
     assert_failed(called("backup", tmp_path / "file", "--data", data), "File exists. Correct this, and retry.")
     create_backup(DataFolder(data), target)

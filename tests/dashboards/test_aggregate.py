@@ -37,12 +37,12 @@ def test_near_the_start_of_the_calendar_no_row_is_older() -> None:
 
 
 def shown(tile: Figure | Chart | Table, rows: Iterable[Row] = ROWS) -> Any:
-    seen = aggregator_for(tile, NAMES)
+    result = aggregator_for(tile, NAMES)
     holds = row_filter(tile, NAMES, END)
     for row in rows:
         if holds(row):
-            seen.add(row)
-    return seen
+            result.add(row)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_the_newest_value_is_the_greatest_or_null(values: tuple[int | None, ...]
 
 
 def test_without_a_sort_the_first_rows_are_shown() -> None:
-    seen = shown(table(rows=3))
-    assert seen.rows() == ROWS[:3]
-    assert seen.is_cut()
+    result = shown(table(rows=3))
+    assert result.rows() == ROWS[:3]
+    assert result.is_cut()
     assert not shown(table(rows=4)).is_cut()
 
 
@@ -101,18 +101,18 @@ def test_without_a_sort_the_first_rows_are_shown() -> None:
     ],
 )
 def test_a_sort_orders_rows_and_puts_nulls_last(sort: str, places: list[int]) -> None:
-    assert shown(table(sort=sort)).rows() == [ROWS[place] for place in places]
+    assert shown(table(sort=sort)).rows() == [ROWS[index] for index in places]
     for count in range(1, len(places)):
-        seen = shown(table(sort=sort, rows=count))
-        assert seen.rows() == [ROWS[place] for place in places[:count]]
-        assert seen.is_cut()
+        result = shown(table(sort=sort, rows=count))
+        assert result.rows() == [ROWS[index] for index in places[:count]]
+        assert result.is_cut()
 
 
 def test_a_group_has_sums_and_a_count_and_the_greatest_come_first() -> None:
     group = {"by": ["surface"], "sum": ["error_count", "view_count"], "count": "row_count"}
-    seen = shown(table(group=group))
-    assert seen.names == ["surface", "error_count", "view_count", "row_count"]
-    assert seen.rows() == [(None, 4, 2, 1), ("app", 1, 10, 2), ("chat", 0, 5, 1)]
+    result = shown(table(group=group))
+    assert result.names == ["surface", "error_count", "view_count", "row_count"]
+    assert result.rows() == [(None, 4, 2, 1), ("app", 1, 10, 2), ("chat", 0, 5, 1)]
     assert shown(table(group=group, sort="-row_count", rows=1)).rows() == [("app", 1, 10, 2)]
     assert shown(table(group=group, sort="view_count")).rows()[0] == (None, 4, 2, 1)
     assert shown(table(group={"by": ["surface"], "count": "n"})).rows()[0] == ("app", 2)
@@ -120,16 +120,18 @@ def test_a_group_has_sums_and_a_count_and_the_greatest_come_first() -> None:
 
 def test_a_group_has_the_median_of_values_that_cannot_be_added() -> None:
     group = {"by": ["surface"], "median": ["error_count", "view_count"], "count": "row_count"}
-    seen = shown(table(group=group, sort="-view_count"), [*ROWS, ("chat", LATE, 6, None)])
-    assert seen.names == ["surface", "error_count", "view_count", "row_count"]
-    assert seen.rows() == [("chat", 0, 5.5, 2), ("app", 1, 5, 2), (None, 4, 2, 1)]
+    result = shown(table(group=group, sort="-view_count"), [*ROWS, ("chat", LATE, 6, None)])
+    assert result.names == ["surface", "error_count", "view_count", "row_count"]
+    assert result.rows() == [("chat", 0, 5.5, 2), ("app", 1, 5, 2), (None, 4, 2, 1)]
 
 
 def test_a_group_without_values_has_no_median() -> None:
-    seen = shown(table(group={"by": ["surface"], "median": ["error_count"], "count": "n"}), [("app", LATE, 7, None)])
-    assert seen.rows() == []  # It is not among the medians.
-    seen = shown(table(group={"by": ["surface"], "median": ["error_count"]}, sort="surface"), [("app", LATE, 7, None)])
-    assert seen.rows() == [("app", None)]
+    result = shown(table(group={"by": ["surface"], "median": ["error_count"], "count": "n"}), [("app", LATE, 7, None)])
+    assert result.rows() == []  # It is not among the medians.
+    result = shown(
+        table(group={"by": ["surface"], "median": ["error_count"]}, sort="surface"), [("app", LATE, 7, None)]
+    )
+    assert result.rows() == [("app", None)]
 
 
 def test_the_median_of_many_values_uses_an_even_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +150,9 @@ def test_a_group_with_more_rows_than_shown_is_marked_as_cut() -> None:
 
 def test_beyond_the_maximum_known_groups_continue_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.dashboards.aggregate, "GROUPS_MAX", 2)
-    seen = shown(table(group={"by": ["surface"], "sum": ["view_count"]}), [*ROWS, ("chat", LATE, 1, 0)])
-    assert seen.rows() == [("app", 10), ("chat", 6)]
-    assert seen.is_cut()
+    result = shown(table(group={"by": ["surface"], "sum": ["view_count"]}), [*ROWS, ("chat", LATE, 1, 0)])
+    assert result.rows() == [("app", 10), ("chat", 6)]
+    assert result.is_cut()
 
 
 def led(rows: Iterable[Row] = ROWS, **more: Any) -> Any:
@@ -160,9 +162,9 @@ def led(rows: Iterable[Row] = ROWS, **more: Any) -> Any:
 
 def test_of_many_lines_the_largest_are_complete() -> None:
     leading = {"column": "surface", "by": "view_count", "count": 2}
-    seen = led(leading=leading)
-    assert seen.rows() == ROWS[:3]
-    assert seen.is_cut()
+    result = led(leading=leading)
+    assert result.rows() == ROWS[:3]
+    assert result.is_cut()
     every = led(leading=leading | {"count": 3})
     assert (every.rows(), every.is_cut()) == (ROWS, False)
     assert led(leading=leading | {"by": "error_count", "count": 1}).rows() == [ROWS[3]]
@@ -174,8 +176,8 @@ def test_thousands_of_invented_lines_displace_no_larger_line(monkeypatch: pytest
         [*((f"invented {day} {one}", EARLY, 1, 0) for one in range(50)), ("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)]
         for day in range(4)
     ]
-    seen = led([row for rows in days for row in rows], leading={"column": "surface", "by": "view_count", "count": 2})
-    assert seen.rows() == [("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)] * 4
+    result = led([row for rows in days for row in rows], leading={"column": "surface", "by": "view_count", "count": 2})
+    assert result.rows() == [("app", EARLY, 3, 0), ("chat", EARLY, 2, 0)] * 4
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def needed(*tiles: dict[str, Any]) -> tuple[str, ...]:
 
 
 def tiles_of(*tiles: dict[str, Any]) -> list[Any]:
-    charts = [{"id": f"c{place}", "title": "A", "report": "dashboards"} | tile for place, tile in enumerate(tiles)]
+    charts = [{"id": f"c{index}", "title": "A", "report": "dashboards"} | tile for index, tile in enumerate(tiles)]
     return list(Section.model_validate({"id": "s", "title": "S", "charts": charts}).charts)
 
 
@@ -102,15 +102,15 @@ def test_shipped_dashboards_show_the_same_with_all_columns_selected(
         {"type": "ai-query", "surface": "chat", "status": "completed"},
     ]
     given = [
-        {**event, "at": f"2026-{day}T{10 + place}:00:00", "viewer": f"u{place % 3}", "tenant": f"t{place % 2}"}
+        {**event, "at": f"2026-{day}T{10 + index}:00:00", "viewer": f"u{index % 3}", "tenant": f"t{index % 2}"}
         for day in ("10-13", "10-30", "10-31", "11-01", "11-02")
-        for place, event in enumerate(events)
+        for index, event in enumerate(events)
     ]
-    asked = {"since": "2026-11-01", "until": "2026-11-03"}
-    narrow = shown(tmp_path, given, asked)
+    params = {"since": "2026-11-01", "until": "2026-11-03"}
+    narrow = shown(tmp_path, given, params)
     monkeypatch.setattr(query, "required_columns", lambda report, _: tuple(one.name for one in report.columns))
     (tmp_path / "all").mkdir()
-    assert shown(tmp_path / "all", given, asked) == narrow
+    assert shown(tmp_path / "all", given, params) == narrow
     assert any(answer.rows for answer in narrow.values())
 
 

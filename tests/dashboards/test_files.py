@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from embedsink.dashboards.error_messages import TILES
-from embedsink.dashboards.files import dashboards_folder, read_all_dashboards, read_dashboards
+from embedsink.dashboards.files import dashboards_folder, read_dashboards
 from embedsink.dashboards.lint import check_dashboards
 from embedsink.dashboards.model import Chart, Figure, Gauge
 from embedsink.errors import Misconfigured
@@ -206,24 +206,23 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (NUMBER | {"kind": "numbers"}, f'[0].kind: "numbers" is not one of {KINDS}. Did you mean "number"?'),
     (NUMBER | {"kind": ["number"]}, f'[0].kind: ["number"] is not one of {KINDS}. Write one of these.'),
     (without(NUMBER, "kind"), f"[0].kind: is missing. Write one of {KINDS}."),
-    (without(NUMBER, "how"), "[0].how: is missing; a number requires it. Add it."),
+    (without(NUMBER, "how"), "[0].how: is missing. Add it."),
     (5, "[0]: 5 is not an object. Write an object."),
     # A misspelt name is reported before the field that is therefore missing.
-    (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is not a field of a number. Did you mean "title"?'),
-    (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is not a field of a number. Did you mean "column"?'),
+    (without(NUMBER, "title") | {"titel": "A"}, '[0].titel: is not a field. Did you mean "title"?'),
+    (without(NUMBER, "column") | {"colum": "x"}, '[0].colum: is not a field. Did you mean "column"?'),
     # A name that the file has already is not suggested.
     (
         SERVER | {"titel": "A"},
-        "[0].titel: is not a field of a number of the server. "
-        "The fields are id, title, description, span, kind, measure, format.",
+        "[0].titel: is not a field. The fields are id, title, description, span, kind, measure, format.",
     ),
     (
         NUMBER | {"sort": "surface"},
-        "[0].sort: is not a field of a number, but of a chart and a table. Remove it, or change the kind.",
+        "[0].sort: is a field of the kind chart or table. Remove it, or change the kind.",
     ),
     (
         SERVER | {"better": "up"},
-        "[0].better: is not a field of a number of the server, but of a number. Remove it, or change the kind.",
+        "[0].better: is a field of the kind number. Remove it, or change the kind.",
     ),
     (NUMBER | {"how": "summ"}, f'[0].how: "summ" is not one of {HOWS}. Did you mean "sum"?'),
     (NUMBER | {"how": "average"}, f'[0].how: "average" is not one of {HOWS}. Write one of these.'),
@@ -233,7 +232,7 @@ WRONG_TILES: list[tuple[Any, str]] = [
     (NUMBER | {"span": "2"}, '[0].span: "2" is not one of 1, 2, 3, 4, 6. Write one of these.'),
     (NUMBER | {"times": 1.5}, "[0].times: 1.5 is not an integer. Write an integer."),
     (NUMBER | {"title": None}, "[0].title: null is not a string. Write a string."),
-    (NUMBER | {"title": ""}, "[0].title: is empty. Write a text."),
+    (NUMBER | {"title": ""}, "[0].title: is empty. Fill it in."),
     (NUMBER | {"title": "t" * 101}, f'[0].title: "{"t" * 61}…" is longer than 100 characters. Shorten it.'),
     (NUMBER | {"title": "\ud800"}, r'[0].title: "\ud800" has a lone surrogate. Remove it.'),
     (
@@ -276,25 +275,25 @@ WRONG_TILES: list[tuple[Any, str]] = [
         CHART | {"select": "viewer"},
         '[0].select: "viewer" is not one of surface, deployment, tenant, period_start. Write one of these.',
     ),
-    (CHART | {"compare": {"x": "day"}}, "[0].compare.y: is missing; a comparison requires it. Add it."),
-    (CHART | {"group": {"by": []}}, "[0].group.by: is empty. Name at least one."),
-    (CHART | {"group": {"by": ["a"], "sums": ["b"]}}, '[0].group.sums: is not a field of a group. Did you mean "sum"?'),
-    (TABLE | {"columns": {}}, "[0].columns: is empty. Name at least one."),
+    (CHART | {"compare": {"x": "day"}}, "[0].compare.y: is missing. Add it."),
+    (CHART | {"group": {"by": []}}, "[0].group.by: is empty. Fill it in."),
+    (CHART | {"group": {"by": ["a"], "sums": ["b"]}}, '[0].group.sums: is not a field. Did you mean "sum"?'),
+    (TABLE | {"columns": {}}, "[0].columns: is empty. Fill it in."),
     (TABLE | {"columns": ["surface"]}, '[0].columns: ["surface"] is not an object. Write an object.'),
 ]
 WRONG_FILES: list[tuple[dict[str, Any], str]] = [
-    ({"titles": "T"}, "titles: is not a field of a dashboard. The fields are title, description, place, sections."),
-    ({"place": "1"}, 'place: "1" is not an integer. Write an integer.'),
-    ({"sections": []}, "sections: is empty. Name at least one."),
+    ({"titles": "T"}, "titles: is not a field. The fields are title, description, position, sections."),
+    ({"position": "1"}, 'position: "1" is not an integer. Write an integer.'),
+    ({"sections": []}, "sections: is empty. Fill it in."),
     ({"sections": {}}, "sections: {} is not an array. Write an array."),
     ({"sections": [1]}, "sections[0]: 1 is not an object. Write an object."),
     (
         {"sections": [{"id": "s", "title": "S", "chart": [NUMBER]}]},
-        'sections[0].chart: is not a field of a section. Did you mean "charts"?',
+        'sections[0].chart: is not a field. Did you mean "charts"?',
     ),
     (
         {"sections": [{"id": "s", "title": "S", "charts": [NUMBER] * 25}]},
-        "sections[0].charts: has 25 members; the limit is 24. Remove some.",
+        "sections[0].charts: has more than 24 members. Write fewer.",
     ),
 ]
 
@@ -313,7 +312,7 @@ def test_an_invalid_file_is_reported_in_one_sentence(tmp_path: Path, more: dict[
     ("content", "message"),
     [
         (b"{", "is not JSON (line 1, column 2). Correct the file."),
-        (b'{\n  "title": "T"\n  "place": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
+        (b'{\n  "title": "T"\n  "position": 1\n}', "is not JSON (line 3, column 3). Correct the file."),
         (b"", "is not JSON (line 1, column 1). Correct the file."),
         (
             b'{"title": "\xff"}',
@@ -322,7 +321,7 @@ def test_an_invalid_file_is_reported_in_one_sentence(tmp_path: Path, more: dict[
         (b"[" * 200_000, "is not JSON (not UTF-8, too deeply nested, or a number that is too long). Correct the file."),
         (b"[]", "file: [] is not an object. Write an object."),
         (b"null", "file: null is not an object. Write an object."),
-        (b"{}", "title: is missing; a dashboard requires it. Add it."),
+        (b"{}", "title: is missing. Add it."),
     ],
     ids=["open", "comma", "empty", "latin", "deep", "array", "null", "nothing"],
 )
@@ -376,10 +375,10 @@ def test_a_file_name_that_cannot_be_in_a_url_is_reported(tmp_path: Path, name: s
 
 def test_operator_dashboards_extend_ours_and_replace_those_of_the_same_name(tmp_path: Path) -> None:
     ours = read_dashboards()
-    assert read_all_dashboards(tmp_path / "missing") == ours
+    assert read_dashboards(tmp_path / "missing") == ours
     written(tmp_path, NUMBER).joinpath("mine.json").rename(tmp_path / "overview.json")
     (tmp_path / "support-desk.json").write_text((tmp_path / "overview.json").read_text())
-    found = read_all_dashboards(tmp_path)
+    found = read_dashboards(tmp_path)
     assert found.keys() == {*ours, "support-desk"}
     assert found["overview"] == found["support-desk"] != ours["overview"]
 

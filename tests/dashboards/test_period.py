@@ -15,33 +15,33 @@ def at(*parts: int) -> datetime:
     return datetime(*parts)  # type: ignore[arg-type]
 
 
-def period(**asked: str) -> Period:
-    return period_of(asked, now=NOW)
+def period(**params: str) -> Period:
+    return period_of(params, now=NOW)
 
 
 def test_seven_days_begin_at_midnight_and_the_week_before_ends_at_the_same_time_of_day() -> None:
-    seen = period(timezone="Europe/Berlin")
-    assert (seen.scope.since, seen.scope.until) == (at(2026, 11, 14, 23), None)
-    assert seen.before is not None
-    assert (seen.before.since, seen.before.until) == (at(2026, 11, 7, 23), at(2026, 11, 14, 18, 30, 15))
-    assert seen.scope.interval == "day"
-    assert seen.asked == {"since": "2026-11-15", "interval": "day", "timezone": "Europe/Berlin"}
-    assert seen.scope.until is None
+    parsed = period(timezone="Europe/Berlin")
+    assert (parsed.scope.since, parsed.scope.until) == (at(2026, 11, 14, 23), None)
+    assert parsed.before is not None
+    assert (parsed.before.since, parsed.before.until) == (at(2026, 11, 7, 23), at(2026, 11, 14, 18, 30, 15))
+    assert parsed.scope.interval == "day"
+    assert parsed.params == {"since": "2026-11-15", "interval": "day", "timezone": "Europe/Berlin"}
+    assert parsed.scope.until is None
 
 
 def test_a_day_is_24_hours_by_the_hour() -> None:
-    seen = period(period="24h")
-    assert (seen.scope.since, seen.scope.until, seen.scope.interval) == (at(2026, 11, 20, 19), None, "hour")
-    assert seen.before is not None
-    assert (seen.before.since, seen.before.until) == (at(2026, 11, 19, 19), at(2026, 11, 20, 18, 30, 15))
+    parsed = period(period="24h")
+    assert (parsed.scope.since, parsed.scope.until, parsed.scope.interval) == (at(2026, 11, 20, 19), None, "hour")
+    assert parsed.before is not None
+    assert (parsed.before.since, parsed.before.until) == (at(2026, 11, 19, 19), at(2026, 11, 20, 18, 30, 15))
 
 
 def test_the_previous_period_of_a_chosen_period_has_the_same_length() -> None:
-    seen = period(since="2026-11-01", until="2026-11-04")
-    assert (seen.scope.since, seen.scope.until) == (at(2026, 11, 1), at(2026, 11, 4))
-    assert seen.before is not None
-    assert (seen.before.since, seen.before.until) == (at(2026, 10, 29), at(2026, 11, 1))
-    assert seen.scope.until is not None
+    parsed = period(since="2026-11-01", until="2026-11-04")
+    assert (parsed.scope.since, parsed.scope.until) == (at(2026, 11, 1), at(2026, 11, 4))
+    assert parsed.before is not None
+    assert (parsed.before.since, parsed.before.until) == (at(2026, 10, 29), at(2026, 11, 1))
+    assert parsed.scope.until is not None
 
 
 @pytest.mark.parametrize(
@@ -56,22 +56,22 @@ def test_the_previous_period_of_a_chosen_period_has_the_same_length() -> None:
 def test_the_previous_period_of_whole_days_has_as_many_days_in_the_readers_time_zone(
     since: str, until: str, before: datetime
 ) -> None:
-    seen = period(since=since, until=until, timezone="Europe/Berlin")
-    assert seen.before is not None
-    assert (seen.before.since, seen.before.until) == (before, seen.scope.since)
+    parsed = period(since=since, until=until, timezone="Europe/Berlin")
+    assert parsed.before is not None
+    assert (parsed.before.since, parsed.before.until) == (before, parsed.scope.since)
 
 
 def test_the_previous_period_of_a_part_of_a_day_has_the_same_duration() -> None:
-    seen = period(since="2026-10-25T00:00", until="2026-10-25T12:00", timezone="Europe/Berlin")
-    assert seen.before is not None
-    assert seen.before.since == at(2026, 10, 24, 9)  # 13 hours of the 25th, because one hour is repeated
+    parsed = period(since="2026-10-25T00:00", until="2026-10-25T12:00", timezone="Europe/Berlin")
+    assert parsed.before is not None
+    assert parsed.before.since == at(2026, 10, 24, 9)  # 13 hours of the 25th, because one hour is repeated
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
 @pytest.mark.parametrize(("since", "until"), [("0001-01-02", "0001-01-03"), ("0001-01-03", "0001-01-05")])
 def test_before_the_first_days_the_period_is_cut_or_empty(zone: str, since: str, until: str) -> None:
-    seen = period(since=since, until=until, timezone=zone)
-    assert seen.before is None or seen.before.until == seen.scope.since
+    parsed = period(since=since, until=until, timezone=zone)
+    assert parsed.before is None or parsed.before.until == parsed.scope.since
 
 
 @pytest.mark.parametrize(
@@ -88,20 +88,20 @@ def test_without_a_request_for_it_nothing_is_compared() -> None:
 
 
 def test_filters_apply_to_both_periods() -> None:
-    seen = period_of({"surface": "app", "tenant": "acme"}, deployments=["2"], allowed=frozenset({1, 2}), now=NOW)
-    for scope in (seen.scope, seen.before):
+    parsed = period_of({"surface": "app", "tenant": "acme"}, deployments=["2"], allowed=frozenset({1, 2}), now=NOW)
+    for scope in (parsed.scope, parsed.before):
         assert scope is not None
         assert (scope.surface, scope.tenant, scope.deployments) == ("app", "acme", frozenset({2}))
 
 
 def test_a_key_sees_its_deployments_without_a_filter() -> None:
-    seen = period_of({}, allowed=frozenset({7}), now=NOW)
-    assert seen.before is not None
-    assert seen.scope.deployments == seen.before.deployments == frozenset({7})
+    parsed = period_of({}, allowed=frozenset({7}), now=NOW)
+    assert parsed.before is not None
+    assert parsed.scope.deployments == parsed.before.deployments == frozenset({7})
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("params", "message"),
     [
         ({"period": "8d"}, 'period: "8d" is not one of 24h, 7d, 30d, 90d.'),
         ({"period": "7d", "since": "2026-11-01"}, "period: is given together with since. Give one of them."),
@@ -111,9 +111,9 @@ def test_a_key_sees_its_deployments_without_a_filter() -> None:
         ({"timezone": "Mars"}, 'timezone: "Mars" is not a time zone of the IANA database.'),
     ],
 )
-def test_an_invalid_period_is_refused(asked: dict[str, str], message: str) -> None:
+def test_an_invalid_period_is_refused(params: dict[str, str], message: str) -> None:
     with pytest.raises(Refused) as error:
-        period(**asked)
+        period(**params)
     assert error.value.reason is Reason.BAD_PARAMETER
     assert str(error.value).startswith(message)
 

@@ -47,23 +47,23 @@ def reports(store: Store) -> dict[str, Report]:
 
 
 def answers(
-    store: Store, reports: dict[str, Report], *tiles: dict[str, Any], asked: dict[str, str]
+    store: Store, reports: dict[str, Report], *tiles: dict[str, Any], params: dict[str, str]
 ) -> list[ChartAnswer]:
     """Return the answers of tiles in one section, in their order."""
     charts = [{"id": f"c{place}"} | tile for place, tile in enumerate(tiles)]
     section = Section.model_validate({"id": "s", "title": "S", "charts": charts})
     with store.reader(EVERYTHING) as reader:
-        found = answer_section(reader, section, period_of(asked, now=NOW), reports=reports, now=NOW)
+        found = answer_section(reader, section, period_of(params, now=NOW), reports=reports, now=NOW)
     return [found[one["id"]] for one in charts]
 
 
 def test_a_chart_with_its_own_since_ends_now(store: Store, reports: dict[str, Report]) -> None:
-    asked = {"since": "2026-11-03", "until": "2026-11-05"}
-    readers, own = answers(store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, asked=asked)
+    params = {"since": "2026-11-03", "until": "2026-11-05"}
+    readers, own = answers(store, reports, NUMBER, NUMBER | {"parameters": {"since": "2026-11-04"}}, params=params)
     assert (readers.value, readers.value_before) == (2, 1)
-    assert readers.asked == {"since": "2026-11-03", "until": "2026-11-05", "interval": "hour"}
+    assert readers.params == {"since": "2026-11-03", "until": "2026-11-05", "interval": "hour"}
     assert (own.value, own.value_before) == (4, None)
-    assert own.asked == {"since": "2026-11-04", "interval": "hour"}
+    assert own.params == {"since": "2026-11-04", "interval": "hour"}
 
 
 def test_a_chart_with_a_surface_of_its_own_keeps_the_readers_period_and_deployments(
@@ -91,7 +91,7 @@ def test_charts_with_the_same_query_share_it(
 
     monkeypatch.setattr(Reader, "rows", counted)
     app = NUMBER | {"where": {"surface": "app"}}
-    found = answers(store, reports, NUMBER, TABLE, app, asked={"since": "2026-11-01", "compare": "off"})
+    found = answers(store, reports, NUMBER, TABLE, app, params={"since": "2026-11-01", "compare": "off"})
     assert (found[0].value, found[2].value) == (5, 4)
     assert read == ["views"]
 
@@ -103,14 +103,14 @@ def test_a_table_has_its_columns_in_order_and_is_marked_when_cut(store: Store, r
         reports,
         TABLE | {"group": group, "columns": {"view_count": "Views", "surface": "Surface"}},
         TABLE | {"group": group, "rows": 1},
-        asked={"since": "2026-11-01"},
+        params={"since": "2026-11-01"},
     )
     assert (whole.columns, whole.rows, whole.is_cut) == (
         ["view_count", "surface"],
         [[4, "app"], [1, "dashboard"]],
         False,
     )
-    assert replace(cut, asked=None) == ChartAnswer(
+    assert replace(cut, params=None) == ChartAnswer(
         ["surface", "view_count"], [["app", 4]], [], is_cut=True, row_count=2
     )
 
@@ -118,12 +118,12 @@ def test_a_table_has_its_columns_in_order_and_is_marked_when_cut(store: Store, r
 def test_a_chart_spans_the_period_of_its_rows(store: Store, reports: dict[str, Report]) -> None:
     spec = {"mark": "bar", "encoding": {}}
     views = {"kind": "chart", "title": "A", "report": "views", "spec": spec}
-    asked = {"since": "2026-11-03", "until": "2026-11-05"}
-    hours, days = answers(store, reports, views, views | {"report": "activity"}, asked=asked)
+    params = {"since": "2026-11-03", "until": "2026-11-05"}
+    hours, days = answers(store, reports, views, views | {"report": "activity"}, params=params)
     third = 1_793_664_000_000  # 2026-11-03T00:00Z
     assert (hours.interval, hours.span, hours.ticks) == ("hour", [third, third + 2 * DAY_MS], None)
     assert days.interval == "day"
-    [week] = answers(store, reports, views | {"report": "activity"}, asked={"period": "7d"})
+    [week] = answers(store, reports, views | {"report": "activity"}, params={"period": "7d"})
     assert (week.interval, week.span) == ("day", [third + DAY_MS, third + 8 * DAY_MS])  # though not every day has rows
     assert days.ticks == [start + DAY_MS // 2 for start in range(days.span[0], days.span[1], DAY_MS)]  # type: ignore[index]
 
@@ -133,25 +133,25 @@ def test_data_that_begins_within_the_previous_period_is_not_comparable_yet(
 ) -> None:
     rate = NUMBER | {"how": "ratio", "of": ["view_count"]}
     # The first event is of the 2nd.
-    partly, part = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-04", "until": "2026-11-07"})
+    partly, part = answers(store, reports, NUMBER, rate, params={"since": "2026-11-04", "until": "2026-11-07"})
     assert (partly.value, partly.value_before, partly.change) == (3, 1, NO_COMPARISON)
     assert part.change == NO_COMPARISON
-    [nothing] = answers(store, reports, rate, asked={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
+    [nothing] = answers(store, reports, rate, params={"since": "2026-11-03T12:00", "until": "2026-11-03T18:00"})
     assert (nothing.value, nothing.change) == (None, None)
-    whole, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-06", "until": "2026-11-08"})
+    whole, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-06", "until": "2026-11-08"})
     assert whole.change == Change("down", None, 0.5, "share")
     assert share.change == UNCHANGED
-    later, share = answers(store, reports, NUMBER, rate, asked={"since": "2026-11-08", "until": "2026-11-09"})
+    later, share = answers(store, reports, NUMBER, rate, params={"since": "2026-11-08", "until": "2026-11-09"})
     assert (later.change, share.change) == (ZERO_BEFORE, ZERO_BEFORE)
-    [alone] = answers(store, reports, NUMBER, asked={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
+    [alone] = answers(store, reports, NUMBER, params={"since": "2026-11-08", "until": "2026-11-09", "compare": "off"})
     assert alone.change is None
 
 
 def test_a_comparison_needs_earlier_events_of_the_readers_deployments(store: Store, reports: dict[str, Report]) -> None:
     section = Section.model_validate({"id": "s", "title": "S", "charts": [NUMBER | {"id": "a"}]})
-    asked = {"since": "2026-11-05", "until": "2026-11-07"}
+    params = {"since": "2026-11-05", "until": "2026-11-07"}
     # Another deployment's first event is of the 2nd, this deployment's of the 4th.
-    period = period_of(asked, allowed=frozenset({2}), now=NOW)
+    period = period_of(params, allowed=frozenset({2}), now=NOW)
     with store.reader(EVERYTHING) as reader:
         found = answer_section(reader, section, period, reports=reports, now=NOW)
     assert (found["a"].value_before, found["a"].change) == (1, NO_COMPARISON)
@@ -162,8 +162,8 @@ def test_the_previous_period_is_empty_without_events(store: Store, reports: dict
     compare = {"x": "period_middle", "y": "view_count"}
     views = {"kind": "chart", "title": "A", "report": "views", "spec": spec, "compare": compare}
 
-    def line(since: str, until: str, asked: dict[str, str] | None = None) -> list[tuple[int, int]]:
-        [answer] = answers(store, reports, views, asked={"since": since, "until": until} | (asked or {}))
+    def line(since: str, until: str, params: dict[str, str] | None = None) -> list[tuple[int, int]]:
+        [answer] = answers(store, reports, views, params={"since": since, "until": until} | (params or {}))
         assert answer.span
         first, y = answer.columns.index("period_start"), answer.columns.index("view_count")
         return sorted(((row[first] - answer.span[0]) // DAY_MS, row[y]) for row in answer.before)
@@ -179,8 +179,8 @@ def test_the_previous_period_is_empty_without_events(store: Store, reports: dict
 def test_the_age_of_a_row_counts_from_the_end_of_the_shown_period(store: Store, reports: dict[str, Report]) -> None:
     tenants = {"kind": "number", "title": "A", "report": "tenants", "how": "count"}
 
-    def count(days: int, asked: dict[str, str]) -> Any:
-        [answer] = answers(store, reports, tenants | {"older_days": {"last_seen_at": days}}, asked=asked)
+    def count(days: int, params: dict[str, str]) -> Any:
+        [answer] = answers(store, reports, tenants | {"older_days": {"last_seen_at": days}}, params=params)
         return answer.value
 
     # The last view is of the 8th at 10:00, or of the 6th where the period ends before the 7th.
@@ -201,7 +201,7 @@ def test_markers_are_within_the_period_and_not_in_the_future(tmp_path: Path) -> 
         reports = {report.name: report for report in all_reports(reader)}
     marks = {"report": "sync_impact", "at": "completed_at", "title": "Sync"}
     chart = {"kind": "chart", "title": "A", "report": "views", "spec": {"mark": "bar"}, "marks": marks}
-    marked, bare = answers(store, reports, chart, TABLE, asked={"since": "2026-11-03", "timezone": "Europe/Berlin"})
+    marked, bare = answers(store, reports, chart, TABLE, params={"since": "2026-11-03", "timezone": "Europe/Berlin"})
     assert marked.marks == [
         int(datetime(2026, 11, day, 11, tzinfo=UTC).timestamp()) * 1_000
         for day in (8, 4)  # in the time of Berlin

@@ -20,7 +20,7 @@ NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 Shown = dict[tuple[str, str], ChartAnswer]
 
 
-def shown(folder: Path, given: Iterable[Given], asked: dict[str, str] | None = None) -> Shown:
+def shown(folder: Path, given: Iterable[Given], params: dict[str, str] | None = None) -> Shown:
     """Return the result of every chart, by dashboard and chart id."""
     store = open_store(folder / "store.duckdb")
     store.load(inspect(segment(folder, given)))
@@ -29,7 +29,7 @@ def shown(folder: Path, given: Iterable[Given], asked: dict[str, str] | None = N
         reports = {report.name: report for report in all_reports(reader)}
         for name, dashboard in read_dashboards().items():
             for section in dashboard.sections:
-                answers = answer_section(reader, section, period_of(asked or {}, now=NOW), reports=reports, now=NOW)
+                answers = answer_section(reader, section, period_of(params or {}, now=NOW), reports=reports, now=NOW)
                 found |= {(name, id): answer for id, answer in answers.items()}
     store.close()
     return found
@@ -124,9 +124,9 @@ def test_a_chart_over_time_has_room_for_every_deployment(tmp_path: Path) -> None
         if isinstance(chart, Chart) and "period_start" in found[name, chart.id].columns
     ]
     assert len(over_time) >= 10
-    for place in over_time:
-        columns = set(found[place].columns)
-        assert not columns & {"deployment", "agent_id", "public_id"}, place
+    for location in over_time:
+        columns = set(found[location].columns)
+        assert not columns & {"deployment", "agent_id", "public_id"}, location
 
 
 def test_each_line_of_a_tooltip_has_a_title_and_not_the_name_of_a_column() -> None:

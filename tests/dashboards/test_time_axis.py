@@ -82,7 +82,7 @@ def test_the_previous_period_is_moved_onto_the_shown_period() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "now", "length"),
+    ("params", "now", "length"),
     [
         ({"period": "7d"}, datetime(2026, 10, 28, 12, tzinfo=UTC), 7),
         ({"period": "7d"}, datetime(2026, 3, 31, 12, tzinfo=UTC), 7),
@@ -94,9 +94,9 @@ def test_the_previous_period_is_moved_onto_the_shown_period() -> None:
     ],
 )
 def test_days_are_aligned_with_previous_days_across_a_clock_change(
-    asked: dict[str, str], now: datetime, length: int
+    params: dict[str, str], now: datetime, length: int
 ) -> None:
-    period = period_of(asked | {"timezone": "Europe/Berlin"}, now=now)
+    period = period_of(params | {"timezone": "Europe/Berlin"}, now=now)
     assert period.before is not None
     assert period.scope.since is not None
     assert period.before.since is not None

@@ -14,7 +14,7 @@ SECONDS_MAX = 90
 # A planted bug: the response does not wait for the write. The slow disk makes losses likely.
 EARLY_ANSWER = """
 import asyncio, os, time
-from embedsink.journal import writer as journal
+from embedsink.journal import open_segment, writer as journal
 submit = journal.Journal.submit
 def submit_and_answer_at_once(self, lines, on_durable):
     submit(self, lines, lambda failure: None)
@@ -23,7 +23,7 @@ journal.Journal.submit = submit_and_answer_at_once
 def slow(descriptor):
     time.sleep(0.05)
     os.fdatasync(descriptor)
-journal.fdatasync = slow
+open_segment.fdatasync = slow
 """
 
 

@@ -108,7 +108,7 @@ def test_every_reader_refuses_a_newer_snapshot(folder: DataFolder, how: str) -> 
         ("lock", "pwrite64:error=EIO", "lock: Input/output error. Check the disk and the kernel log."),
         ("journal", "fsync:error=EIO", "journal: Input/output error. Check the disk and the kernel log."),
         ("journal/000000000002-00000000.open", "fsync:error=EIO", "Input/output error. Check the disk"),
-        ("journal/000000000002-00000000.open", "renameat2:error=EIO", "Input/output error. Check the disk"),
+        ("journal/000000000002-00000000.open", "rename:error=EIO", "Input/output error. Check the disk"),
     ],
 )
 def test_a_failing_disk_at_the_start_is_a_clear_error(folder: DataFolder, name: str, fault: str, sentence: str) -> None:

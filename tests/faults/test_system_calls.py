@@ -22,13 +22,13 @@ from tests.support.envelopes import view
 from tests.support.programs import require
 
 # Each of these planted bugs breaks a promise only in a power failure.
-NO_SYNC = "from embedsink.journal import writer as journal\njournal.fdatasync = lambda descriptor: None\n"
+NO_SYNC = "from embedsink.journal import open_segment\nopen_segment.fdatasync = lambda descriptor: None\n"
 NO_FOLDER_SYNC = "from embedsink.journal import writer as journal\njournal.Journal._sync_folder = lambda self: None\n"
 SYNC_AFTER_THE_ANSWER = """
 import os
-from embedsink.journal import writer as journal
-call_soon, sync = journal.Journal._call_soon, journal.fdatasync
-journal.fdatasync = lambda descriptor: None
+from embedsink.journal import open_segment, writer as journal
+call_soon, sync = journal.Journal._call_soon, open_segment.fdatasync
+open_segment.fdatasync = lambda descriptor: None
 def answer_then_sync(self, *arguments):
     call_soon(self, *arguments)
     import time; time.sleep(0.05)

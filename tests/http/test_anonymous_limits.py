@@ -238,7 +238,7 @@ def test_probes_are_always_answered_and_never_delayed_by_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.2)
-    with open_server(tmp_path, rate_strangers_per_s=1_000) as server:
+    with open_server(tmp_path, rate_anonymous_per_s=1_000) as server:
         use_up(server)
         started_at = time.monotonic()
         assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
@@ -251,7 +251,7 @@ def test_probes_are_always_answered_and_never_delayed_by_other_requests(
 
 def test_a_large_anonymous_body_costs_as_much_as_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 0.01)
-    with open_server(tmp_path, rate_strangers_per_s=5) as server:
+    with open_server(tmp_path, rate_anonymous_per_s=5) as server:
         assert server.post(b" " * (MIB - 1)).status_code == 401
         assert server.post(b" " * (MIB - 1)).status_code == 401
         assert server.post(b"{}").status_code == 429
@@ -264,7 +264,7 @@ def use_up(server: Server) -> None:
 
 def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedsink.http.anonymous_limits, "ANSWER_DELAY_S", 3_600.0)
-    with open_server(tmp_path, rate_strangers_per_s=1) as server:
+    with open_server(tmp_path, rate_anonymous_per_s=1) as server:
         events = server.state["events"]
         replies: list[RawResponse] = []
         scope = {
@@ -280,8 +280,8 @@ def test_a_delayed_429_does_not_delay_other_addresses(tmp_path: Path, monkeypatc
         async def send_all() -> None:
             for client in (("192.0.2.1", 1), ("192.0.2.2", 1)):
                 for _ in range(5):
-                    asked = scope | {"state": dict(server.state), "client": client}
-                    events.ingest(asked, b"{}", replies.append)
+                    request_scope = scope | {"state": dict(server.state), "client": client}
+                    events.ingest(request_scope, b"{}", replies.append)
             await asyncio.sleep(0)
 
         server._runner.run(send_all())

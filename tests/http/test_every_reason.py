@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import embedsink.http.api.events
-import embedsink.journal.writer
+import embedsink.journal.open_segment
 from embedsink.reasons import Reason
 from tests.support.app import EVENTS, NEVER_S, PAGE, Server, open_server, problem
 from tests.support.envelopes import view
@@ -97,7 +97,7 @@ def storage_failed(_: Server, path: Path) -> httpx.Response:
         raise OSError(5, "Input/output error")
 
     with open_server(path) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedsink.journal.writer, "fdatasync", fail)
+        patch.setattr(embedsink.journal.open_segment, "fdatasync", fail)
         return server.post(view(), key=server.key())
 
 

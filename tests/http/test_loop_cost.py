@@ -65,7 +65,7 @@ def worst_requests(method: str, path: str) -> dict[str, bytes]:
     """Return the slowest requests within the limits, of each kind."""
     rest = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     field = f"{method} {path}{rest}"
-    asked = f"{method} {path}?"
+    target = f"{method} {path}?"
     fields = {
         "many cookies": ("Cookie: ", "a=b; "),
         "a quoted cookie": ('Cookie: a="', '\\"'),
@@ -81,9 +81,9 @@ def worst_requests(method: str, path: str) -> dict[str, bytes]:
         "a host": ("Host: [", ":"),
     }
     queries = {
-        "parameters": filled(asked, "e&", f"{rest}\r\n"),
-        "64 parameters": f"{asked}{'&'.join(f'sinc{number}_until_perod' for number in range(64))}{rest}\r\n".encode(),
-        "percent signs": filled(asked, "%ff", f"{rest}\r\n", size=8_192),
+        "parameters": filled(target, "e&", f"{rest}\r\n"),
+        "64 parameters": f"{target}{'&'.join(f'sinc{number}_until_perod' for number in range(64))}{rest}\r\n".encode(),
+        "percent signs": filled(target, "%ff", f"{rest}\r\n", size=8_192),
     }
     paths = {
         "a path": filled(f"{method} {path}/", "a-", f"{rest}\r\n"),

@@ -65,7 +65,7 @@ def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
     """Return all API paths, so that new paths are tested automatically. Probes are excluded."""
     named = {"name": "views", "suffix": "csv", "deploymentId": "1", "syncJobId": "job", "section": "use"}
     admin, routes = server.key("admin"), [route for route in server.app.routes if isinstance(route, Route)]
-    asked = [
+    requests = [
         (
             method,
             re.sub(
@@ -76,9 +76,9 @@ def test_every_api_path_refuses_unknown_parameters(server: Server) -> None:
         for method in (route.methods or set()) - {"HEAD", "OPTIONS"}
         if route.path.startswith("/api/v1/") and route.path != EVENTS
     ]
-    assert {("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")} <= set(asked)
+    assert {("GET", "/api/v1/reports"), ("POST", "/api/v1/quarantine/replay")} <= set(requests)
     assert server.get("/healthz?sinse=1").status_code == 200
-    for method, path in asked:
+    for method, path in requests:
         message = detail(server.ask(method, f"{path}?sinse=1", key=admin))
         assert message.startswith('parameter "sinse" does not exist. '), path
 

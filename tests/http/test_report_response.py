@@ -54,9 +54,9 @@ def test_a_page_is_consistent_during_loads(tmp_path: Path, monkeypatch: pytest.M
     with open_server(tmp_path / "data", segment_seal_s=0.01) as server:
         send(server, [view(), view()])
 
-        def load_and_write(*asked: Any, **options: Any) -> None:
+        def load_and_write(*arguments: Any, **options: Any) -> None:
             send(server, [view() for _ in range(5)])
-            write_rows(*asked, **options)
+            write_rows(*arguments, **options)
 
         with monkeypatch.context() as patched:
             patched.setattr(embedsink.http.report_response, "write_rows", load_and_write)
@@ -186,14 +186,14 @@ def test_links_lead_through_all_pages_in_any_format(loaded: Server, path: str) -
 def test_pages_have_the_requested_length_and_contain_every_row(loaded: Server) -> None:
     key = loaded.key("read")
     everything = get(loaded, "events.ndjson", key).text.splitlines()
-    path, seen = "/api/v1/events.ndjson?limit=2", []
+    path, collected = "/api/v1/events.ndjson?limit=2", []
     while path:
         answer = loaded.get(path, key=key)
         lines = answer.text.splitlines()
-        seen += lines
+        collected += lines
         path = answer.headers.get("link", "<>").partition(">")[0][1:]
         assert len(lines) == 2 or not path
-    assert seen == everything
+    assert collected == everything
     assert "key_id" not in json.loads(everything[0])
 
 

@@ -83,12 +83,12 @@ def test_the_free_space_is_checked_after_the_last_byte_of_any_format(
 
 @pytest.mark.parametrize("live_count", [0, 1, 2, 3, 1_000])
 def test_a_download_closes_its_file_at_any_time_of_revocation(live_count: int) -> None:
-    asked: list[None] = []
+    checks: list[None] = []
     sent: list[Message] = []
 
     def is_key_live() -> bool:
-        asked.append(None)
-        return len(asked) <= live_count
+        checks.append(None)
+        return len(checks) <= live_count
 
     async def send(message: Message) -> None:
         sent.append(message)

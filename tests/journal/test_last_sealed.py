@@ -44,7 +44,7 @@ def test_a_sealed_segment_deleted_after_a_kill_is_reported(tmp_path: Path, and_s
     for path in [*folder.journal.iterdir(), *(folder.path.glob("*.duckdb*") if and_store else [])]:
         path.unlink()
     [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
-    assert "segment 1 is in neither the snapshot nor the journal" in found.found
+    assert "segment 1 is in neither the snapshot nor the journal" in found.details
     assert create_backup(folder, tmp_path / "backup").warnings == (
         "journal: segment 1 is missing. Run `embedsink doctor` for advice.",
     )

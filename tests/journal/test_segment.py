@@ -85,9 +85,9 @@ def test_a_cut_at_any_offset_keeps_the_complete_groups_before_it(tmp_path: Path)
         end = end_before(offset)
         assert folder.recovered() == CONTENT[:end]
         assert recovery.damaged == []
-        kept = [path.read_bytes() for path in folder.damaged.iterdir()]
-        assert kept == ([CONTENT[end:offset]] if offset > end else [])
-        assert len(recovery.notes) == len(kept)
+        moved = [path.read_bytes() for path in folder.damaged.iterdir()]
+        assert moved == ([CONTENT[end:offset]] if offset > end else [])
+        assert len(recovery.notes) == len(moved)
 
 
 @pytest.mark.parametrize("zero_count", [1, 4096])
@@ -218,9 +218,9 @@ def test_a_second_file_of_one_name_keeps_its_number_in_damaged(tmp_path: Path) -
     for _ in range(2):
         segment = tmp_path / "000000000012-00000000.ndjson"
         segment.touch()
-        kept = move_to_damaged(segment, damaged=folder.damaged)
+        moved = move_to_damaged(segment, damaged=folder.damaged)
     (folder.damaged / segment.name).unlink()
-    assert number_of(kept) == 12
+    assert number_of(moved) == 12
     assert folder.recover().last_number == 12, "it is given to no other"
 
 
@@ -292,9 +292,9 @@ def test_a_flipped_bit_in_the_last_open_group_is_damage_and_not_a_torn_tail(tmp_
         [damage] = recovery.damaged
         assert f"the group at offset {start} is damaged" in damage
         assert "It may have been acknowledged" in damage
-        [kept] = folder.damaged.iterdir()
-        assert kept.name == f"{NAME}.group-{start}.ndjson"
-        assert kept.read_bytes() == bytes(flipped[start:])
+        [moved] = folder.damaged.iterdir()
+        assert moved.name == f"{NAME}.group-{start}.ndjson"
+        assert moved.read_bytes() == bytes(flipped[start:])
 
 
 def test_a_damaged_group_before_a_torn_tail_is_damage(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from embedsink.durable_files import rename_new
 from embedsink.errors import Unavailable
+from embedsink.journal import open_segment
 from embedsink.journal import recovery as recovery_module
 from embedsink.journal import writer as journal_module
 from embedsink.journal.segment import find_damage, number_of, sealed_bytes_of, trailer
@@ -79,7 +80,7 @@ def test_answered_lines_are_written_and_synced(folder: Path, monkeypatch: pytest
     def fdatasync(descriptor: int) -> None:
         synced.append(Path(f"/proc/self/fd/{descriptor}").read_bytes())
 
-    monkeypatch.setattr(journal_module, "fdatasync", fdatasync)
+    monkeypatch.setattr(open_segment, "fdatasync", fdatasync)
 
     async def test(journal: Journal) -> None:
         for number in range(20):
@@ -102,7 +103,7 @@ def test_appends_keep_their_order_across_groups_and_segments(folder: Path) -> No
 
 
 def test_appends_during_a_sync_share_the_next_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "fdatasync", lambda descriptor: time.sleep(0.05))
+    monkeypatch.setattr(open_segment, "fdatasync", lambda descriptor: time.sleep(0.05))
 
     async def test(journal: Journal) -> None:
         first = journal.append(line(0))
@@ -197,7 +198,7 @@ def test_numbers_continue_after_the_stores_highest(folder: Path) -> None:
 
 def test_a_slow_disk_limits_pending_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hung = threading.Event()
-    monkeypatch.setattr(journal_module, "fdatasync", lambda descriptor: hung.wait(10))
+    monkeypatch.setattr(open_segment, "fdatasync", lambda descriptor: hung.wait(10))
     one = line(0, size=1_000)
 
     async def test(journal: Journal) -> None:
@@ -235,7 +236,7 @@ def test_a_failed_sync_fails_its_group_and_ends_the_journal(folder: Path, monkey
         calls.append("write")
         return write(descriptor, content)
 
-    monkeypatch.setattr(journal_module, "fdatasync", failing)
+    monkeypatch.setattr(open_segment, "fdatasync", failing)
     monkeypatch.setattr(os, "write", noted)
     failures: list[str] = []
 
@@ -538,7 +539,7 @@ def test_a_segment_is_sealed_when_the_disk_has_space_for_its_name(
             raise OSError(errno.ENOSPC, "No space left on device")
         rename_new(source, target)
 
-    monkeypatch.setattr(journal_module, "rename_new", rename)
+    monkeypatch.setattr(open_segment, "rename_new", rename)
 
     async def test(journal: Journal) -> None:
         assert await outcome(journal, line(1)) is None

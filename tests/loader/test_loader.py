@@ -174,7 +174,7 @@ def test_a_load_that_failed_after_its_commit_is_reported_and_published(
         loader.run_once(is_last=False)
     assert loads == []
     loader.run_once(is_last=True)
-    assert (loads, loader.status.trouble) == (["loaded"], None)
+    assert (loads, loader.status.error) == (["loaded"], None)
     assert positions == [1]
     loader.close()
     assert events_in(folder.snapshot) == expected(1)
@@ -188,9 +188,9 @@ def test_a_segment_that_was_not_committed_is_loaded_by_the_next_attempt(
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", refusing("the disk is full"))
             loader.run_once(is_last=False)
-            assert "the disk is full" in str(loader.status.trouble)
+            assert "the disk is full" in str(loader.status.error)
         loader.run_once(is_last=False)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
     assert events_in(folder.store) == expected(1)
 
 
@@ -247,7 +247,7 @@ def test_a_failed_copy_deletes_no_segment(folder: DataFolder, monkeypatch: pytes
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(publisher, "CopyProcess", fail)
         loader.run_once(is_last=True)
-        assert "no space left" in str(loader.status.trouble)
+        assert "no space left" in str(loader.status.error)
         assert all(path.exists() for path in paths)
 
 
@@ -305,7 +305,7 @@ def test_a_flipped_bit_anywhere_in_the_store_loses_no_event_and_damages_no_snaps
         with opened(folder) as loader:
             for _ in range(2):
                 loader.run_once(is_last=True)
-            assert (loader.status.trouble, loader.status.damaged) == (None, [])
+            assert (loader.status.error, loader.status.damaged) == (None, [])
         assert events_in(folder.store) == events_in(folder.snapshot) == ids, f"flipped at {offset:,}"
         rebuilt_count += bool(list(folder.damaged.iterdir()))
     assert rebuilt_count > 1, "most blocks are free, or of columns without values"
@@ -324,13 +324,11 @@ def test_a_failed_rebuild_is_retried(folder: DataFolder) -> None:
     loader = Loader(folder, Store(folder.store), snapshot_interval_s=0)
     loader.open_store()
     loader.start()
-    wait_until(lambda: "Is a directory" in str(loader.status.trouble), what="the error is reported", timeout_s=60)
+    wait_until(lambda: "Is a directory" in str(loader.status.error), what="the error is reported", timeout_s=60)
     add_segment(folder, 3)
     in_the_way.rmdir()
     loader.on_sealed()
-    wait_until(
-        lambda: loader.status.trouble is None and loader.last_number == 3, what="loading continues", timeout_s=60
-    )
+    wait_until(lambda: loader.status.error is None and loader.last_number == 3, what="loading continues", timeout_s=60)
     loader.close()
     assert events_in(folder.snapshot) == sorted([*expected(1, 2, count=900), *expected(3)])
     assert [path.name for path in folder.damaged.iterdir()] == ["store.duckdb"]
@@ -355,7 +353,7 @@ def test_rollups_are_recomputed_after_a_failed_rebuild(folder: DataFolder, monke
         loader.open_store()
     loader.run_once(is_last=False)
     assert len(tries) == 2
-    assert loader.status.trouble is None
+    assert loader.status.error is None
     loader.close()
 
 
@@ -398,7 +396,7 @@ def test_the_write_ahead_log_of_a_broken_store_is_not_replayed(folder: DataFolde
             with opened(folder) as loader:
                 load_all(loader)
                 loader.run_once(is_last=True)
-                assert (loader.status.trouble, loader.status.damaged) == (None, [])
+                assert (loader.status.error, loader.status.damaged) == (None, [])
             assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)])
             assert not log.exists()
 
@@ -415,7 +413,7 @@ def test_a_flipped_bit_before_a_pending_segment_is_repaired(folder: DataFolder) 
         with opened(folder) as loader:
             for _ in range(2):
                 loader.run_once(is_last=True)
-            assert (loader.status.trouble, loader.status.damaged) == (None, []), f"flipped at {offset:,}"
+            assert (loader.status.error, loader.status.damaged) == (None, []), f"flipped at {offset:,}"
         assert events_in(folder.store) == sorted([*expected(1, count=900), *expected(2)]), f"flipped at {offset:,}"
 
 
@@ -433,7 +431,7 @@ def test_rows_since_the_last_checkpoint_are_loaded_again_after_a_kill(folder: Da
 
     with opened(folder) as loader:
         load_all(loader)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
 
     assert events_in(folder.store) == expected(1, 2, 3)
     assert list(folder.damaged.iterdir()) == []
@@ -483,10 +481,10 @@ def test_a_shortened_sealed_segment_is_reported_and_the_rest_is_loaded(
         load_all(loader)
         [message] = loader.status.damaged
     assert f"journal {paths[1].name}: bytes are missing" in message
-    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_set_aside"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["segment_damaged"]
     assert events_in(folder.store, lacks_segments=True) == expected(1, 3)
     [found] = [finding for finding in examine(folder, Settings()) if finding.check == "damaged"]
-    assert (found.state, paths[1].name in found.found) == ("wrong", True)
+    assert (found.state, paths[1].name in found.details) == ("wrong", True)
 
 
 def test_a_segment_deleted_before_loading_is_reported_lost(folder: DataFolder) -> None:
@@ -583,7 +581,7 @@ def test_a_foreign_file_in_the_journal_does_not_block_loading(folder: DataFolder
         for _ in range(2):
             loader.run_once(is_last=True)
         loader.publish()
-        assert loader.status.trouble is None
+        assert loader.status.error is None
         assert "segment 2 is in neither" in str(loader.status.damaged)
     assert events_in(folder.snapshot, lacks_segments=True) == expected(1, 3)
     assert [path.name for path in folder.journal.iterdir() if path.is_file()] == ["000000000003-00000000.ndjson"]
@@ -811,7 +809,7 @@ def test_a_fatal_error_reopens_the_store_and_loading_continues(
         assert loader.status.reopened_count == 1
         reader.close()
         loader.run_once(is_last=False)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
     assert events_in(folder.store) == expected(1, 2)
     assert list(folder.damaged.iterdir()) == []
 
@@ -822,7 +820,7 @@ def test_a_bug_in_loading_is_reported_and_retried(folder: DataFolder, monkeypatc
         with monkeypatch.context() as patch:
             patch.setattr(Store, "load", lambda store, segment, **_: 1 // 0)
             loader.run_once(is_last=False)
-        assert "ZeroDivisionError" in str(loader.status.trouble)
+        assert "ZeroDivisionError" in str(loader.status.error)
         loader.run_once(is_last=False)
     assert events_in(folder.store) == expected(1)
 
@@ -850,7 +848,7 @@ def test_rows_with_huge_strings_do_not_block_loading(folder: DataFolder, quarant
         add_wide_segment(folder, number, quarantined=quarantined)
     with opened(folder) as loader:
         loader.run_once(is_last=False)
-        assert (loader.status.trouble, loader.status.reopened_count) == (None, 0)
+        assert (loader.status.error, loader.status.reopened_count) == (None, 0)
         assert loader.status.segment_count == 20
 
     # A checkpoint fails on the unknown entries, and the reopened store continues.
@@ -859,7 +857,7 @@ def test_rows_with_huge_strings_do_not_block_loading(folder: DataFolder, quarant
     with opened(folder) as loader:
         for _ in range(3):
             loader.run_once(is_last=True)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
     with contextlib.closing(duckdb.connect(str(folder.snapshot), read_only=True)) as database:
         assert {name for name, sql in read_sql("checks").items() if database.execute(sql).fetchall()} == set()
         count = database.execute("select sum(received_count) from loaded_segment").fetchone()
@@ -878,9 +876,9 @@ def test_successful_loads_do_not_hide_failing_snapshots(folder: DataFolder, monk
             add_segment(folder, 2)
             loader.run_once(is_last=False)
             assert loader.status.segment_count == 2
-            assert "No space left" in str(loader.status.trouble)
+            assert "No space left" in str(loader.status.error)
         loader.run_once(is_last=True)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
 
 
 def test_closing_the_store_does_not_wait_for_a_long_query(folder: DataFolder) -> None:
@@ -932,10 +930,10 @@ def test_a_full_disk_does_not_move_an_intact_store(tmp_path: Path) -> None:
 
         loader = Loader(folder, Store(folder.store))
         loader.run_once(is_last=True)
-        assert "less than 4,194,304 bytes are free" in str(loader.status.trouble)
+        assert "less than 4,194,304 bytes are free" in str(loader.status.error)
         filling.unlink()
         loader.run_once(is_last=True)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
         loader.close()
 
         assert list(folder.damaged.iterdir()) == []
@@ -992,7 +990,7 @@ def test_a_server_starts_without_its_store_and_accepts_events(
             patch.setattr(Store, "open", refusing("no room"))
             async with Engine(folder, Settings(segment_seal_s=0.02)) as engine:
                 await engine.journal.append(b'{"kind":"lost","received_at":1,"reason":"x","lost_count":1}\n')
-                assert "no room" in str(engine.loader.status.trouble)
+                assert "no room" in str(engine.loader.status.error)
         async with Engine(folder, Settings()):
             pass
 

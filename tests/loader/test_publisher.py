@@ -55,10 +55,10 @@ def test_damage_in_the_open_store_never_replaces_a_snapshot_and_loses_nothing(fo
         damage_on_disk(folder.store, every=1_024)
         add_segment(folder, 4)
         loader.run_once(is_last=True)
-        assert "It is being rebuilt" in str(loader.status.snapshot_trouble)
+        assert "It is being rebuilt" in str(loader.status.snapshot_error)
         assert (folder.snapshot.read_bytes(), folder.previous.read_bytes()) == before
         loader.run_once(is_last=True)
-        assert (loader.status.trouble, loader.status.damaged) == (None, [])
+        assert (loader.status.error, loader.status.damaged) == (None, [])
     ids = sorted([*expected(1, 2, 3, count=300), *expected(4)])
     assert events_in(folder.store) == events_in(folder.snapshot) == ids
 
@@ -98,7 +98,7 @@ def test_a_snapshot_damaged_after_its_verification_does_not_become_the_previous_
         assert folder.previous.read_bytes() == before
         assert path.exists(), "the previous snapshot lacks it"
         assert (folder.damaged / folder.snapshot.name).read_bytes() == rotten
-        assert loader.status.trouble is None
+        assert loader.status.error is None
         assert verify(folder.snapshot) is None
         publish_each(loader, 4)
         assert events_in(folder.previous) == expected(1, 2, 3, count=300)
@@ -114,7 +114,7 @@ def test_segments_covered_by_a_damaged_snapshot_are_kept(folder: DataFolder) -> 
     with opened(folder) as loader:
         for _ in range(2):
             loader.run_once(is_last=True)
-        assert (loader.status.trouble, loader.status.damaged) == (None, [])
+        assert (loader.status.error, loader.status.damaged) == (None, [])
     assert events_in(folder.store) == events_in(folder.snapshot) == expected(1, 2, 3, 4, count=300)
 
 
@@ -145,12 +145,12 @@ def test_loading_continues_while_a_copy_hangs_and_the_stall_is_reported(
             assert loader.status.segment_count == number
         monkeypatch.setattr(publisher, "STALLED_S", 0.0)
         loader.run_once(is_last=False)
-        assert "copying store.duckdb: made no progress for 20 s" in str(loader.status.trouble)
+        assert "copying store.duckdb: made no progress for 20 s" in str(loader.status.error)
         monkeypatch.undo()
         add_segment(folder, 4)
         loader.run_once(is_last=False)
         assert (loader.status.segment_count, loader.status.snapshot_count) == (4, 0)
-        assert "made no progress" in str(loader.status.trouble), "until a snapshot is published"
+        assert "made no progress" in str(loader.status.error), "until a snapshot is published"
         loader.publish()
         loader.run_once(is_last=False)
         assert events_in(folder.snapshot) == expected(1, 2, 3, 4)
@@ -185,7 +185,7 @@ def test_no_checkpoint_changes_the_store_while_it_is_copied(
         loader.run_once(is_last=False)
         assert loader.status.segment_count == 2
         assert loader._store.unwritten_bytes == 0
-        assert "made no progress" in str(loader.status.trouble)
+        assert "made no progress" in str(loader.status.error)
 
 
 def test_a_purge_waits_for_a_copy_that_reads_the_store(folder: DataFolder) -> None:
@@ -234,7 +234,7 @@ def test_loading_during_a_copy_does_not_change_it(folder: DataFolder) -> None:
             os.kill(copy._child.pid, signal.SIGCONT)
             wait_until(lambda: not copy.is_running, what="the copy is complete", timeout_s=PATIENCE_S)
             loader.run_once(is_last=False)
-        assert (loader.status.trouble, loader.status.snapshot_count) == (None, 1)
+        assert (loader.status.error, loader.status.snapshot_count) == (None, 1)
     assert len(events_in(folder.snapshot)) == 1_000
     assert len(events_in(folder.store)) == 81_000
 
@@ -392,6 +392,6 @@ def test_a_command_also_ends_a_hung_copy(folder: DataFolder, monkeypatch: pytest
     async def run() -> str | None:
         async with Engine(folder, Settings()) as engine:
             pass
-        return engine.loader.status.trouble
+        return engine.loader.status.error
 
     assert "made no progress" in str(asyncio.run(run()))

@@ -51,7 +51,7 @@ def settle(folder: DataFolder) -> Loader:
     with opened(folder) as loader:
         for _ in range(3):
             loader.run_once(is_last=True)
-        assert loader.status.trouble is None
+        assert loader.status.error is None
     return loader
 
 
@@ -106,9 +106,9 @@ def readable_events(file: Path) -> set[int]:
     with contextlib.closing(duckdb.connect(str(file), read_only=True)) as database:
 
         def find(start: int, end: int) -> set[int]:
-            asked = "select event_id, hash(event) from event where rowid >= $1 and rowid < $2"
+            query = "select event_id, hash(event) from event where rowid >= $1 and rowid < $2"
             try:
-                return {name.int for name, _ in database.execute(asked, [start, end]).fetchall()}
+                return {name.int for name, _ in database.execute(query, [start, end]).fetchall()}
             except duckdb.Error:
                 middle = (start + end) // 2
                 return set() if end - start <= 512 else find(start, middle) | find(middle, end)
@@ -120,8 +120,8 @@ def readable_events(file: Path) -> set[int]:
 def flip_a_column(path: Path, chance: random.Random) -> None:
     """Flip a bit in a block with a part of a column of `event`."""
     with contextlib.closing(duckdb.connect(str(path), read_only=True)) as database:
-        asked = "select distinct block_id from pragma_storage_info('event') where block_id >= 0 order by 1"
-        blocks = [block for (block,) in database.execute(asked).fetchall()]
+        query = "select distinct block_id from pragma_storage_info('event') where block_id >= 0 order by 1"
+        blocks = [block for (block,) in database.execute(query).fetchall()]
     path.write_bytes(flipped(path.read_bytes(), HEADERS + chance.choice(blocks) * BLOCK + chance.randrange(BLOCK)))
 
 
@@ -198,8 +198,8 @@ def old(tmp_path: Path) -> Path:
 
 def rows_of(store: Store) -> dict[str, list[tuple[object, ...]]]:
     kept = {"loaded_segment": "* exclude (loaded_at) replace (coalesce(lost_count, 0) as lost_count)"}
-    asked = {table: f"select {kept.get(table, '*')} from {table} order by all" for table in TABLES}
-    return {table: store._loading().execute(sql).fetchall() for table, sql in asked.items()}
+    queries = {table: f"select {kept.get(table, '*')} from {table} order by all" for table in TABLES}
+    return {table: store._loading().execute(sql).fetchall() for table, sql in queries.items()}
 
 
 def opened_store(path: Path) -> contextlib.closing[Store]:
@@ -306,7 +306,7 @@ def test_an_interrupted_rebuild_restarts_and_loses_nothing(folder: DataFolder, m
     with opened(folder) as loader, monkeypatch.context() as patch:
         patch.setattr(Store, "salvage", interrupted)
         loader.run_once(is_last=True)
-        assert "as a kill would" in str(loader.status.trouble)
+        assert "as a kill would" in str(loader.status.error)
     assert (folder.path / "rebuilt.duckdb").exists()
     assert list(folder.damaged.iterdir()) == []
     assert settle(folder).status.damaged == []
@@ -391,7 +391,7 @@ def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
         folded_to = loader._store.folded_to()
         restored = [add_segment(folder, number) for number in (1, folded_to)]
         [found] = [finding for finding in examine(folder, Settings()) if finding.check == "journal"]
-        assert found.found.count("has the number of a segment that was loaded long ago") == 2
+        assert found.details.count("has the number of a segment that was loaded long ago") == 2
         load_all(loader)
         assert all("loaded long ago" in message for message in loader.status.damaged)
     assert all((folder.damaged / path.name).exists() for path in restored)

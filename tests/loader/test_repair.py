@@ -79,7 +79,7 @@ def test_store_and_both_snapshots_with_damage_in_different_blocks_lose_nothing(t
     with opened(folder) as loader:
         for _ in range(3):
             loader.run_once(is_last=True)
-        assert (loader.status.trouble, loader.status.damaged) == (None, [])
+        assert (loader.status.error, loader.status.damaged) == (None, [])
     assert events_in(folder.store) == events_in(folder.snapshot) == before
 
 
@@ -98,4 +98,4 @@ def test_an_unreadable_file_does_not_stop_a_rebuild(tmp_path: Path, monkeypatch:
     with opened(folder) as loader:
         for _ in range(3):
             loader.run_once(is_last=True)
-        assert loader.status.trouble is None
+        assert loader.status.error is None

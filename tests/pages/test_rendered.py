@@ -6,8 +6,8 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from embedsink.dashboards.files import read_dashboards
-from embedsink.dashboards.image.model import Caption, SectionAnswer
 from embedsink.dashboards.image.render import render
+from embedsink.dashboards.image.sheet import Caption
 
 
 def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) -> None:
@@ -16,9 +16,9 @@ def test_a_rendered_page_needs_nothing_else(browser: Browser, tmp_path: Path) ->
     chart = next(one for section in dashboard.sections for one in section.charts if one.kind == "chart")
     section = next(section for section in dashboard.sections if chart in section.charts)
     content = {"columns": ["tenant", "view_count"], "rows": rows, "before": []}
-    answers = {section.id: SectionAnswer((0, 86_400_000), "day", False, {chart.id: content})}
+    answers = {section.id: {chart.id: content}}
     file = tmp_path / "tenants.html"
-    file.write_bytes(render(dashboard, answers, Caption(datetime.now(UTC)), format="html"))
+    file.write_bytes(render(dashboard, answers, Caption((0, 86_400_000), datetime.now(UTC)), format="html"))
     asked: list[str] = []
     said: list[str] = []
     page = browser.new_page(viewport={"width": 390, "height": 800})

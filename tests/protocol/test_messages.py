@@ -48,6 +48,14 @@ SPEC = """
 TYPES_WITHOUT_FIELDS = {"action:refresh"}
 DASHBOARD_ONLY = {"event:dashboard-loaded", "event:download", "event:drilldown"}
 
+# By field of an envelope.
+REASONS = {
+    "source": "wrong_source",
+    "direction": "wrong_direction",
+    "type": "unknown_type",
+    "payload": "bad_field",
+    "timestamp": "bad_timestamp",
+}
 SAMPLES: dict[str, Any] = {
     "string": "text",
     "integer": 3,
@@ -80,15 +88,22 @@ FIELDS = fields()
 TYPES = sorted({field.type for field in FIELDS} | TYPES_WITHOUT_FIELDS)
 
 
+def rejection_of(envelope: Any) -> tuple[str, str] | None:
+    """Return the reason and the path of a rejection; None if the envelope is accepted."""
+    rejected = parse_body(envelope).rejected
+    return (rejected[0].reason, rejected[0].detail.partition(": ")[0]) if rejected else None
+
+
 @pytest.mark.parametrize("field", FIELDS, ids=str)
 def test_a_field_accepts_only_the_values_of_the_spec(field: Field) -> None:
     words = field.accepted - SAMPLES.keys()
     values = SAMPLES | {word: word for word in words}
 
-    accepted = {
-        name for name, value in values.items() if parse_body(event_or_action(field.type, {field.name: value})).accepted
+    rejections = {
+        name: rejection_of(event_or_action(field.type, {field.name: value})) for name, value in values.items()
     }
-    assert accepted == field.accepted
+    assert {name for name, rejection in rejections.items() if rejection is None} == field.accepted
+    assert set(rejections.values()) <= {None, ("bad_field", f"payload.{field.name}")}
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=str)
@@ -96,7 +111,7 @@ def test_only_an_optional_field_may_be_absent(field: Field) -> None:
     envelope = event_or_action(field.type)
     envelope["payload"].pop(field.name, None)
 
-    assert bool(parse_body(envelope).accepted) == (field.presence == "optional")
+    assert rejection_of(envelope) == (None if field.presence == "optional" else ("bad_field", f"payload.{field.name}"))
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -105,7 +120,9 @@ def test_a_type_is_accepted_only_on_the_surfaces_of_the_spec(type_: str) -> None
     surfaces = {"dashboard", "app", "chat", None}
     allowed = {None} if type_.startswith("action:") else {"dashboard"} if type_ in DASHBOARD_ONLY else surfaces - {None}
 
-    assert {surface for surface in surfaces if parse_body(envelope | {"surface": surface}).accepted} == allowed
+    rejections = {surface: rejection_of(envelope | {"surface": surface}) for surface in surfaces}
+    assert {surface for surface, rejection in rejections.items() if rejection is None} == allowed
+    assert {rejections[surface] for surface in surfaces - {None}} <= {None, ("wrong_surface", "surface")}
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -113,17 +130,16 @@ def test_events_require_a_surface_and_actions_have_none(type_: str) -> None:
     envelope = event_or_action(type_)
     envelope.pop("surface", None)
 
-    assert bool(parse_body(envelope).accepted) == type_.startswith("action:")
+    assert rejection_of(envelope) == (None if type_.startswith("action:") else ("bad_field", "surface"))
 
 
 @pytest.mark.parametrize("type_", TYPES)
-@pytest.mark.parametrize("field", ["source", "direction", "type", "payload", "timestamp"])
-def test_all_other_envelope_fields_are_required_and_not_null(type_: str, field: str) -> None:
+@pytest.mark.parametrize(("field", "reason"), REASONS.items())
+def test_all_other_envelope_fields_are_required_and_not_null(type_: str, field: str, reason: str) -> None:
     envelope = event_or_action(type_)
     absent = {name: value for name, value in envelope.items() if name != field}
 
-    assert not parse_body(absent).accepted
-    assert not parse_body(absent | {field: None}).accepted
+    assert rejection_of(absent) == rejection_of(absent | {field: None}) == (reason, field)
 
 
 def test_the_catalog_has_exactly_the_types_of_the_spec() -> None:

@@ -156,7 +156,7 @@ def test_a_detail_describes_the_first_problem_of_a_delivery() -> None:
     context = {"page": 1, "tenant": 2, "deployment": "12", "zone": 3}
     (rejection,) = parse_body({"key": 7, "context": context, "events": [GOOD]}).rejected
 
-    assert rejection.detail == 'context.deployment: "12" is not an integer. Types are strict: send an integer.'
+    assert rejection.detail == 'context.deployment: "12" is not an integer. Send an integer.'
 
 
 def test_a_delivery_whose_events_are_not_a_list_is_one_rejection() -> None:

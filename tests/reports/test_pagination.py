@@ -249,7 +249,7 @@ def test_a_limit_outside_its_bounds_is_refused(store: Store, limit: str) -> None
         ("sesion", 'columns: column "sesion" does not exist. Did you mean "session_count"?'),
         ("view_coun", 'columns: column "view_coun" does not exist. Did you mean "view_count"?'),
         ("surface,zzz", 'columns: column "zzz" does not exist. There are period_start, deployment, '),
-        ("surface,surface", 'columns: column "surface" stands twice. Give it once.'),
+        ("surface,surface", 'columns: column "surface" is listed twice. Give it once.'),
         ("", 'columns: column "" does not exist.'),
         ("surface,", 'columns: column "" does not exist.'),
         ('surface" from event --', 'column "surface\\" from event --" does not exist.'),

@@ -238,7 +238,7 @@ def test_where_there_is_no_room_for_sums_all_else_goes_on(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(database, "roll_up", refuse)
         loader.run_once(is_last=True)
-    assert (loader.status.trouble, loader.status.snapshot_count, loader.status.accepted_count) == (None, 1, 3)
+    assert (loader.status.error, loader.status.snapshot_count, loader.status.accepted_count) == (None, 1, 3)
     loader.close()
 
 

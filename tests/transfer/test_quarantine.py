@@ -274,7 +274,7 @@ def test_rejections_beyond_the_daily_limit_of_a_key_are_counted(tmp_path: Path, 
         assert 3 <= len(stored) <= 9
         assert "2" in [row["raw"] for row in stored], "each key has its own limit"
         assert server.engine.counters["quarantined"] == 13
-        assert server.engine.counters["unkept"] == 13 - len(stored)
+        assert server.engine.counters["not_stored"] == 13 - len(stored)
         status = server.engine.loader.status
         assert (status.received_count, status.accepted_count, status.quarantined_count) == (17, 4, 13)
         with server.engine.store.reader(EVERYTHING) as reader:
@@ -311,7 +311,7 @@ def test_rejections_are_only_counted_when_the_disk_or_the_journal_is_nearly_full
 
 def has_room(server: Server) -> bool:
     server.get("/readyz")  # Its write makes the journal measure the disk.
-    return server.engine.journal.capacity.is_ample(free_bytes_min=server.engine.settings.quarantine_free_bytes_min)
+    return server.engine.journal.capacity.has_headroom(free_bytes_min=server.engine.settings.quarantine_free_bytes_min)
 
 
 def test_a_counted_rejection_has_the_deployment_of_a_scoped_key(tmp_path: Path) -> None:

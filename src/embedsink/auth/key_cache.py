@@ -28,13 +28,8 @@ class KeyCache:
 
     def find(self, token: str) -> Key | None:
         """Return the live key with this token; None for any other text."""
-        key = self._by_token.get(token)
-        if key is None:
-            key = self._keys.get(digest_of(token))
-            if key is None:
-                return None
-            self._by_token[token] = key
-        return key if key.is_live(self._clock()) else None
+        key = self._keys.get(digest_of(token))
+        return key if key is not None and key.is_live(self._clock()) else None
 
     def is_live(self, key: Key) -> bool:
         """Return whether a key is still live: it may have expired or been revoked since `find` returned it."""
@@ -86,6 +81,4 @@ class KeyCache:
         version = self._file.version()
         keys = self._file.keys()
         self._keys = {key.digest: key for key in keys}
-        # Hashing a token costs 2 µs at each request. This cache has at most one entry for each key.
-        self._by_token: dict[str, Key] = {}
         self._version, self.problem = version, None

@@ -38,8 +38,8 @@ def open_others(folder: DataFolder) -> Iterator[tuple[str, IO[bytes]]]:
 
     The server may have moved a damaged segment from the journal to `damaged/` in between.
     """
-    yield from _open_files(folder, folder.damaged, excluding=_DATABASE)
-    yield from _open_files(folder, folder.dashboards)
+    yield from _open_files(folder.damaged, excluding=_DATABASE)
+    yield from _open_files(folder.dashboards)
     if keys := _open(folder.keys):
         with keys:
             yield folder.keys.name, keys
@@ -78,9 +78,7 @@ def _is_same_segment(name: str, other: str) -> bool:
     return identity_of(name) == identity_of(other)
 
 
-def _open_files(
-    folder: DataFolder, subfolder: Path, *, excluding: str | None = None
-) -> Iterator[tuple[str, IO[bytes]]]:
+def _open_files(subfolder: Path, *, excluding: str | None = None) -> Iterator[tuple[str, IO[bytes]]]:
     if not subfolder.is_dir():
         return
     for name in sorted(os.listdir(subfolder)):  # noqa: PTH208  only names are needed

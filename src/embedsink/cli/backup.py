@@ -45,7 +45,7 @@ def backup(
     """
     from embedsink.backup.create import create_backup
     from embedsink.backup.repository import Repository
-    from embedsink.concurrency.priority import give_way_to_ingest
+    from embedsink.concurrency.priority import lower_priority
 
     if is_list:
         if keep is not None:
@@ -53,7 +53,7 @@ def backup(
         _list(Repository(target))
         return
     folder = DataFolder(existing_folder(data))
-    give_way_to_ingest()
+    lower_priority()
     with _os_errors(target):
         created = create_backup(folder, target)
     _print_created(created)

@@ -64,7 +64,7 @@ def doctor(data: Data = DATA) -> None:
     from embedsink.settings import read_settings
 
     findings = examine(DataFolder(existing_folder(data)), read_settings())
-    print_table(("check", "state", "details"), [(one.check, one.state, one.found) for one in findings])
+    print_table(("check", "state", "details"), [(one.check, one.state, one.details) for one in findings])
     wrong = [one for one in findings if one.state == "wrong"]
     if wrong:
         fail(f"{data}: {len(wrong)} of {len(findings)} checks failed.")
@@ -87,5 +87,5 @@ def _print_load(status: "LoaderStatus") -> None:
         f"accepted {status.accepted_count:,}, duplicate {status.duplicate_count:,}, "
         f"quarantined {status.quarantined_count:,}."
     )
-    if status.trouble or status.damaged:
-        fail("\n".join([*status.damaged, *([status.trouble] if status.trouble else [])]))
+    if status.error or status.damaged:
+        fail("\n".join([*status.damaged, *([status.error] if status.error else [])]))

@@ -172,6 +172,6 @@ async def _replay_here(data: Path) -> dict[str, int]:
 
     async with Engine(DataFolder(data), read_settings()) as engine:
         result = await replay_quarantine(engine)
-    if engine.loader.status.trouble:
-        fail(f"{engine.loader.status.trouble}. The journal has the replayed events; `embedsink serve` loads them.")
+    if engine.loader.status.error:
+        fail(f"{engine.loader.status.error}. The journal has the replayed events; `embedsink serve` loads them.")
     return asdict(result)

@@ -25,7 +25,7 @@ from embedsink.cli.options import (
 from embedsink.cli.output import atomic_write, print_message
 
 if TYPE_CHECKING:
-    from embedsink.dashboards.image.model import SectionAnswer
+    from embedsink.dashboards.image.sheet import Answers
     from embedsink.dashboards.model import Dashboard
     from embedsink.reports.catalog import Report
 
@@ -33,11 +33,12 @@ EXAMPLES = examples(
     "embedsink render overview --since 2026-10-01 --until 2026-11-01 -o october.pdf",
     "embedsink render reliability --period 24h --dark -o today.png --url https://events.example.com",
 )
-SECTION_MEMBERS = ("span", "interval", "compared", "charts")
 # The parameters that the image names in its heading.
 FILTERS = ("surface", "deployment", "tenant")
 # Parameters of the HTTP API by their names.
 Params = dict[str, Any]
+# The dashboard, its data, and the start and end of the period.
+DashboardData = tuple["Dashboard", "Answers", tuple[int, int]]
 
 
 def render(
@@ -66,9 +67,9 @@ def render(
     From a data folder it draws the last snapshot, also while a server runs. Values that only a server has, such as the
     age of its journal, need --url. A PDF has one page, as long as the dashboard.
     """
-    from embedsink.dashboards.image.model import Caption
     from embedsink.dashboards.image.render import FORMATS
     from embedsink.dashboards.image.render import render as rendered
+    from embedsink.dashboards.image.sheet import Caption
     from embedsink.data_folder import DataFolder
 
     format = output.suffix.removeprefix(".")
@@ -79,17 +80,17 @@ def render(
     params |= {"timezone": timezone, "compare": "on" if compare else "off"}
     params["deployment"] = [str(number) for number in deployment or []]
     now = datetime.now(UTC)
-    dashboard, answers = _read_local(name, params, data, now) if url is None else _read_remote(name, params, url, key)
-    narrowed = {one: ", ".join(params[one]) if one == "deployment" else params[one] for one in FILTERS if params[one]}
+    read = _read_local(name, params, data, now) if url is None else _read_remote(name, params, url, key)
+    dashboard, answers, span = read
+    filters = {one: ", ".join(params[one]) if one == "deployment" else params[one] for one in FILTERS if params[one]}
     snapshot_at = None if url else datetime.fromtimestamp(DataFolder(data).snapshot.stat().st_mtime, UTC)
-    caption = Caption(now, timezone or "UTC", narrowed, snapshot_at)
+    caption = Caption(span, now, timezone or "UTC", filters, snapshot_at)
     drawn = rendered(dashboard, answers, caption, format=format, is_dark=dark)
     with atomic_write(output) as part:
         part.write_bytes(drawn)
 
 
-def _read_local(name: str, params: Params, data: Path, now: datetime) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
-    from embedsink.dashboards.image.model import SectionAnswer
+def _read_local(name: str, params: Params, data: Path, now: datetime) -> DashboardData:
     from embedsink.dashboards.lint import check_dashboards
     from embedsink.dashboards.period import period_of
     from embedsink.dashboards.query import answer_section
@@ -107,21 +108,12 @@ def _read_local(name: str, params: Params, data: Path, now: datetime) -> tuple["
             check_dashboards({name: dashboard}, reports.values())
         else:
             dashboard = _without_missing(name, dashboard, list(reports.values()))
-        charts = {
-            section.id: answer_section(reader, section, period, reports=reports, now=now)
-            for section in dashboard.sections
-        }
+        answers: dict[str, Any] = {}
+        for section in dashboard.sections:
+            if charts := answer_section(reader, section, period, reports=reports, now=now):
+                answers[section.id] = {id: asdict(chart) for id, chart in charts.items()}
     start, end = span_of(period.scope, now=now)
-    return dashboard, {
-        id: SectionAnswer(
-            (start, end),
-            period.scope.interval,
-            period.before is not None,
-            {one: asdict(answer) for one, answer in answered.items()},
-        )
-        for id, answered in charts.items()
-        if answered
-    }
+    return dashboard, answers, (start, end)
 
 
 def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]") -> "Dashboard":
@@ -135,34 +127,30 @@ def _without_missing(name: str, dashboard: "Dashboard", reports: "list[Report]")
     return shown
 
 
-def _read_remote(
-    name: str, params: Params, url: str, key: str | None
-) -> tuple["Dashboard", dict[str, "SectionAnswer"]]:
+def _read_remote(name: str, params: Params, url: str, key: str | None) -> DashboardData:
     from embedsink.dashboards.files import parse_dashboard
-    from embedsink.dashboards.image.model import SectionAnswer
 
     client = connect(url, key)
     # The server may have dashboards that this machine lacks, or others with the same name.
     definition = client.get_object("dashboards", name, members=("title", "sections"))
     dashboard = parse_dashboard(definition, f"dashboard {name} of {url}")
-    answers = {}
+    answers: dict[str, Any] = {}
     for section in dashboard.sections:
-        response = client.get_object("dashboards", name, "sections", section.id, members=SECTION_MEMBERS, query=params)
+        path = ("dashboards", name, "sections", section.id)
+        response = client.get_object(*path, members=("span", "charts"), query=params)
+        answers[section.id] = response["charts"]
         start, end = response["span"]
-        answers[section.id] = SectionAnswer(
-            (start, end), response["interval"], response["compared"], response["charts"]
-        )
-    return dashboard, answers
+    return dashboard, answers, (start, end)
 
 
 def _find(name: str, data: Path) -> "Dashboard":
     """Return a built-in dashboard, or one of the data folder."""
-    from embedsink.dashboards.files import find_dashboard, read_all_dashboards
+    from embedsink.dashboards.files import find_dashboard, read_dashboards
     from embedsink.data_folder import DataFolder
     from embedsink.errors import Misconfigured
 
     mistakes: dict[str, Misconfigured] = {}
-    dashboards = read_all_dashboards(DataFolder(data).dashboards, on_error=mistakes.__setitem__)
+    dashboards = read_dashboards(DataFolder(data).dashboards, on_error=mistakes.__setitem__)
     if name in mistakes:
         raise mistakes[name]
     return find_dashboard(dashboards, name)

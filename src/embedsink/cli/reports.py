@@ -46,35 +46,44 @@ def _parse_format(text: str) -> str:
     return text
 
 
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A report. Without one, all are listed.")]
+Interval = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The length of a period: hour, day, week or month. Default: day.")
+]
+Columns = Annotated[str | None, typer.Option(metavar="A,B,C", help="Only these columns.")]
+Limit = Annotated[str | None, typer.Option(metavar="N", help="At most N rows, up to 100,000.")]
+Guard = Annotated[bool, typer.Option(help="In csv, put an apostrophe before text that looks like a formula.")]
+Bom = Annotated[bool, typer.Option("--bom", help="Begin csv with a byte-order mark, for Excel.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Describe a row and each column.")]
+AllReports = Annotated[
+    bool, typer.Option("--all", help="Write every report as csv to the ZIP or the folder of -o. Replaces files there.")
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(FORMATS), help="Default: the suffix of the output file, or table.", parser=_parse_format
+    ),
+]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="The output file.")]
+
+
 def report(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A report. Without one, all are listed.")] = None,
+    name: Name = None,
     since: Since = None,
     until: Until = None,
     surface: Surface = None,
     deployment: Deployments = None,
     tenant: Tenant = None,
-    interval: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The length of a period: hour, day, week or month. Default: day.")
-    ] = None,
+    interval: Interval = None,
     timezone: Timezone = None,
-    columns: Annotated[str | None, typer.Option(metavar="A,B,C", help="Only these columns.")] = None,
-    limit: Annotated[str | None, typer.Option(metavar="N", help="At most N rows, up to 100,000.")] = None,
-    guard: Annotated[
-        bool, typer.Option(help="In csv, put an apostrophe before text that looks like a formula.")
-    ] = True,
-    bom: Annotated[bool, typer.Option("--bom", help="Begin csv with a byte-order mark, for Excel.")] = False,
-    describe: Annotated[bool, typer.Option("--describe", help="Describe a row and each column.")] = False,
-    all_reports: Annotated[
-        bool,
-        typer.Option("--all", help="Write every report as csv to the ZIP or the folder of -o. Replaces files there."),
-    ] = False,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(FORMATS), help="Default: the suffix of the output file, or table.", parser=_parse_format
-        ),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="The output file.")] = None,
+    columns: Columns = None,
+    limit: Limit = None,
+    guard: Guard = True,
+    bom: Bom = False,
+    describe: Describe = False,
+    all_reports: AllReports = False,
+    format: FormatOption = None,
+    output: Output = None,
     data: Data = DATA,
     url: Url = None,
     key: KeyOption = None,

@@ -127,8 +127,8 @@ async def _import_here(file: Path, data: Path, counts: "ImportCounts") -> None:
             await bulk_import.import_here(engine, read_deliveries(lines, engine.rules, is_remote=False), counts)
         print_message("Loading …")
     counts.duplicate = engine.loader.status.duplicate_count
-    if engine.loader.status.trouble:
-        fail(f"{engine.loader.status.trouble}. The journal has all imported events; `embedsink serve` loads them.")
+    if engine.loader.status.error:
+        fail(f"{engine.loader.status.error}. The journal has all imported events; `embedsink serve` loads them.")
 
 
 def _import_there(file: Path, url: str, key: str | None, counts: "ImportCounts") -> None:

@@ -8,7 +8,7 @@ import threading
 _NICENESS = 10
 
 
-def give_way_to_ingest() -> None:
+def lower_priority() -> None:
     """Lower the priority of this thread, and of the threads that it starts, below that of ingest.
 
     This has an effect on Linux only, where priorities belong to threads.

@@ -28,27 +28,18 @@ def dashboards_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "dashboards"
 
 
-def read_dashboards(folder: Path | None = None) -> dict[str, Dashboard]:
-    """Return the dashboards of a folder by name, in the order of `place`.
-
-    Raises:
-        Misconfigured: a file is not a dashboard; the error names the file and the path in it.
-    """
-    return _sorted(_read_folder(folder or dashboards_folder()))
-
-
-def read_all_dashboards(own: Path, *, on_error: OnError | None = None) -> dict[str, Dashboard]:
-    """Return the shipped dashboards and those of an operator's folder, which override shipped ones of the same name.
+def read_dashboards(own: Path | None = None, *, on_error: OnError | None = None) -> dict[str, Dashboard]:
+    """Return all dashboards by name, in the order of `position`.
 
     Args:
-        own: the operator's folder; it may be missing.
+        own: the operator's folder; it may be missing. Its files override shipped ones of the same name.
         on_error: called with each invalid file. Neither this file nor a shipped one of the same name is returned.
 
     Raises:
         Misconfigured: a file is not a dashboard, and `on_error` is None.
     """
-    dashboards = _read_folder(dashboards_folder())
-    for path in dashboard_files(own):
+    dashboards = {path.stem: _read(path) for path in dashboard_files(dashboards_folder())}
+    for path in dashboard_files(own) if own else ():
         try:
             dashboards[path.stem] = _read(path)
         except Misconfigured as error:
@@ -56,7 +47,7 @@ def read_all_dashboards(own: Path, *, on_error: OnError | None = None) -> dict[s
                 raise
             dashboards.pop(path.stem, None)
             on_error(path.stem, error)
-    return _sorted(dashboards)
+    return dict(sorted(dashboards.items(), key=lambda entry: (entry[1].position, entry[0])))
 
 
 def is_page_name(name: str) -> bool:
@@ -97,14 +88,6 @@ def find_dashboard(dashboards: Mapping[str, Dashboard], name: str) -> Dashboard:
         listed = suggestion(name, sorted(dashboards))
         raise Refused(Reason.NOT_FOUND, f"dashboard {preview(name)} does not exist. {listed}")
     return dashboard
-
-
-def _sorted(dashboards: dict[str, Dashboard]) -> dict[str, Dashboard]:
-    return dict(sorted(dashboards.items(), key=lambda entry: (entry[1].place, entry[0])))
-
-
-def _read_folder(folder: Path) -> dict[str, Dashboard]:
-    return {path.stem: _read(path) for path in dashboard_files(folder)}
 
 
 def _read(path: Path) -> Dashboard:

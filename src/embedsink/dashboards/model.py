@@ -173,8 +173,8 @@ class Dashboard(_Part):
 
     title: Title
     description: Sentence
-    # The position in the navigation bar; lower values come first.
-    place: int = 100
+    # The order in the navigation bar; lower values come first.
+    position: int = 100
     sections: list[Section] = Field(min_length=1, max_length=SECTIONS_MAX)
 
     def section(self, id: str) -> Section | None:

@@ -21,12 +21,12 @@ _INTERVALS = ((timedelta(days=2), "hour"), (timedelta(days=100), "day"), (timede
 class Period:
     """The scope of a page, and `before`: the scope of the previous period of the same length, or None.
 
-    `asked` has the query parameters of a report with the same scope.
+    `params` has the query parameters of a report with the same scope.
     """
 
     scope: Scope
     before: Scope | None
-    asked: dict[str, str]
+    params: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Reader:
 
 
 def period_of(
-    asked: Mapping[str, str | None],
+    params: Mapping[str, str | None],
     *,
     deployments: Sequence[str] = (),
     allowed: frozenset[int] | None = None,
@@ -58,7 +58,7 @@ def period_of(
     """Return the period of query parameters.
 
     Args:
-        asked: `period`, or `since` and `until`; `compare`, `surface`, `tenant`, `timezone`. None means missing.
+        params: `period`, or `since` and `until`; `compare`, `surface`, `tenant`, `timezone`. None means missing.
         deployments: the requested deployments.
         allowed: the deployments of the reader's key; None for all.
         now: the current time, with a zone.
@@ -66,24 +66,24 @@ def period_of(
     Raises:
         Refused: `bad_parameter`, or `out_of_scope`.
     """
-    reader = _Reader({name: asked.get(name) for name in ("surface", "tenant", "timezone")}, deployments, allowed, now)
-    since, until = asked.get("since"), asked.get("until")
+    reader = _Reader({name: params.get(name) for name in ("surface", "tenant", "timezone")}, deployments, allowed, now)
+    since, until = params.get("since"), params.get("until")
     if since is None and until is not None:
         raise Refused(Reason.BAD_PARAMETER, "until: is given without since. Give both, or a period such as 7d.")
     before: tuple[str, str] | None
     if since is None:
-        since, before = _rolling(asked.get("period") or PERIOD_DEFAULT, reader)
-    elif asked.get("period") is not None:
+        since, before = _rolling(params.get("period") or PERIOD_DEFAULT, reader)
+    elif params.get("period") is not None:
         raise Refused(Reason.BAD_PARAMETER, "period: is given together with since. Give one of them.")
     else:
         before = _previous_of_custom(reader.scope(since, until), now)
     scope = reader.scope(since, until)
     interval = _interval(_length(scope, now))
-    params = {"since": since, "until": until, "interval": interval, **reader.shared}
+    report_params = {"since": since, "until": until, "interval": interval, **reader.shared}
     return Period(
         reader.scope(since, until, interval),
-        reader.scope(*before, interval) if before and _is_compared(asked.get("compare")) else None,
-        {name: value for name, value in params.items() if value is not None},
+        reader.scope(*before, interval) if before and _is_compared(params.get("compare")) else None,
+        {name: value for name, value in report_params.items() if value is not None},
     )
 
 

@@ -48,7 +48,7 @@ class ChartAnswer:
         change: the change between them, or a label in place of a change.
         is_cut, row_count: whether rows are left out, and the number of all rows.
         marks: the marked times of a chart, newest first.
-        asked: the query parameters of the report with the same scope.
+        params: the query parameters of the report with the same scope.
         interval, span, ticks: the time axis of a chart (`Clock.ticks`).
     """
 
@@ -61,7 +61,7 @@ class ChartAnswer:
     is_cut: bool = False
     row_count: int | None = None
     marks: list[int] | None = None
-    asked: dict[str, str] | None = None
+    params: dict[str, str] | None = None
     interval: str | None = None
     span: list[int] | None = None
     ticks: list[int] | None = None
@@ -157,7 +157,7 @@ def _answer_source(
     if period.before and compared:
         aggregators = iter(_read(reader, report, compared, _tile_scope(period.before, overrides, now), now))
         before = [next(aggregators) if tile in compared else None for tile in tiles]
-    params = period.asked | overrides
+    params = period.params | overrides
     if "since" in overrides:
         params.pop("until", None)
     shift = (period.scope.since or utc_of(now)) - (period.before.since or utc_of(now)) if period.before else timedelta()
@@ -207,18 +207,18 @@ def _read(
 
 
 def _answer(tile: _Tile, current: Any, before: Any, presentation: _Presentation) -> ChartAnswer:
-    clock, asked = presentation.clock, presentation.params
+    clock, params = presentation.clock, presentation.params
     if isinstance(tile, Figure):
         value = clock.shown(current.value())
         if before is None:
-            return ChartAnswer([], [], [], value, asked=asked)
+            return ChartAnswer([], [], [], value, params=params)
         earlier = before.value()
         change = change_of(tile, value, earlier)
         if value is not None and not presentation.has_begun:
             change = NO_COMPARISON
         elif value is not None and earlier is None:
             change = ZERO_BEFORE  # A share without events is None.
-        return ChartAnswer([], [], [], value, earlier, change, asked=asked)
+        return ChartAnswer([], [], [], value, earlier, change, params=params)
     names = row_columns(presentation.report, tile)
     rows = [[clock.shown(value) for value in row] for row in _select_columns(current, names)]
     earlier = [[clock.shown(value, is_before=True) for value in row] for row in _select_columns(before, names)]
@@ -233,7 +233,7 @@ def _answer(tile: _Tile, current: Any, before: Any, presentation: _Presentation)
     if isinstance(tile, Table):
         indexes = [names.index(column) for column in tile.columns]
         names, rows = list(tile.columns), [[row[index] for index in indexes] for row in rows]
-    answer = ChartAnswer(names, rows, earlier, is_cut=current.is_cut(), row_count=current.row_count, asked=asked)
+    answer = ChartAnswer(names, rows, earlier, is_cut=current.is_cut(), row_count=current.row_count, params=params)
     return replace(answer, **_time_of(answer, presentation)) if isinstance(tile, Chart) else answer
 
 

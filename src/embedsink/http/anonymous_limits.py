@@ -47,7 +47,7 @@ class AnonymousLimits:
         now, address = time.monotonic(), client_address(scope)
         name = (address, is_probe)
         if wait_s := self._buckets.wait_s(name, 1, now):
-            limit = f"{self._buckets.rate_per_s:,} requests/s without a valid key (EMBEDSINK_RATE_STRANGERS_PER_S)"
+            limit = f"{self._buckets.rate_per_s:,} requests/s without a valid key (EMBEDSINK_RATE_ANONYMOUS_PER_S)"
             detail = f"address {address}: sends more than {limit}. Send a key, or wait."
             return Unavailable(Reason.RATE_LIMITED, detail, retry_after_s=int(wait_s) + 1)
         self._buckets.charge(name, cost, now)

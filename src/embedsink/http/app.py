@@ -34,10 +34,9 @@ from embedsink.http.transport import Transport
 from embedsink.settings import Settings
 
 
-class State(TypedDict):
-    """The `request.state` of every request, and the `app_state` of connections."""
+class _Parts(TypedDict):
+    """The parts of the server above the engine."""
 
-    engine: Engine
     events: IngestEndpoint
     admission: Admission
     transport: Transport
@@ -49,6 +48,12 @@ class State(TypedDict):
     docs: Docs
     vega: VegaBundle
     openapi: OpenApi
+
+
+class State(_Parts):
+    """The `request.state` of every request, and the `app_state` of connections."""
+
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,40 +101,24 @@ def create_app(
     Raises:
         Misconfigured: a built-in dashboard is invalid.
     """
-    endpoint, dashboards, vega = IngestEndpoint(settings), Dashboards(folder.dashboards), VegaBundle(folder)
-    openapi = describe_api(settings)
+    parts = _create_parts(folder, settings, transport, demo)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[State]:
         opening = Engine(folder, settings, on_journal_failure=on_failed, closing_s_max=CLOSING_S_MAX)
-        async with opening as engine, aclosing(vega), aclosing(endpoint.pool):
+        async with opening as engine, aclosing(parts["vega"]), aclosing(parts["events"].pool):
             if engine.store.is_open:
-                dashboards.check(engine)
+                parts["dashboards"].check(engine)
             if demo is not None:
-                vega.prepare()
+                parts["vega"].prepare()
             _tune_garbage_collector()
-            yield State(
-                engine=engine,
-                events=endpoint,
-                admission=endpoint.admission,
-                transport=transport,
-                sessions=Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none"),
-                dashboards=dashboards,
-                section_cache=SectionCache(),
-                dashboard_pages=DashboardPages(
-                    dashboards, vega, settings, opened_with=demo.opened_with if demo else None
-                ),
-                login_page=LoginPage(settings),
-                docs=Docs(openapi),
-                vega=vega,
-                openapi=openapi,
-            )
+            yield State(engine=engine, **parts)
 
     app = Starlette(
         # The demo comes first, because it replaces `/`.
         routes=[*(demo.routes if demo else ()), *all_routes()],
         middleware=[
-            Middleware(AnonymousLimitMiddleware, limits=endpoint.admission.anonymous_limits),
+            Middleware(AnonymousLimitMiddleware, limits=parts["admission"].anonymous_limits),
             Middleware(QueryLimits, refuse=HANDLERS[EmbedsinkError]),
         ],
         exception_handlers=HANDLERS,
@@ -137,6 +126,24 @@ def create_app(
     )
     app.router.redirect_slashes = False  # A redirected POST may lose its body.
     return app
+
+
+def _create_parts(folder: DataFolder, settings: Settings, transport: Transport, demo: Demo | None) -> _Parts:
+    endpoint, dashboards, vega = IngestEndpoint(settings), Dashboards(folder.dashboards), VegaBundle(folder)
+    openapi = describe_api(settings)
+    return _Parts(
+        events=endpoint,
+        admission=endpoint.admission,
+        transport=transport,
+        sessions=Sessions(settings.login_timeout_s, is_framed=settings.frame_origins != "none"),
+        dashboards=dashboards,
+        section_cache=SectionCache(),
+        dashboard_pages=DashboardPages(dashboards, vega, settings, opened_with=demo.opened_with if demo else None),
+        login_page=LoginPage(settings),
+        docs=Docs(openapi),
+        vega=vega,
+        openapi=openapi,
+    )
 
 
 def _tune_garbage_collector() -> None:

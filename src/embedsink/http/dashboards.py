@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from embedsink.dashboards.files import dashboard_files, find_dashboard, read_all_dashboards
+from embedsink.dashboards.files import dashboard_files, find_dashboard, read_dashboards
 from embedsink.dashboards.lint import check_dashboards, lint
 from embedsink.dashboards.model import Dashboard
 from embedsink.engine import Engine
@@ -30,7 +30,7 @@ class Dashboards:
 
     def __init__(self, folder: Path) -> None:
         self.mistakes: dict[str, str] = {}
-        self.by_name = read_all_dashboards(folder, on_error=self._add_mistake)
+        self.by_name = read_dashboards(folder, on_error=self._add_mistake)
         self._own = {path.stem for path in dashboard_files(folder)}
         self._reports: dict[str, Report] = {}
 

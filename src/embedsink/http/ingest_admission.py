@@ -106,7 +106,7 @@ class Admission:
             bytes_per_s=settings.rate_bytes_per_s,
             address_bytes_per_s=settings.rate_address_bytes_per_s,
         )
-        self.anonymous_limits = AnonymousLimits(settings.rate_strangers_per_s)
+        self.anonymous_limits = AnonymousLimits(settings.rate_anonymous_per_s)
 
     def admit(self, scope: Scope) -> RequestMeta:
         """Check a request before its body is read. The key may also be in the body: then its checks follow later.

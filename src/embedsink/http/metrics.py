@@ -36,7 +36,9 @@ class _Counters:
             envelopes.add_metric([outcome], counters[outcome])
         yield envelopes
         yield CounterMetricFamily(
-            "embedsink_unkept_rejections", "Rejections counted and not stored in the quarantine.", counters["unkept"]
+            "embedsink_rejections_not_stored",
+            "Rejections counted and not stored in the quarantine.",
+            counters["not_stored"],
         )
         yield CounterMetricFamily("embedsink_syncs", "Results of dbt syncs made durable.", counters["syncs"])
         refused = CounterMetricFamily("embedsink_refused_requests", "Requests refused, by reason.", labels=["reason"])

@@ -158,16 +158,23 @@ def _serve_on(
         failures.append("journal")
         server.should_exit = True
 
-    app = _Startup(
-        create_app(
-            folder,
-            settings,
-            transport=listening.transport,
-            on_failed=end_after_failure,
-            demo=demo,
-        )
-    )
-    server.config = uvicorn.Config(
+    app = _Startup(create_app(folder, settings, transport=listening.transport, on_failed=end_after_failure, demo=demo))
+    server.config = _config(app, settings, listening)
+    # uvicorn raises the signal again after a clean shutdown, when it has been handled.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    try:
+        server.run(sockets=sockets)
+    except SystemExit:  # uvicorn exits like this if the start fails.
+        if app.failure is None:
+            return 1
+    if app.failure is not None:
+        raise app.failure
+    return 0 if server.started and not failures else 1
+
+
+def _config(app: "_Startup", settings: Settings, listening: Listening) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         interface="asgi3",
         ssl_certfile=listening.certificate,
@@ -186,17 +193,6 @@ def _serve_on(
             request_bytes_max=8 * settings.body_bytes_max,
         ),
     )
-    # uvicorn raises the signal again after a clean shutdown, when it has been handled.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    try:
-        server.run(sockets=sockets)
-    except SystemExit:  # uvicorn exits like this if the start fails.
-        if app.failure is None:
-            return 1
-    if app.failure is not None:
-        raise app.failure
-    return 0 if server.started and not failures else 1
 
 
 class _Startup:

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from embedsink.concurrency.priority import give_way_to_ingest
+from embedsink.concurrency.priority import lower_priority
 from embedsink.errors import Refused
 from embedsink.ingest.pipeline import ParseJob, ParseResult, parse_and_encode
 from embedsink.protocol.delivery import Rules
@@ -103,7 +103,7 @@ def main() -> None:
     """Run the worker. It ignores signals to the process group: the server ends it by closing the socket."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    give_way_to_ingest()
+    lower_priority()
     rules, body_bytes_max = Rules(**json.loads(sys.argv[1])), int(sys.argv[2])
     serve(socket.socket(fileno=sys.stdin.fileno()), rules, body_bytes_max=body_bytes_max)
 

@@ -57,7 +57,7 @@ class Capacity:
         """Whether half of the size limit is used, or the free space is below twice its minimum."""
         return 2 * self.byte_count > self._journal_bytes_max or self._free_bytes < 2 * self._free_bytes_min
 
-    def is_ample(self, *, free_bytes_min: int) -> bool:
+    def has_headroom(self, *, free_bytes_min: int) -> bool:
         """Return whether half of the size limit and `free_bytes_min` on the disk are free, as last measured."""
         return self._free_bytes >= free_bytes_min and self._unused_bytes >= self._journal_bytes_max // 2
 

@@ -9,7 +9,6 @@ A group is its lines and a trailer line with their byte count and CRC-32. One wr
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import secrets
@@ -20,11 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from embedsink.durable_files import rename_new
 from embedsink.errors import Unavailable
 from embedsink.journal.capacity import MEASURE_INTERVAL_S, NO_DESCRIPTOR, Capacity
+from embedsink.journal.open_segment import OpenSegment
 from embedsink.journal.recovery import DISK_FULL, Recovery, recover, recover_deferred
-from embedsink.journal.segment import OPEN, SEALED, number_of, sealed_name, trailer
+from embedsink.journal.segment import OPEN, SEALED, number_of, trailer
 from embedsink.reasons import Reason
 
 log = logging.getLogger(__name__)
@@ -99,7 +98,7 @@ class Journal:
         self._on_sealed = on_sealed
         self._on_failure = on_failure
         self._next_number = self.last_number + 1
-        self._segment: _OpenSegment | None = None
+        self._segment: OpenSegment | None = None
         self._pending: deque[_Pending] = deque()
         # Each counter has one writer, so that no thread can overwrite another's update.
         self._submitted_bytes = 0
@@ -255,11 +254,11 @@ class Journal:
         self.counters.byte_count += len(group)
         return None
 
-    def _open_segment(self) -> "_OpenSegment":
+    def _open_segment(self) -> OpenSegment:
         # The random part makes names unique, so that a store that outlives this folder can't mistake a new segment for
         # a loaded one. Only a segment that is sealed with lines uses up its number, so a gap means a lost segment.
         path = self.folder / f"{self._next_number:012d}-{secrets.token_hex(4)}{OPEN}"
-        segment = _OpenSegment(path)
+        segment = OpenSegment(path)
         try:
             self._sync_folder()
         except OSError:
@@ -293,7 +292,7 @@ class Journal:
         if is_old or is_closing or segment.end >= self.limits.segment_bytes_max:
             self._seal(segment)
 
-    def _seal(self, segment: "_OpenSegment") -> None:
+    def _seal(self, segment: OpenSegment) -> None:
         try:
             segment.seal()
             self._segment = None
@@ -358,59 +357,3 @@ def _answer(group: Sequence[_Pending], failure: Unavailable | None) -> None:
             on_durable(failure)
         except Exception as error:
             log.error("bug", exc_info=error)
-
-
-class _OpenSegment:
-    """The open segment's file. Its last durable group ends at `end`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.end = 0
-        # A segment without lines is not loaded: otherwise each probe of an idle server would create one.
-        self.has_lines = False
-        self.opened_at = time.monotonic()
-        self._written_bytes = 0
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
-
-    def write(self, group: bytes) -> None:
-        """Write the whole group, in several writes if necessary."""
-        view = memoryview(group)
-        while view:
-            byte_count = os.write(self._descriptor, view)
-            self._written_bytes += byte_count
-            view = view[byte_count:]
-
-    def sync(self) -> None:
-        """Make the file durable.
-
-        Raises:
-            OSError: the sync failed, or another program has deleted or changed the file.
-        """
-        fdatasync(self._descriptor)
-        status = os.fstat(self._descriptor)
-        if status.st_nlink == 0:
-            raise OSError(errno.ENOENT, "the open segment was deleted", str(self.path))
-        if status.st_size != self._written_bytes:
-            raise OSError(errno.ESTALE, "the open segment was changed by another program", str(self.path))
-        self.end = self._written_bytes
-
-    def undo_write(self) -> None:
-        """Truncate the file to its last durable group."""
-        if os.fstat(self._descriptor).st_size > self.end:  # Another program may have truncated it further.
-            os.ftruncate(self._descriptor, self.end)
-        self._written_bytes = self.end
-
-    def seal(self) -> None:
-        """Rename the file to its final name, or delete it if it has no lines. The caller makes the name durable."""
-        if self.has_lines:
-            rename_new(self.path, self.path.with_name(sealed_name(self.path.stem, self.end)))
-        else:
-            self.path.unlink()
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
-
-
-fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync

@@ -102,8 +102,8 @@ def _read_free_list(file: BinaryIO, pointer: int, block_bytes: int, suspects: Co
         content = os.pread(file.fileno(), piece_bytes, offset + CHECKSUM_BYTES + index * piece_bytes)
         if len(content) < piece_bytes:
             return set()
-        pointer, *more = numpy.frombuffer(content, "<u8").tolist()
-        words += more
+        pointer, *rest = numpy.frombuffer(content, "<u8").tolist()
+        words += rest
     return set(words[1 : words[0] + 1])
 
 

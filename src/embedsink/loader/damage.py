@@ -61,13 +61,13 @@ class DamagedFiles:
         move_to_damaged(segment, damaged=self._folder)
         message = f"journal {segment.name}: {why}. It was moved to damaged/; everything else is loaded."
         self._messages.append(message)
-        log.error("segment_set_aside", extra={"detail": message})
+        log.error("segment_damaged", extra={"detail": message})
 
     def link_database(self, path: Path, why: str) -> None:
         """Link a damaged database file into the folder. The original stays until another file replaces it."""
         free_path(self._folder / path.name).hardlink_to(path)
         sync_folder(self._folder)
-        log.error("store_set_aside", extra={"detail": f"{path.name}: {why}. A copy is in damaged/."})
+        log.error("store_damaged", extra={"detail": f"{path.name}: {why}. A copy is in damaged/."})
         self.delete_old_databases()
 
     def databases(self) -> list[Path]:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from embedsink.concurrency.priority import give_way_to_ingest
+from embedsink.concurrency.priority import lower_priority
 from embedsink.data_folder import DataFolder
 from embedsink.errors import EmbedsinkError
 from embedsink.journal.segment import Segment, number_of
@@ -114,7 +114,7 @@ class Loader:
             self._thread.join(None if self._closing_s_max is None else self._seconds_to_end())
         self._publisher.abandon()
         if self._thread.is_alive():
-            log.error("loader_trouble", extra={"detail": "loader: hangs. The server ends without it. Check the disk"})
+            log.error("loader_failed", extra={"detail": "loader: hangs. The server ends without it. Check the disk"})
         else:
             self._store.close()
 
@@ -155,12 +155,12 @@ class Loader:
 
     def _run(self) -> None:
         try:
-            give_way_to_ingest()
+            lower_priority()
             self._run_until_closed()
         except BaseException as error:
             # Log every error: a thread that ends silently would look idle.
             log.error("bug", exc_info=error)
-            self.status.end_trouble = (
+            self.status.thread_error = (
                 f"loader: has ended ({type(error).__name__}). It is a bug; see the log. Nothing is loaded until the "
                 "next start"
             )
@@ -179,18 +179,18 @@ class Loader:
 
     def run_once(self, *, is_last: bool) -> None:
         """Load pending segments, and publish a snapshot when it is due or `is_last`. The loader's thread calls this."""
-        # Loading and publishing each clear their own trouble: one may succeed while the other fails.
-        self.status.load_trouble = self._run_guarded(self._load_round)
-        # If the store broke while loading, `load_trouble` already reports it.
-        if self.status.load_trouble is None and self._store.is_open:
+        # Loading and publishing each clear their own error: one may succeed while the other fails.
+        self.status.load_error = self._run_guarded(self._load_round)
+        # If the store broke while loading, `load_error` already reports it.
+        if self.status.load_error is None and self._store.is_open:
             self._run_publisher(self._publish_last if is_last else self._publisher.advance)
 
     def _run_publisher(self, step: Callable[[], None]) -> None:
         count = self.status.snapshot_count
-        trouble = self._run_guarded(step)
-        # The last trouble remains until a snapshot is published.
-        if trouble or self.status.snapshot_count > count:
-            self.status.snapshot_trouble = trouble
+        error = self._run_guarded(step)
+        # The last error remains until a snapshot is published.
+        if error or self.status.snapshot_count > count:
+            self.status.snapshot_error = error
 
     def _publish_last(self) -> None:
         if self._publisher.has_work:
@@ -200,7 +200,7 @@ class Loader:
         known = self._pending.loaded
         if not self._store.is_open:
             self.open_store()
-        elif self.status.load_trouble:
+        elif self.status.load_error:
             self._read_loaded_segments()
         if not self._pending.loaded.keys() <= known.keys():
             # A load that raised an error was committed nevertheless.
@@ -229,7 +229,7 @@ class Loader:
             is_done = self._store.roll_up()
         except StoreRefused as error:
             detail = f"store: {error}. Rollups are retried in {ROLLUP_RETRY_S:g} s"
-            log.warning("sums_wait", extra={"detail": detail})
+            log.warning("rollup_delayed", extra={"detail": detail})
             self._rollup_due_at = time.monotonic() + ROLLUP_RETRY_S
             return False
         if is_done:
@@ -258,7 +258,7 @@ class Loader:
             self._recover_from(failure)
         except Exception as error:  # noqa: BLE001  returned as a message
             failure = error
-        return self._log_trouble(_trouble_message(failure))
+        return self._log_error(_error_message(failure))
 
     def _recover_from(self, failure: Exception) -> None:
         if not isinstance(failure, StoreBroken):
@@ -273,15 +273,15 @@ class Loader:
         if is_damaged:
             self._rebuild(str(failure))
 
-    def report_trouble(self, message: str) -> None:
+    def report_error(self, message: str) -> None:
         """Report why the store can't be opened. The loader retries."""
-        self.status.load_trouble = self._log_trouble(message)
+        self.status.load_error = self._log_error(message)
 
-    def _log_trouble(self, message: str) -> str:
+    def _log_error(self, message: str) -> str:
         # Ignore digits: DuckDB names another block each time.
-        known = {_DIGITS.sub("", text) for text in (self.status.load_trouble, self.status.snapshot_trouble) if text}
+        known = {_DIGITS.sub("", text) for text in (self.status.load_error, self.status.snapshot_error) if text}
         if _DIGITS.sub("", message) not in known:
-            log.error("loader_trouble", extra={"detail": message})
+            log.error("loader_failed", extra={"detail": message})
         self._publisher.postpone(RETRY_AFTER_S)
         return message
 
@@ -343,14 +343,14 @@ class Loader:
             raise
 
     def _seconds_to_next(self) -> float | None:
-        seconds = RETRY_AFTER_S if self.status.load_trouble else self._publisher.seconds_to_next()
+        seconds = RETRY_AFTER_S if self.status.load_error else self._publisher.seconds_to_next()
         return self.quarantine.seconds_to_next() if seconds is None else seconds
 
     def _seconds_to_end(self) -> float:
         return max(0.0, self._load_until - time.monotonic()) + LAST_SNAPSHOT_S_MAX + _THREAD_END_S_MAX
 
 
-def _trouble_message(failure: Exception) -> str:
+def _error_message(failure: Exception) -> str:
     match failure:
         case StoreDamaged():
             return f"store: {failure}. It is being rebuilt"

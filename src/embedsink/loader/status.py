@@ -19,15 +19,15 @@ class LoaderStatus:
     snapshot_duration_s: float = 0.0
     snapshot_at: float | None = None
     reopened_count: int = 0
-    load_trouble: str | None = None
-    snapshot_trouble: str | None = None
-    end_trouble: str | None = None
+    load_error: str | None = None
+    snapshot_error: str | None = None
+    thread_error: str | None = None
     damaged: list[str] = field(default_factory=list)
 
     @property
-    def trouble(self) -> str | None:
+    def error(self) -> str | None:
         """The messages about what prevents loading or publishing; None if nothing does."""
-        return self.end_trouble or " ".join(filter(None, (self.load_trouble, self.snapshot_trouble))) or None
+        return self.thread_error or " ".join(filter(None, (self.load_error, self.snapshot_error))) or None
 
     def add(self, ledger: Ledger) -> None:
         """Add the counts of a load."""

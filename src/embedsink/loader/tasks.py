@@ -117,7 +117,7 @@ class QuarantinePurge:
         try:
             count = self._delete(PurgeFilter(loaded_before=before))
         except StoreRefused as error:
-            log.warning("retention_waits", extra={"detail": f"store: {error}. The purge is retried in an hour"})
+            log.warning("retention_delayed", extra={"detail": f"store: {error}. The purge is retried in an hour"})
             count = 0
         if count:
             log.warning("quarantine_purged", extra={"count": count, "detail": f"older than {self._days} days"})

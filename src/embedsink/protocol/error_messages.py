@@ -15,6 +15,8 @@ TYPES = {
     "bool_type": "true or false",
     "dict_type": "an object",
     "list_type": "an array",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PATTERNS = {
@@ -34,36 +36,42 @@ def _step(part: int | str) -> str:
     return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{preview(part)}]"
 
 
-def describe_error(error: Mapping[str, Any]) -> str:
-    """Return one of pydantic's `errors()` as sentences: what is wrong, and what is allowed."""
-    kind, value = error["type"], preview(error.get("input"))
-    if kind == "missing":
-        return "is missing. The protocol requires it."
-    if kind == "extra_forbidden":
-        return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
+def describe_error(error: Mapping[str, Any], *, verb: str = "Send") -> str:
+    """Return one of pydantic's `errors()` as sentences: what is wrong, and what is allowed.
+
+    Args:
+        error: the error.
+        verb: what the reader of the message does with a valid value.
+    """
+    kind, value, limits = error["type"], preview(error.get("input")), error.get("ctx", {})
     if kind in TYPES:
-        return f"{value} is not {TYPES[kind]}. Types are strict: send {TYPES[kind]}."
-    if kind == "not_an_instant":
-        return f"{value} is not an ISO 8601 timestamp of the years 1 to 9999. Write it like 2026-11-21T09:30:00Z."
-    if kind == "none_required":
-        return f"{value} is not null. Leave it out."
-    if kind == "literal_error":
-        return f"{value} is not one of {', '.join(alternatives(error['ctx']['expected']))}."
-    if kind == "string_pattern_mismatch":
-        return f"{value} is not {_PATTERNS[str(error['loc'][-1])]}."
-    return _describe_limit(kind, value, error.get("ctx", {}))
-
-
-def _describe_limit(kind: str, value: str, limits: Mapping[str, Any]) -> str:
-    if kind == "greater_than_equal":
-        return f"{value} is below {int(limits['ge']):,}. Send at least {int(limits['ge']):,}."
-    if kind == "less_than_equal":
-        return f"{value} is above {int(limits['le']):,}. Send at most {int(limits['le']):,}."
-    if kind == "string_too_long":
-        return f"{value} is longer than {limits['max_length']} characters. Shorten it."
-    if kind == "too_long":
-        return f"{value} has more than {limits['max_length']} members. Send fewer."
-    return f"{value} is not allowed by the protocol. Compare it with docs/wire.md."
+        return f"{value} is not {TYPES[kind]}. {verb} {TYPES[kind]}."
+    match kind:
+        case "missing":
+            return "is missing. The protocol requires it."
+        case "extra_forbidden":
+            return "is not a field of a delivery or its context. Check its spelling (docs/wire.md)."
+        case "not_an_instant":
+            return f"{value} is not an ISO 8601 timestamp of the years 1 to 9999. Write it like 2026-11-21T09:30:00Z."
+        case "none_required":
+            return f"{value} is not null. Leave it out."
+        case "literal_error":
+            return f"{value} is not one of {', '.join(alternatives(limits['expected']))}."
+        case "string_pattern_mismatch":
+            return f"{value} is not {_PATTERNS[str(error['loc'][-1])]}."
+        case "greater_than_equal":
+            return f"{value} is below {int(limits['ge']):,}. {verb} at least {int(limits['ge']):,}."
+        case "less_than_equal":
+            return f"{value} is above {int(limits['le']):,}. {verb} at most {int(limits['le']):,}."
+        case "string_too_long":
+            return f"{value} is longer than {limits['max_length']} characters. Shorten it."
+        case "too_long":
+            return f"has more than {limits['max_length']} members. {verb} fewer."
+        case "string_unicode":
+            return f"{value} has a lone surrogate. Remove it."
+        case "string_too_short" | "too_short":
+            return "is empty. Fill it in."
+    return f"{value} is not allowed here. Compare it with the documentation."
 
 
 def alternatives(expected: str) -> list[str]:

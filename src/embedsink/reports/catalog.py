@@ -1,4 +1,4 @@
-"""Which reports there are, and what their views' comments say of them."""
+"""The catalog of reports, read from the comments of their views."""
 
 import re
 from collections.abc import Iterable
@@ -65,17 +65,17 @@ class Report:
 
 @cache
 def report_names() -> tuple[str, ...]:
-    """Every report, by name."""
+    """Return the names of all reports."""
     return tuple(read_sql("reports"))
 
 
 def all_reports(reader: Reader) -> list[Report]:
-    """Every report that the database has, with what its view's comments say."""
+    """Return the reports that the database has, described by the comments of their views."""
     return [_describe(reader, name) for name in report_names() if reader.has(name)]
 
 
 def missing_reports(reader: Reader) -> str | None:
-    """A sentence that names the reports which the database lacks; None when it has all."""
+    """Return a sentence with the reports that the database lacks; None if it has all."""
     missing = [name for name in report_names() if not reader.has(name)]
     if not missing:
         return None
@@ -83,7 +83,7 @@ def missing_reports(reader: Reader) -> str | None:
 
 
 def find_report(reader: Reader, name: str) -> Report:
-    """One report.
+    """Return a report.
 
     Raises:
         Refused: `not_found`, with the nearest name.
@@ -94,7 +94,7 @@ def find_report(reader: Reader, name: str) -> Report:
 
 
 def describe(reader: Reader, name: str) -> dict[str, Any]:
-    """One report in words, and a row of it as JSON Schema.
+    """Return a report with its columns, and its rows as JSON Schema.
 
     Raises:
         Refused: `not_found`, with the nearest name.
@@ -104,7 +104,7 @@ def describe(reader: Reader, name: str) -> dict[str, Any]:
 
 
 def known_name(name: str) -> str:
-    """The name, if it is a report's: nothing else ever gets into a statement.
+    """Return the name of a report unchanged. No other text is inserted into a statement.
 
     Raises:
         Refused: `not_found`, with the nearest name.
@@ -119,28 +119,28 @@ def unknown_report(name: str, known: Iterable[str]) -> str:
     return f"report {preview(name)} does not exist. {suggestion(_RENAMED.get(name, name), known)}"
 
 
-def known_columns(asked: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
-    """The columns of a list such as `surface,view_count`, if there are such; None for all of them.
+def known_columns(requested: str | None, columns: Iterable[str]) -> tuple[str, ...] | None:
+    """Return the columns of a list such as `surface,view_count`; None for all columns.
 
     Raises:
         Refused: `bad_parameter`, with the nearest name.
     """
-    if asked is None:
+    if requested is None:
         return None
     known = list(columns)
-    wanted = tuple(name.strip() for name in asked.split(","))
-    for place, name in enumerate(wanted):
+    wanted = tuple(name.strip() for name in requested.split(","))
+    for index, name in enumerate(wanted):
         if name not in known:
             raise Refused(
                 Reason.BAD_PARAMETER, f"columns: column {preview(name)} does not exist. {suggestion(name, known)}"
             )
-        if name in wanted[:place]:
-            raise Refused(Reason.BAD_PARAMETER, f"columns: column {preview(name)} stands twice. Give it once.")
+        if name in wanted[:index]:
+            raise Refused(Reason.BAD_PARAMETER, f"columns: column {preview(name)} is listed twice. Give it once.")
     return wanted
 
 
 def visible_columns(reader: Reader, view: str) -> tuple[str, ...]:
-    """The columns of a report, or of raw events, that a reader may see."""
+    """Return the columns of a report, or of raw events, that a reader may see."""
     reader.require(view)
     hidden = EVENT_COLUMNS_HIDDEN if view == EVENTS else ()
     return tuple(column.name for column in reader.columns(view) if column.name not in hidden)
@@ -164,7 +164,7 @@ def _traits(name: str) -> frozenset[str]:
 
 
 def row_schema(report: Report) -> dict[str, Any]:
-    """A row of a report's `.json` as JSON Schema (2020-12)."""
+    """Return the JSON Schema (2020-12) of a row of a report's `.json`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": report.title,
@@ -180,7 +180,7 @@ def row_schema(report: Report) -> dict[str, Any]:
 
 
 def type_of(column: Column) -> str:
-    """The type of a column in the words of `ReportColumn`."""
+    """Return the type of a column, as in `ReportColumn`."""
     return _TYPES.get(column.type, "string")
 
 

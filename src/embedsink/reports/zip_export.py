@@ -1,7 +1,7 @@
 """The summary of a period: a ZIP with each report as CSV, and a manifest that describes them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -15,16 +15,9 @@ from embedsink.store.reader import Reader
 MANIFEST = "manifest.json"
 
 
-def write_summary(
-    reader: Reader,
-    scope: Scope,
-    file: IO[bytes],
-    *,
-    csv: CsvOptions,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> None:
+def write_summary(reader: Reader, scope: Scope, file: IO[bytes], *, csv: CsvOptions) -> None:
     """Write every report for the reader's scope to one ZIP. Call it in `reader.consistent()`, so that they agree."""
-    written_at = now().replace(microsecond=0)
+    written_at = datetime.now(UTC).replace(microsecond=0)
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         reports = [
             _manifest_entry(

@@ -115,7 +115,7 @@ def purge_filter(*, before: str | None, reason: str | None, key_id: str | None) 
     return PurgeFilter(before=parse_instant("before", before), reason=reason, key_id=key_id)
 
 
-async def purge(engine: Engine, which: PurgeFilter) -> int:
+async def purge(engine: Engine, selected: PurgeFilter) -> int:
     """Delete rejections from the quarantine, and return their number. Ledgers and `rejections` keep the counts.
 
     It first waits until everything that was acknowledged before is loaded. The store file is durable when it returns.
@@ -127,14 +127,14 @@ async def purge(engine: Engine, which: PurgeFilter) -> int:
     purged = PURGED_AT_ONCE
     total = 0
     while purged == PURGED_AT_ONCE:
-        purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_block, engine, which)))
+        purged = await asyncio.wrap_future(engine.loader.tasks.submit(partial(_purge_block, engine, selected)))
         total += purged
     return total
 
 
-def _purge_block(engine: Engine, which: PurgeFilter) -> int:
+def _purge_block(engine: Engine, selected: PurgeFilter) -> int:
     try:
-        return engine.loader.quarantine.purge(which)
+        return engine.loader.quarantine.purge(selected)
     except (StoreBroken, StoreRefused) as error:
         raise Unavailable(Reason.NOT_READY, f"store: {error}. Retry.", retry_after_s=10) from error
 
@@ -145,7 +145,7 @@ async def _wait_until_loaded(engine: Engine) -> None:
         if engine.load_notifier.position != position:
             position, progress_at = engine.load_notifier.position, time.monotonic()
         if time.monotonic() - progress_at > LOADING_STALL_S_MAX:
-            cause = engine.loader.status.trouble or "Loading makes no progress"
+            cause = engine.loader.status.error or "Loading makes no progress"
             message = f"quarantine: is not loaded completely. {cause}. Retry when loading continues."
             raise Unavailable(Reason.NOT_READY, message, retry_after_s=10)
         await asyncio.sleep(_POLL_S)

@@ -1,7 +1,7 @@
 """Dashboards as files: whole, of the right period, strip_control, and in need of nothing else."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ import pytest
 
 from embedsink.dashboards.files import read_dashboards
 from embedsink.dashboards.image.chart import chart_svg, spec_with_data
-from embedsink.dashboards.image.model import Caption, SectionAnswer
 from embedsink.dashboards.image.render import render
+from embedsink.dashboards.image.sheet import Answers, Caption
 from embedsink.dashboards.model import Chart, Dashboard
 from embedsink.dashboards.period import period_of
 from embedsink.dashboards.query import ChartAnswer, answer_section
@@ -65,32 +65,35 @@ def _in_payload(kind: str) -> dict[str, Any]:
     return {fields[kind]: HOSTILE} if kind in fields else {}
 
 
-def answers_of(store: Store, dashboard: Dashboard, **asked: str) -> dict[str, SectionAnswer]:
-    period = period_of(asked, now=NOW)
-    start, end = span_of(period.scope, now=NOW)
+def answers_of(store: Store, dashboard: Dashboard, **params: str) -> Answers:
+    period = period_of(params, now=NOW)
     with store.reader(EVERYTHING) as reader:
         reports = {report.name: report for report in all_reports(reader)}
-        sections = dashboard.sections
-        expected = {one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in sections}
-    return {
-        id: SectionAnswer((start, end), period.scope.interval, bool(period.before), charts)
-        for id, charts in expected.items()
-    }
+        return {
+            one.id: _charts(answer_section(reader, one, period, reports=reports, now=NOW)) for one in dashboard.sections
+        }
 
 
 def _charts(answers: dict[str, ChartAnswer]) -> dict[str, dict[str, Any]]:
     return {id: asdict(answer) for id, answer in answers.items()}
 
 
-def drawn(store: Store, name: str, format: str = "svg", *, is_dark: bool = False, **asked: str) -> bytes:
+def caption_of(**params: str) -> Caption:
+    start, end = span_of(period_of(params, now=NOW).scope, now=NOW)
+    return Caption((start, end), NOW)
+
+
+def drawn(store: Store, name: str, format: str = "svg", *, is_dark: bool = False, **params: str) -> bytes:
     dashboard = DASHBOARDS[name]
-    return render(dashboard, answers_of(store, dashboard, **asked), Caption(NOW), format=format, is_dark=is_dark)
+    answers = answers_of(store, dashboard, **params)
+    return render(dashboard, answers, caption_of(**params), format=format, is_dark=is_dark)
 
 
 def test_the_caption_names_the_data_the_time_and_the_scope(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
     answers = answers_of(stores["honest"], dashboard, period="7d")
-    caption = Caption(NOW, "Europe/Berlin", {"tenant": "acme", "deployment": "1, 2"})
+    filters = {"tenant": "acme", "deployment": "1, 2"}
+    caption = replace(caption_of(period="7d"), timezone="Europe/Berlin", filters=filters)
     texts = texts_of(render(dashboard, answers, caption, format="svg").decode())
     assert texts[0] == "Overview"
     expected = "31 Oct 2026 – 6 Nov 2026 (Europe/Berlin) · tenant acme · deployment 1, 2 · rendered 6 Nov 2026, 13:00"
@@ -99,7 +102,8 @@ def test_the_caption_names_the_data_the_time_and_the_scope(stores: dict[str, Sto
 
 def test_it_says_of_which_snapshot_it_is(stores: dict[str, Store]) -> None:
     dashboard = DASHBOARDS["overview"]
-    caption = Caption(NOW, "Europe/Berlin", {"tenant": "\u202eacme"}, snapshot_at=NOW - timedelta(days=2, hours=3))
+    snapshot_at = NOW - timedelta(days=2, hours=3)
+    caption = Caption((0, 1), NOW, "Europe/Berlin", {"tenant": "\u202eacme"}, snapshot_at)
     texts = texts_of(render(dashboard, answers_of(stores["nothing"], dashboard), caption, format="svg").decode())
     assert "tenant \\u202eacme · rendered 6 Nov 2026, 13:00, snapshot of 4 Nov 2026, 10:00" in texts[3]
 
@@ -146,13 +150,11 @@ def test_each_file_has_the_contents_of_its_format(stores: dict[str, Store]) -> N
     assert "<script" not in html
 
 
-def test_a_column_without_a_value_stands_where_its_values_would(stores: dict[str, Store]) -> None:
-    answers = answers_of(stores["nothing"], DASHBOARDS["tenants"])
+def test_a_column_without_a_value_stands_where_its_values_would() -> None:
     columns = ["tenant", "view_count", "viewer_count", "active_day_count", "seconds_to_first_value_p50"]
     rows = [["acme", 5, 2, 1, None]]
-    charts = {"all": {"columns": columns, "rows": rows, "before": []}}
-    use = SectionAnswer(answers["use"].span, "day", False, charts)
-    svg = parse(render(DASHBOARDS["tenants"], {"use": use}, Caption(NOW), format="svg").decode())
+    answers = {"use": {"all": {"columns": columns, "rows": rows, "before": []}}}
+    svg = parse(render(DASHBOARDS["tenants"], answers, caption_of(), format="svg").decode())
     anchors = {one.text: one.get("text-anchor") for one in svg.iter() if one.tag.endswith("}text")}
     assert anchors["Time to first value"] == anchors["Views"] == "end"
     assert anchors["Tenant"] is None
@@ -164,7 +166,7 @@ def test_charts_side_by_side_stand_on_one_line(stores: dict[str, Store]) -> None
     pair = [chart | {"id": "a", "title": "A", "description": words}, chart | {"id": "b", "title": "B"}]
     sections = [{"id": "s", "title": "S", "charts": pair}]
     dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": sections})
-    svg = parse(render(dashboard, answers_of(stores["honest"], dashboard), Caption(NOW), format="svg").decode())
+    svg = parse(render(dashboard, answers_of(stores["honest"], dashboard), caption_of(), format="svg").decode())
     inner = [one for one in svg.iter() if one.tag.endswith("}svg") and one.get("y")]
     first, second = (float(one.get("y") or 0) + float(one.get("height") or 0) for one in inner)
     assert first == pytest.approx(second)
@@ -219,8 +221,8 @@ def test_a_newest_text_of_any_length_stays_in_its_tile() -> None:
     tile = {"id": "one", "kind": "number", "title": "Last", "report": "errors", "how": "newest", "column": "name"}
     section = {"id": "s", "title": "S", "charts": [tile]}
     dashboard = Dashboard.model_validate({"title": "D", "description": "D.", "sections": [section]})
-    answer = SectionAnswer((0, 1), None, False, {"one": {"value": "W" * 60_000, "value_before": None}})
-    svg = render(dashboard, {"s": answer}, Caption(NOW), format="svg").decode()
+    answers = {"s": {"one": {"value": "W" * 60_000, "value_before": None}}}
+    svg = render(dashboard, answers, caption_of(), format="svg").decode()
     assert max(map(len, texts_of(svg))) < 100
 
 
@@ -230,7 +232,6 @@ def test_a_table_says_how_many_of_its_rows_it_shows_and_days_are_days() -> None:
     dashboard = Dashboard.model_validate({"title": "T", "description": "D", "sections": [section]})
     for row_count, expected in ((1_063, True), (1, False)):
         table = {"columns": ["day"], "rows": [[0]], "is_cut": row_count > 1, "row_count": row_count}
-        answers = {"s": SectionAnswer((0, 1), "day", False, {"a": table})}
-        texts = texts_of(render(dashboard, answers, Caption(datetime(2026, 11, 2, tzinfo=UTC)), format="svg").decode())
+        texts = texts_of(render(dashboard, {"s": {"a": table}}, caption_of(), format="svg").decode())
         assert ("1 of 1,063" in texts) is expected
         assert "1 Jan 1970" in texts

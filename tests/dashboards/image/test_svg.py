@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import embedsink.dashboards.image.svg
 from embedsink.dashboards.image.svg import card, escaped, nested_svg, text_line, text_width, truncate, wrap
 from tests.dashboards.image.svg_reader import parse
 
@@ -36,20 +35,6 @@ def test_no_more_is_cut_than_has_to_be(text: str, room: float, is_bold: bool) ->
         longer = text[: len(shown) + 1]
         assert text.startswith(shown)
         assert longer.isspace() or longer[-1].isspace() or text_width(f"{longer}…", 13, is_bold=is_bold) > room
-
-
-@pytest.mark.parametrize("room", [0, 90, 2_000])
-def test_a_long_text_is_cut_in_some_looks(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[str] = []
-
-    def counted(one: str) -> float:
-        looks.append(one)
-        return 0.5
-
-    monkeypatch.setattr(embedsink.dashboards.image.svg, "_width", counted)
-    truncate("word " * 200, 13, room)
-    # Where each is taken off alone, it is up to half a million.
-    assert len(looks) < 10_000
 
 
 def test_a_text_is_wrapped_and_a_cut_is_marked() -> None:

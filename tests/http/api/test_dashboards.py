@@ -98,14 +98,14 @@ def test_a_scoped_key_sees_only_its_deployments_in_every_tile(seeded: Server) ->
 
 def test_a_chart_has_the_rows_of_both_periods_on_one_time_axis(seeded: Server) -> None:
     found = charts(seeded, f"{USE}?deployment=1", seeded.key("read"))["views-by-surface"]
-    place = {name: found["columns"].index(name) for name in found["columns"]}
+    indexes = {name: found["columns"].index(name) for name in found["columns"]}
     # Just after midnight all of it is of yesterday, and today has a row of zeros.
-    viewed, before = ([row for row in found[part] if row[place["view_count"]]] for part in ("rows", "before"))
-    assert sum(row[place["view_count"]] for row in viewed) == 3
+    viewed, before = ([row for row in found[part] if row[indexes["view_count"]]] for part in ("rows", "before"))
+    assert sum(row[indexes["view_count"]] for row in viewed) == 3
     [earlier], [today, *_] = before, viewed
-    assert earlier[place["view_count"]] == 2
-    assert earlier[place["period_start"]] == today[place["period_start"]]
-    start, end, left, right = (today[place[name]] for name in ("period_start", "period_end", "bar_start", "bar_end"))
+    assert earlier[indexes["view_count"]] == 2
+    assert earlier[indexes["period_start"]] == today[indexes["period_start"]]
+    start, end, left, right = (today[indexes[name]] for name in ("period_start", "period_end", "bar_start", "bar_end"))
     assert end - start == DAY_MS
     assert start < left < right < end
 

@@ -81,7 +81,7 @@ def test_a_recorded_result_is_readable_at_once_with_exactly_the_body_of_the_spec
 
 
 def test_a_loaded_result_reads_the_same(quick: Server) -> None:
-    body = result("loaded", generatedFiles=[{"path": f"cubes/{place:05}.yml"} for place in range(5_000)])
+    body = result("loaded", generatedFiles=[{"path": f"cubes/{index:05}.yml"} for index in range(5_000)])
     before = loaded_count(quick)
     assert put(quick, body, key=quick.key("sync")).status_code == 200
     wait_until(lambda: loaded_count(quick) > before, what="it is loaded")
@@ -397,7 +397,7 @@ def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:
         key = server.key("sync")
 
         async def all_at_once() -> list[httpx.Response]:
-            bodies = [result("race", svcCount=place % 2) for place in range(20)]
+            bodies = [result("race", svcCount=index % 2) for index in range(20)]
             headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
             return await asyncio.gather(
                 *(
@@ -408,7 +408,7 @@ def test_concurrent_records_of_one_job_agree(tmp_path: Path) -> None:
 
         answers = server._runner.run(all_at_once())
         won = server.get(address("race"), key=server.key("read")).json()["svcCount"]
-        assert [answer.status_code for answer in answers] == [200 if place % 2 == won else 409 for place in range(20)]
+        assert [answer.status_code for answer in answers] == [200 if index % 2 == won else 409 for index in range(20)]
         assert len([line for line in server.journaled() if line["kind"] == "sync"]) == 1
 
 
@@ -417,7 +417,7 @@ def test_a_failed_disk_refuses_and_stores_nothing(tmp_path: Path, monkeypatch: p
         raise OSError(5, "Input/output error")
 
     with open_server(tmp_path) as server, monkeypatch.context() as patch:
-        patch.setattr("embedsink.journal.writer.fdatasync", fail)
+        patch.setattr("embedsink.journal.open_segment.fdatasync", fail)
         assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"
         assert server.get(address(), key=server.key("read")).status_code == 404
         assert problem(put(server, RESULT, key=server.key("sync"))) == "storage_failed"

@@ -73,15 +73,15 @@ def test_deployments_come_from_events_actions_syncs_and_live_keys(house: Server)
 
 
 @pytest.mark.parametrize(
-    ("scope", "seen"), [([1], [1]), ([2, 3], [2, 3]), ([4], [4]), ([9], [9]), (None, [1, 2, 3, 4])]
+    ("scope", "expected"), [([1], [1]), ([2, 3], [2, 3]), ([4], [4]), ([9], [9]), (None, [1, 2, 3, 4])]
 )
-def test_a_scoped_key_sees_only_its_deployments(house: Server, scope: list[int] | None, seen: list[int]) -> None:
+def test_a_scoped_key_sees_only_its_deployments(house: Server, scope: list[int] | None, expected: list[int]) -> None:
     key = house.key("admin", deployments=scope)
     try:
         listed = [one["deploymentId"] for one in house.get(PATH, key=key).json()["deployments"]]
     finally:
         house.revoke(key)
-    assert listed == seen
+    assert listed == expected
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 1_000])

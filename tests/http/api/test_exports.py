@@ -51,28 +51,30 @@ def test_the_snapshot_opens_as_a_database(published: Server, tmp_path: Path) -> 
 def test_a_range_of_the_snapshot_can_be_downloaded(published: Server) -> None:
     key = published.key("read")
     whole = published.get(PATH, key=key).content
-    for asked, part in {"bytes=8-11": whole[8:12], "bytes=-5": whole[-5:], "bytes=9-": whole[9:]}.items():
-        answer = published.get(PATH, key=key, headers={"range": asked})
+    for requested, part in {"bytes=8-11": whole[8:12], "bytes=-5": whole[-5:], "bytes=9-": whole[9:]}.items():
+        answer = published.get(PATH, key=key, headers={"range": requested})
         assert (answer.status_code, answer.content) == (206, part)
         assert answer.headers["content-range"].endswith(f"/{len(whole)}")
 
 
-@pytest.mark.parametrize("asked", ["bytes=5-1", "bytes=0-1,3-4", "lines=0-1", "bytes=-", "=", ""])
-def test_an_invalid_or_multiple_range_answers_with_the_whole_file(published: Server, asked: str) -> None:
-    assert published.get(PATH, key=published.key("read"), headers={"range": asked}).status_code == 200
+@pytest.mark.parametrize("requested", ["bytes=5-1", "bytes=0-1,3-4", "lines=0-1", "bytes=-", "=", ""])
+def test_an_invalid_or_multiple_range_answers_with_the_whole_file(published: Server, requested: str) -> None:
+    assert published.get(PATH, key=published.key("read"), headers={"range": requested}).status_code == 200
 
 
-@pytest.mark.parametrize("asked", ["bytes=-0", f"bytes={10**17}-", f"bytes={10**400}-{10**401}", "bytes=SIZE-", "-"])
-def test_an_unsatisfiable_range_answers_416_with_the_size(published: Server, asked: str) -> None:
+@pytest.mark.parametrize(
+    "requested", ["bytes=-0", f"bytes={10**17}-", f"bytes={10**400}-{10**401}", "bytes=SIZE-", "-"]
+)
+def test_an_unsatisfiable_range_answers_416_with_the_size(published: Server, requested: str) -> None:
     key = published.key("read")
     size = len(published.get(PATH, key=key).content)
-    asked = asked.replace("SIZE", str(size)) if asked != "-" else f"BYTES={size}-{size}"
-    answer = published.get(PATH, key=key, headers={"range": asked})
+    requested = requested.replace("SIZE", str(size)) if requested != "-" else f"BYTES={size}-{size}"
+    answer = published.get(PATH, key=key, headers={"range": requested})
     assert (answer.status_code, problem(answer)) == (416, "bad_range")
     assert answer.headers["content-range"] == f"bytes */{size}"
     assert f"contains none of the file's {size:,} bytes." in answer.json()["detail"]
     # Only GET has parts (RFC 9110, section 14.2).
-    assert published.ask("HEAD", PATH, key=key, headers={"range": asked}).status_code == 200
+    assert published.ask("HEAD", PATH, key=key, headers={"range": requested}).status_code == 200
 
 
 def test_the_snapshot_answers_304_until_the_next_is_published(published: Server) -> None:
@@ -93,8 +95,8 @@ def test_the_snapshot_answers_304_until_the_next_is_published(published: Server)
 def test_a_download_resumes_only_with_the_same_snapshot(published: Server) -> None:
     key = published.key("read")
     first = published.get(PATH, key=key)
-    asked = {"range": "bytes=0-9"}
-    same = published.get(PATH, key=key, headers=asked | {"if-range": first.headers["etag"]})
+    requested = {"range": "bytes=0-9"}
+    same = published.get(PATH, key=key, headers=requested | {"if-range": first.headers["etag"]})
     assert (same.status_code, same.content) == (206, first.content[:10])
     others = ('"other"', f"W/{first.headers['etag']}", first.headers["last-modified"])
     for other, part in itertools.product(others, ("bytes=0-9", f"bytes={10**17}-")):
@@ -107,9 +109,9 @@ def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> Non
     key = published.key("read")
     tag = published.get(PATH, key=key).headers["etag"]
 
-    places = [published.engine.limiters.snapshots.slot(f"k_{number}") for number in range(SNAPSHOT_DOWNLOADS_MAX)]
-    for place in places:
-        published._runner.run(place.__aenter__())
+    slots = [published.engine.limiters.snapshots.slot(f"k_{number}") for number in range(SNAPSHOT_DOWNLOADS_MAX)]
+    for slot in slots:
+        published._runner.run(slot.__aenter__())
     try:
         refused = published.get(PATH, key=key)
         assert (refused.status_code, problem(refused)) == (503, "overloaded")
@@ -122,8 +124,8 @@ def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> Non
         snapshot = published.folder.snapshot.resolve()
         assert [one for one in Path("/dev/fd").iterdir() if one.resolve() == snapshot] == []
     finally:
-        for place in places:
-            published._runner.run(place.__aexit__(None, None, None))
+        for slot in slots:
+            published._runner.run(slot.__aexit__(None, None, None))
     for _ in range(2 * SNAPSHOT_DOWNLOADS_MAX):
         assert published.get(PATH, key=key).status_code == 200
 
@@ -131,15 +133,15 @@ def test_the_number_of_concurrent_downloads_is_limited(published: Server) -> Non
 def test_one_key_cannot_use_all_download_slots(published: Server) -> None:
     key, other = published.key("read"), published.key("read")
     key_id, _ = (found.key_id for found in KeyStore(published.folder.keys).keys()[-2:])
-    places = [published.engine.limiters.snapshots.slot(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
-    for place in places:
-        published._runner.run(place.__aenter__())
+    slots = [published.engine.limiters.snapshots.slot(key_id) for _ in range(SNAPSHOT_DOWNLOADS_MAX - 1)]
+    for slot in slots:
+        published._runner.run(slot.__aenter__())
     try:
         assert problem(published.get(PATH, key=key)) == "overloaded"
         assert published.get(PATH, key=other).status_code == 200
     finally:
-        for place in places:
-            published._runner.run(place.__aexit__(None, None, None))
+        for slot in slots:
+            published._runner.run(slot.__aexit__(None, None, None))
     assert published.get(PATH, key=key).status_code == 200
 
 
@@ -161,11 +163,11 @@ def test_the_snapshot_needs_a_key_without_a_scope(published: Server) -> None:
 
 
 def test_before_the_first_snapshot_retry_after_is_sent(published: Server, tmp_path: Path) -> None:
-    kept = published.folder.snapshot.rename(tmp_path / "kept")
+    moved = published.folder.snapshot.rename(tmp_path / "moved")
     try:
         assert problem(published.get(PATH, key=published.key("read"))) == "not_ready"
     finally:
-        kept.rename(published.folder.snapshot)
+        moved.rename(published.folder.snapshot)
 
 
 class Receiver:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import embedsink.journal.writer
+import embedsink.journal.open_segment
 from embedsink.journal.segment import trailer
 from embedsink.loader.loader import Loader
 from tests.support.app import Server, open_server, problem
@@ -46,7 +46,7 @@ def test_readyz_names_a_damaged_segment(tmp_path: Path) -> None:
 
 def test_readyz_does_not_wait_for_a_hung_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(tmp_path, journal_timeout_s=0.1) as server, monkeypatch.context() as patch:
-        patch.setattr(embedsink.journal.writer, "fdatasync", lambda _: time.sleep(1))
+        patch.setattr(embedsink.journal.open_segment, "fdatasync", lambda _: time.sleep(1))
         started_at = time.perf_counter()
         answer = server.get("/readyz")
         assert time.perf_counter() - started_at < 0.9
@@ -59,7 +59,7 @@ def test_readyz_reports_a_failed_disk(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(5, "Input/output error")
 
     with open_server(tmp_path) as server:
-        monkeypatch.setattr(embedsink.journal.writer, "fdatasync", fail)
+        monkeypatch.setattr(embedsink.journal.open_segment, "fdatasync", fail)
         for _ in range(2):
             assert problem(server.get("/readyz")) == "not_ready"
 

@@ -89,8 +89,8 @@ def test_rejections_have_a_reason_and_a_path(running: RunningServer) -> None:
         3,
         {"refresh": 1},
     )
-    seen = [(one["reason"], one["path"], one["type"], one["deployment"]) for one in inspection["rejected"]]
-    assert seen == [
+    rejections = [(one["reason"], one["path"], one["type"], one["deployment"]) for one in inspection["rejected"]]
+    assert rejections == [
         ("bad_field", "payload.format", "download", 12),
         ("unknown_type", "type", "scroll", 12),
         ("not_an_object", "envelope", None, 12),
@@ -236,11 +236,11 @@ def test_a_misspelt_type_is_an_error_and_a_rejected_type_is_found(running: Runni
     assert (answer.status, answer.json()["reason"]) == (400, "bad_parameter")
     assert answer.json()["detail"].startswith('type: "veiw" does not exist. Did you mean "view"? ')
     assert "outcome=quarantined" in answer.json()["detail"]
-    for asked, types in (
+    for requested, types in (
         ("veiw&outcome=quarantined", ["veiw"]),
         ("scroll", ["scroll"]),
         ("svc:event:view", []),
         ("", []),
     ):
-        inspection = inspect(running, reader, f"session=slips&type={asked}")
+        inspection = inspect(running, reader, f"session=slips&type={requested}")
         assert [one["type"] for one in inspection["rejected"]] == types

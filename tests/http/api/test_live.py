@@ -110,7 +110,7 @@ def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key
 
 
 @pytest.mark.parametrize(
-    ("query", "seen"),
+    ("query", "expected"),
     [
         ("session=mine", ["view", "download"]),
         ("type=download", ["download"]),
@@ -121,7 +121,9 @@ def test_rows_have_their_envelopes_reasons_and_paths(running: RunningServer, key
         ("deployment=7", ["view"]),
     ],
 )
-def test_a_stream_can_be_filtered(running: RunningServer, key: str, reader: str, query: str, seen: list[str]) -> None:
+def test_a_stream_can_be_filtered(
+    running: RunningServer, key: str, reader: str, query: str, expected: list[str]
+) -> None:
     with listening(running.url, reader, f"rows=on&{query}") as stream, listening(running.url, reader) as all_of_it:
         stream.message("connected")
         all_of_it.message("connected")
@@ -129,10 +131,10 @@ def test_a_stream_can_be_filtered(running: RunningServer, key: str, reader: str,
         send(running, key, view(), WRONG, session="mine")
         all_of_it.loaded(2)
         rows: list[dict[str, Any]] = []
-        while len(rows) < len(seen):
+        while len(rows) < len(expected):
             rows += stream.message().content["rows"]
         assert stream.is_silent(0.3)
-    assert [row["type"] for row in rows] == seen
+    assert [row["type"] for row in rows] == expected
 
 
 def test_a_stream_can_be_filtered_by_key(running: RunningServer, key: str, reader: str) -> None:

@@ -132,8 +132,8 @@ def test_an_overloaded_server_answers_as_described(server: Server, monkeypatch: 
     monkeypatch.setattr(server.engine.limiters, "reports", ConcurrencyLimiter(0, waiting_max=0))
     key = server.key("admin")
     # The live stream waits for no report, and does not end.
-    asked = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}
-    refused = {path: ask(server, path, "get", key=key) for path in asked}
+    paths = {path for path, method in WITH_KEY if method == "get"} - {"/api/v1/events/live"}
+    refused = {path: ask(server, path, "get", key=key) for path in paths}
     busy = {path: answer.json()["reason"] for path, answer in refused.items() if answer.status_code == 503}
     assert {"/api/v1/quarantine", "/api/v1/reports/{name}", "/api/v1/summary.zip"} <= busy.keys()
     assert {path for path, reason in busy.items() if reason not in reasons_of(path, "get", 503)} == set()

@@ -88,9 +88,9 @@ def test_a_login_redirects_without_a_key_in_the_url(server: Server) -> None:
 
 
 def test_a_login_redirects_without_a_query_that_is_too_long(server: Server) -> None:
-    for length, kept in ((NEXT_QUERY_CHARACTERS_MAX, True), (NEXT_QUERY_CHARACTERS_MAX + 1, False)):
+    for length, is_retained in ((NEXT_QUERY_CHARACTERS_MAX, True), (NEXT_QUERY_CHARACTERS_MAX + 1, False)):
         query = f"tenant={'%' * (length - len('tenant='))}"
         location = server.get(f"/dashboards/overview?{query}").headers["location"]
-        there = f"/dashboards/overview?{query}" if kept else "/dashboards/overview"
+        there = f"/dashboards/overview?{query}" if is_retained else "/dashboards/overview"
         assert location == f"/login?next={quote_plus(there)}"
         assert server.get(location).status_code == 200

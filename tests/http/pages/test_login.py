@@ -165,7 +165,7 @@ def test_wrong_keys_cause_no_lockout(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "target",
     [
         "https://evil.example/",
         "//evil.example/",
@@ -175,8 +175,8 @@ def test_wrong_keys_cause_no_lockout(server: Server) -> None:
         "/dashboards/\r\nx: y",
     ],
 )
-def test_a_login_never_redirects_to_another_site(server: Server, place: str) -> None:
-    assert log_in(server, server.key("read"), next_=place).headers["location"] == "/dashboards/"
+def test_a_login_never_redirects_to_another_site(server: Server, target: str) -> None:
+    assert log_in(server, server.key("read"), next_=target).headers["location"] == "/dashboards/"
 
 
 def test_other_request_bodies_are_refused(server: Server) -> None:

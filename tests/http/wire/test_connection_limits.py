@@ -349,12 +349,12 @@ def test_delayed_answers_do_not_block_new_connections_and_are_sent_at_shutdown()
             time.sleep(0.1)
         with socket.create_connection(first.getpeername(), timeout=5):
             assert is_closed(first)
-        kept = second.dup()
+        duplicate = second.dup()
         started_at = time.monotonic()
     assert time.monotonic() - started_at < 5
     answered = b""
-    with kept:
-        while part := kept.recv(65_536):
+    with duplicate:
+        while part := duplicate.recv(65_536):
             answered += part
     assert answered.count(b"HTTP/1.1 204") == 3
 

@@ -67,13 +67,13 @@ def test_a_handshake_too_many_ends_the_oldest_and_so_does_the_end_of_the_server(
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKES_MAX", 2)
     trusting = ssl.create_default_context(cadata=CERTIFICATE)
-    seen: list[Any] = []
+    received: list[Any] = []
 
     def ask(silent: list[socket.socket]) -> None:
         with socket.create_connection(listening_socket.getsockname(), timeout=5) as plain:
-            seen.append(silent[0].recv(1))
+            received.append(silent[0].recv(1))
             with trusting.wrap_socket(plain, server_hostname="localhost") as connection:
-                seen.append(connection.recv(9))
+                received.append(connection.recv(9))
 
     class Greeting(asyncio.Protocol):
         def connection_made(self, transport: Any) -> None:
@@ -90,7 +90,7 @@ def test_a_handshake_too_many_ends_the_oldest_and_so_does_the_end_of_the_server(
     with ExitStack() as stack, asyncio.Runner(loop_factory=new_loop) as runner:
         silent = clients_of(listening_socket, stack, 2)
         runner.run(asyncio.wait_for(serve(silent), 5))
-        assert seen == [b"", b"x"]
+        assert received == [b"", b"x"]
         assert silent[1].recv(1) == b""
 
 

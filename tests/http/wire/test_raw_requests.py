@@ -111,20 +111,6 @@ def test_a_missing_body_answers_408(server: RunningServer, key: bytes, first: by
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 20 * MIB + b"\r\n\r\n",
-        b"GET /" + b"x" * MIB + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /nothing HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100_000 + b"\r\n",
-    ],
-    ids=["20 MB in a header", "1 MB in the address", "100,000 headers"],
-)
-def test_huge_heads_do_not_hang(server: RunningServer, request_: bytes) -> None:
-    status = status_of(server, request_)
-    assert status is None or status < 500
-
-
-@pytest.mark.parametrize(
     ("method", "path", "type_"),
     [
         (b"POST", b"/api/v1/events", b"application/json"),

@@ -1,9 +1,6 @@
 """A dashboard with its data as one file: SVG, PNG, PDF or HTML."""
 
-from collections.abc import Mapping
-
-from embedsink.dashboards.image.model import Caption, SectionAnswer
-from embedsink.dashboards.image.sheet import draw
+from embedsink.dashboards.image.sheet import Answers, Caption, draw
 from embedsink.dashboards.image.svg import escaped
 from embedsink.dashboards.model import Dashboard
 from embedsink.dashboards.theme import DARK, LIGHT
@@ -12,38 +9,36 @@ FORMATS = ("pdf", "png", "svg", "html")
 PNG_SCALE = 2.0
 
 
-def render(
-    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, *, format: str, is_dark: bool = False
-) -> bytes:
+def render(dashboard: Dashboard, answers: Answers, caption: Caption, *, format: str, is_dark: bool = False) -> bytes:
     """Return a dashboard as the content of a file.
 
     Args:
         dashboard: the dashboard.
-        answers: the data by section id.
+        answers: the data by section id and tile id.
         caption: the filters and times above the tiles.
         format: one of `FORMATS`. A PDF has one page of the required length.
         is_dark: whether to use the dark theme.
     """
-    svg = draw(dashboard, answers, caption, DARK if is_dark else LIGHT)
+    palette = DARK if is_dark else LIGHT
+    svg = draw(dashboard, answers, caption, palette)
     if format == "svg":
         return svg.encode()
     if format == "html":
-        return _page(dashboard, svg, is_dark=is_dark).encode()
+        return _page(dashboard.title, svg, background=palette.page).encode()
     import vl_convert  # Imported here: the import takes 60 ms and 30 MiB.
 
     return vl_convert.svg_to_pdf(svg) if format == "pdf" else vl_convert.svg_to_png(svg, scale=PNG_SCALE)
 
 
-def _page(dashboard: Dashboard, svg: str, *, is_dark: bool) -> str:
-    ground = (DARK if is_dark else LIGHT).page
+def _page(title: str, svg: str, *, background: str) -> str:
     # Mail programs block remote content as tracking, so the page loads nothing.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(dashboard.title)} · embedsink</title>\n"
-        f"<style>body {{ margin: 0; background: {ground}; }} "
+        f"<title>{escaped(title)} · embedsink</title>\n"
+        f"<style>body {{ margin: 0; background: {background}; }} "
         "svg.sheet { display: block; margin: 0 auto; max-width: 100%; height: auto; }</style>\n"
         f"</head>\n<body>\n{svg}\n</body>\n</html>\n"
     )

@@ -2,21 +2,21 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from embedsink.dashboards.image.chart import chart_svg, spec_with_data
-from embedsink.dashboards.image.model import Caption, SectionAnswer
 from embedsink.dashboards.image.svg import (
     FONT,
     TEXT_CHARACTERS_MAX,
     card,
     group,
     nested_svg,
+    rule,
     text_line,
     text_width,
-    truncate,
     wrap,
 )
 from embedsink.dashboards.image.text import NONE, display_name, format_change, format_day, format_value
@@ -40,9 +40,44 @@ _DASHED = "Dashed: the previous period."
 _MARKS = {"up": "▲ ", "down": "▼ "}
 
 
-def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, palette: Palette) -> str:
+# The data of a tile: the members of `ChartAnswer` by name.
+TileData = Mapping[str, Any]
+# By section id and tile id.
+Answers = Mapping[str, Mapping[str, TileData]]
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """The lines above the tiles: period, filters, time of rendering, and time of the snapshot, if any.
+
+    Args:
+        span: the start and end of the period, in epoch milliseconds of the reader's local time.
+        made_at: the time of rendering.
+        timezone: the time zone of all times.
+        filters: the active filters by name.
+        snapshot_at: the time of the snapshot that the data comes from.
+    """
+
+    span: tuple[int, int]
+    made_at: datetime
+    timezone: str = "UTC"
+    filters: Mapping[str, str] = field(default_factory=dict)
+    snapshot_at: datetime | None = None
+
+    def summary(self) -> str:
+        """Return the caption as one line."""
+        zone = ZoneInfo(self.timezone)
+        rendered = f"rendered {self.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
+        if self.snapshot_at:
+            rendered += f", snapshot of {self.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
+        period = " – ".join(dict.fromkeys((format_day(self.span[0]), format_day(self.span[1] - 1))))
+        filters = [f"{name} {display_name(value)}" for name, value in self.filters.items()]
+        return " · ".join([f"{period} ({self.timezone})", *filters, rendered])
+
+
+def draw(dashboard: Dashboard, answers: Answers, caption: Caption, palette: Palette) -> str:
     """Return the dashboard as a self-contained SVG."""
-    parts, y = _head(dashboard, answers, caption, palette)
+    parts, y = _head(dashboard, caption, palette), MARGIN + 90.0
     for section in dashboard.sections:
         if section.id in answers:
             drawn, y = _section(section, answers[section.id], palette, y)
@@ -55,46 +90,26 @@ def draw(dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Ca
     )
 
 
-def _head(
-    dashboard: Dashboard, answers: Mapping[str, SectionAnswer], caption: Caption, palette: Palette
-) -> tuple[list[str], float]:
-    inner_width = WIDTH - 2 * MARGIN
-    zone = ZoneInfo(caption.timezone)
-    rendered = f"rendered {caption.made_at.astimezone(zone):%-d %b %Y, %H:%M}"
-    if caption.snapshot_at:
-        rendered += f", snapshot of {caption.snapshot_at.astimezone(zone):%-d %b %Y, %H:%M}"
-    spans = [answer.span for answer in answers.values()]
-    days = (format_day(min(start for start, _ in spans)), format_day(max(end for _, end in spans) - 1)) if spans else ()
-    period = " – ".join(dict.fromkeys(days))
-    filters = [f"{name} {display_name(value)}" for name, value in caption.narrowed.items()]
-    summary = " · ".join([f"{period} ({caption.timezone})", *filters, rendered])
-    parts = [
+def _head(dashboard: Dashboard, caption: Caption, palette: Palette) -> list[str]:
+    width = WIDTH - 2 * MARGIN
+    return [
         text_line(dashboard.title, MARGIN, MARGIN + 28, size=30, colour=palette.text, is_bold=True),
         text_line("embedsink", WIDTH - MARGIN, MARGIN + 26, size=14, colour=palette.muted, is_bold=True, anchor="end"),
-        text_line(truncate(dashboard.description, 15, inner_width), MARGIN, MARGIN + 56, size=15, colour=palette.muted),
-        text_line(
-            truncate(summary, 15, inner_width, is_bold=True),
-            MARGIN,
-            MARGIN + 82,
-            size=15,
-            colour=palette.text,
-            is_bold=True,
-        ),
+        text_line(dashboard.description, MARGIN, MARGIN + 56, size=15, colour=palette.muted, width_max=width),
+        text_line(caption.summary(), MARGIN, MARGIN + 82, size=15, colour=palette.text, is_bold=True, width_max=width),
     ]
-    return parts, MARGIN + 90.0
 
 
-def _section(section: Section, answer: SectionAnswer, palette: Palette, y: float) -> tuple[list[str], float]:
+def _section(section: Section, answers: Mapping[str, TileData], palette: Palette, y: float) -> tuple[list[str], float]:
     parts = [text_line(section.title, MARGIN, y + 38, size=19, colour=palette.text, is_bold=True)]
     y += 52
-    for row in _rows_of([tile for tile in section.charts if tile.id in answer.charts]):
-        height = max(_height(tile, answer) for tile in row)
+    for row in _rows_of([tile for tile in section.charts if tile.id in answers]):
+        height = max(_height(tile, answers[tile.id]) for tile in row)
         x = float(MARGIN)
         for tile in row:
-            width = tile.span * _COLUMN + (tile.span - 1) * GAP
-            box = _Box(x, y, width, height)
-            parts.append(group(tile.title, *_tile(tile, answer, palette, box)))
-            x += width + GAP
+            box = _Box(x, y, _width(tile), height)
+            parts.append(group(tile.title, *_tile(tile, answers[tile.id], palette, box)))
+            x += box.width + GAP
         y += height + GAP
     return parts, y
 
@@ -127,25 +142,28 @@ class _Box:
         return self.width - 2 * PADDING
 
 
-def _height(tile: Tile, answer: SectionAnswer) -> float:
+def _width(tile: Tile) -> float:
+    return tile.span * _COLUMN + (tile.span - 1) * GAP
+
+
+def _height(tile: Tile, data: TileData) -> float:
     if isinstance(tile, Figure | Gauge):
         return NUMBER_HEIGHT
-    inner_width = tile.span * _COLUMN + (tile.span - 1) * GAP - 2 * PADDING
-    head = 2 * PADDING + 20 + 17 * len(_description(tile, answer.charts[tile.id], inner_width))
+    head = 2 * PADDING + 20 + 17 * len(_description(tile, data, _width(tile) - 2 * PADDING))
     if isinstance(tile, Table):
-        rows = len(answer.charts[tile.id]["rows"])
+        rows = len(data["rows"])
         return head + (HEAD_HEIGHT + rows * ROW_HEIGHT + 8 if rows else 110)
     return head + tile.height - 6
 
 
-def _description(tile: Tile, data: Mapping[str, Any], inner_width: float) -> list[str]:
+def _description(tile: Tile, data: TileData, inner_width: float) -> list[str]:
     # An image can't be clicked.
     text = _CLICK.sub("", tile.description) if isinstance(tile, Chart | Table) and tile.select else tile.description
     lines = wrap(text, 13, inner_width, lines_max=2) if text else []
     return [*lines, _DASHED] if _is_dashed(tile, data) else lines
 
 
-def _is_dashed(tile: Tile, data: Mapping[str, Any]) -> bool:
+def _is_dashed(tile: Tile, data: TileData) -> bool:
     """Return whether the chart has a line of the previous period. A single point has no line."""
     if not isinstance(tile, Chart) or tile.compare is None:
         return False
@@ -153,18 +171,15 @@ def _is_dashed(tile: Tile, data: Mapping[str, Any]) -> bool:
     return len({row[index] for row in data["before"]}) > 1
 
 
-def _tile(tile: Tile, answer: SectionAnswer, palette: Palette, box: _Box) -> Iterator[str]:
+def _tile(tile: Tile, data: TileData, palette: Palette, box: _Box) -> Iterator[str]:
     yield card(box.x, box.y, box.width, box.height, background=palette.card, line=palette.border)
-    data = answer.charts[tile.id]
     if isinstance(tile, Figure | Gauge):
         yield from _number(tile, data, palette, box)
         return
     y = box.y + PADDING + 14
     row_note = _row_note(tile, data)
-    inner_width = box.inner_width - (text_width(row_note, 13) + 12 if row_note else 0)
-    yield text_line(
-        truncate(tile.title, 15, inner_width, is_bold=True), box.left, y, size=15, colour=palette.text, is_bold=True
-    )
+    width = box.inner_width - (text_width(row_note, 13) + 12 if row_note else 0)
+    yield text_line(tile.title, box.left, y, size=15, colour=palette.text, is_bold=True, width_max=width)
     if row_note:
         yield text_line(row_note, box.left + box.inner_width, y, size=13, colour=palette.muted, anchor="end")
     for text in _description(tile, data, box.inner_width):
@@ -182,29 +197,28 @@ def _tile(tile: Tile, answer: SectionAnswer, palette: Palette, box: _Box) -> Ite
         yield nested_svg(svg, box.left, y, name=tile.id)
 
 
-def _row_note(tile: Tile, data: Mapping[str, Any]) -> str:
+def _row_note(tile: Tile, data: TileData) -> str:
     """Return the number of shown rows if a table leaves some out."""
     count = data.get("row_count")
     return f"{len(data['rows'])} of {count:,}" if isinstance(tile, Table) and data.get("is_cut") and count else ""
 
 
-def _number(tile: Figure | Gauge, data: Mapping[str, Any], palette: Palette, box: _Box) -> Iterator[str]:
+def _number(tile: Figure | Gauge, data: TileData, palette: Palette, box: _Box) -> Iterator[str]:
     titles = wrap(tile.title, 13, box.inner_width, lines_max=2)
     for number, text in enumerate(titles):
         yield text_line(text, box.left, box.y + 30 + 16 * number, size=13, colour=palette.muted)
     text, size = format_value(data.get("value"), tile.format)[:TEXT_CHARACTERS_MAX], 28.0
     while size > 13 and text_width(text, size, is_bold=True) > box.inner_width:
         size -= 1
-    text = truncate(text, size, box.inner_width, is_bold=True)
-    yield text_line(text, box.left, box.y + 80, size=size, colour=palette.text, is_bold=True)
+    yield text_line(text, box.left, box.y + 80, size=size, colour=palette.text, is_bold=True, width_max=box.inner_width)
     direction, by = format_change(changed := data.get("change"), data.get("value_before"), tile.format)
     is_good = changed["is_good"] if isinstance(changed, Mapping) else None
     tone = palette.muted if is_good is None else palette.good if is_good else palette.bad
     if by:
         shown = f"{_MARKS.get(direction, '')}{by}"
         if text_width(shown, 12) > box.inner_width:
-            shown = truncate(shown.partition(" from ")[0], 12, box.inner_width)
-        yield text_line(shown, box.left, box.y + 102, size=12, colour=tone)
+            shown = shown.partition(" from ")[0]
+        yield text_line(shown, box.left, box.y + 102, size=12, colour=tone, width_max=box.inner_width)
 
 
 def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterator[str]:
@@ -216,27 +230,23 @@ def _empty(tile: Chart | Table, palette: Palette, box: _Box, y: float) -> Iterat
         yield text_line(text, middle, y, size=13, colour=palette.muted, anchor="middle")
 
 
-def _table(tile: Table, data: Mapping[str, Any], palette: Palette, box: _Box, y: float) -> Iterator[str]:
+def _table(tile: Table, data: TileData, palette: Palette, box: _Box, y: float) -> Iterator[str]:
     columns = data["columns"]
     cells = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in data["rows"]]
     numeric = [_is_numeric(name, [row[index] for row in data["rows"]]) for index, name in enumerate(columns)]
     titles = [tile.columns.get(name, name.replace("_", " ")) for name in columns]
     widths = _widths(titles, cells, box.inner_width)
-    for number, row in enumerate([titles, *cells]):
-        is_header = number == 0
-        baseline = y + 18 + (0 if is_header else HEAD_HEIGHT + (number - 1) * ROW_HEIGHT)
+    right = box.left + box.inner_width
+    baseline, colour = y + 18, palette.muted
+    for row in [titles, *cells]:
         x = box.left
         for text, width, is_numeric in zip(row, widths, numeric, strict=True):
-            shown = truncate(text, 13, width - 12)
             at, anchor = (x + width - 12, "end") if is_numeric else (x, "start")
-            yield text_line(
-                shown, at, baseline, size=13, colour=palette.muted if is_header else palette.text, anchor=anchor
-            )
+            yield text_line(text, at, baseline, size=13, colour=colour, anchor=anchor, width_max=width - 12)
             x += width
-        rule = (
-            f'x1="{box.left:.1f}" x2="{box.left + box.inner_width:.1f}" y1="{baseline + 9:.1f}" y2="{baseline + 9:.1f}"'
-        )
-        yield f'<line {rule} stroke="{palette.border}"/>'
+        yield rule(box.left, right, baseline + 9, colour=palette.border)
+        baseline += ROW_HEIGHT if colour == palette.text else HEAD_HEIGHT
+        colour = palette.text
 
 
 def _is_numeric(name: str, values: Sequence[Any]) -> bool:
@@ -261,8 +271,8 @@ def _cell(name: str, value: Any) -> str:
         return display_name(str(value))
     if name.startswith("seconds_"):
         return format_value(value, "s")
-    unit = next((format for ending, format in _UNITS.items() if name.endswith(ending)), None)
-    return format_value(value, unit or ("count" if isinstance(value, int) else "number"))
+    default = "count" if isinstance(value, int) else "number"
+    return format_value(value, next((format for suffix, format in _UNITS.items() if name.endswith(suffix)), default))
 
 
 def _widths(titles: Sequence[str], cells: Sequence[Sequence[str]], inner_width: float) -> list[float]:

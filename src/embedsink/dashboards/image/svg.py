@@ -2,6 +2,8 @@
 
 import re
 from bisect import bisect_right
+from itertools import accumulate
+from math import inf
 from xml.sax.saxutils import escape, quoteattr
 
 # vl-convert ships this font. It has the metrics of Arial and Helvetica, so measured texts fit everywhere.
@@ -29,8 +31,7 @@ def escaped(text: object) -> str:
 
 def text_width(text: str, size: float, *, is_bold: bool = False) -> float:
     """Return the approximate width of a line of text."""
-    width = sum(_width(character) for character in text) * size
-    return width * _WIDTH_BOLD if is_bold else width
+    return sum(map(_width, text)) * size * (_WIDTH_BOLD if is_bold else 1)
 
 
 def truncate(text: str, size: float, width_max: float, *, is_bold: bool = False) -> str:
@@ -38,10 +39,10 @@ def truncate(text: str, size: float, width_max: float, *, is_bold: bool = False)
     text = text[:1_000]
     if text_width(text, size, is_bold=is_bold) <= width_max:
         return text
-    fitting = bisect_right(
-        range(len(text)), width_max, key=lambda count: text_width(f"{text[:count]}…", size, is_bold=is_bold)
-    )
-    return f"{text[: max(0, fitting - 1)].rstrip()}…"
+    weight = _WIDTH_BOLD if is_bold else 1
+    widths = list(accumulate(map(_width, text)))
+    fitting = bisect_right(widths, width_max, key=lambda width: (width + _width("…")) * size * weight)
+    return f"{text[:fitting].rstrip()}…"
 
 
 def wrap(text: str, size: float, width_max: float, *, lines_max: int) -> list[str]:
@@ -68,8 +69,10 @@ def text_line(
     colour: str,
     is_bold: bool = False,
     anchor: str = "start",
+    width_max: float = inf,
 ) -> str:
-    """Return a line of text with its baseline at `y`."""
+    """Return a line of text with its baseline at `y`, truncated to a width."""
+    text = truncate(text, size, width_max, is_bold=is_bold)
     weight = ' font-weight="700"' if is_bold else ""
     end = f' text-anchor="{anchor}"' if anchor != "start" else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{weight}{end}>{escaped(text)}</text>'
@@ -79,6 +82,11 @@ def card(x: float, y: float, width: float, height: float, *, background: str, li
     """Return the background of a tile."""
     box = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{width - 1:.1f}" height="{height - 1:.1f}"'
     return f'<rect {box} rx="10" fill="{background}" stroke="{line}"/>'
+
+
+def rule(left: float, right: float, y: float, *, colour: str) -> str:
+    """Return a horizontal line."""
+    return f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"/>'
 
 
 def nested_svg(svg: str, x: float, y: float, *, name: str) -> str:

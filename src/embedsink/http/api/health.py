@@ -27,15 +27,15 @@ async def readyz(request: Request) -> Response:
     """Answer whether the server can store an event now, after a test write to the disk; if not, 503 and the reasons."""
     engine: Engine = request.state.engine
     troubles = list(engine.loader.status.damaged)
-    if journal_trouble := await _journal_trouble(engine):
-        troubles.append(journal_trouble)
+    if error := await _journal_error(engine):
+        troubles.append(error)
     if not engine.store.is_open:
         troubles.append("store.duckdb: is being reopened. The server still accepts events.")
-    if engine.loader.status.trouble:
-        troubles.append(engine.loader.status.trouble)
+    if engine.loader.status.error:
+        troubles.append(engine.loader.status.error)
     if troubles:
-        error = Unavailable(Reason.NOT_READY, " ".join(troubles), retry_after_s=5)
-        return unavailable_response(request, error, members={"ready": False, "troubles": troubles})
+        not_ready = Unavailable(Reason.NOT_READY, " ".join(troubles), retry_after_s=5)
+        return unavailable_response(request, not_ready, members={"ready": False, "troubles": troubles})
     return JSONResponse({"ready": True, "troubles": []}, headers={"Cache-Control": "no-store"})
 
 
@@ -45,7 +45,7 @@ async def metrics(request: Request) -> Response:
     return Response(exposition(engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _journal_trouble(engine: Engine) -> str | None:
+async def _journal_error(engine: Engine) -> str | None:
     started_at = time.monotonic()
     try:
         await asyncio.wait_for(engine.journal.append(b""), engine.settings.journal_timeout_s)

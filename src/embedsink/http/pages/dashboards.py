@@ -70,48 +70,13 @@ class DashboardPages:
     def __init__(
         self, dashboards: Dashboards, vega: VegaBundle, settings: Settings, *, opened_with: str | None
     ) -> None:
-        self._dashboards = dashboards
-        self._vega = vega
-        self._headers = page_headers(frame_origins=settings.frame_origins)
+        self.dashboards = dashboards
+        self.vega = vega
+        self.headers = page_headers(frame_origins=settings.frame_origins)
         self._opened_with = opened_with
-        self._types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).types})
+        self.types = sorted({name.rpartition(":")[2] for name in catalog_for(settings.service_name).types})
 
-    async def redirect_to_dashboards(self, request: Request) -> Response:
-        """Redirect `/` to the dashboards."""
-        return RedirectResponse("/dashboards/", 307, headers=self._headers | NO_STORE)
-
-    async def show_list(self, request: Request) -> Response:
-        """Show the list of dashboards."""
-        return self._redirect(request, ()) or await self._page(request, "dashboards.html", name="")
-
-    async def show_dashboard(self, request: Request) -> Response:
-        """Show one dashboard."""
-        if other := self._redirect(request, PERIOD_PARAMETERS):
-            return other
-        name = request.path_params["name"]
-        dashboard = self._dashboards.find(name)
-        reports = await run_in_threadpool(self._dashboards.reports, request.state.engine, name)
-        self._vega.prepare()
-        return await self._page(
-            request,
-            "dashboard.html",
-            name=name,
-            dashboard=dashboard,
-            periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
-            reports=reports,
-            surfaces=SURFACES,
-            nothing=NO_DATA,
-            config=_page_config(name, dashboard, reports, self._vega.path),
-            vega=self._vega.path,
-        )
-
-    async def show_inspector(self, request: Request) -> Response:
-        """Show the live list of envelopes (docs/inspector.md)."""
-        if other := self._redirect(request, EVENT_FILTERS):
-            return other
-        return await self._page(request, "inspector.html", name=INSPECTOR.name, types=self._types)
-
-    def _redirect(self, request: Request, known: Sequence[str]) -> Response | None:
+    def redirect(self, request: Request, known: Sequence[str]) -> Response | None:
         """Return a redirect to the login or to the URL without foreign parameters, or None to show the page.
 
         The login is checked first, so that only authenticated readers cause comparisons of names.
@@ -122,20 +87,21 @@ class DashboardPages:
         check_transport(request.scope)
         key = session_key(request, or_navigation=True) or self._opening_key(request)
         if key is None:
-            return RedirectResponse(_login_url(request), 303, headers=self._headers)
+            return RedirectResponse(_login_url(request), 303, headers=self.headers)
         check_kind(key, [KeyKind.READ])
         params = request.query_params.multi_items()
         foreign = _foreign_parameters([name for name, _ in params], known)
         if foreign:
             query = urlencode([(name, value) for name, value in params if name not in foreign])
-            return RedirectResponse(f"{request.url.path}?{query}".rstrip("?"), 303, headers=self._headers)
+            return RedirectResponse(f"{request.url.path}?{query}".rstrip("?"), 303, headers=self.headers)
         check_parameters(request.query_params, known)
         return None
 
-    async def _page(self, request: Request, template: str, **variables: Any) -> Response:
+    async def page(self, request: Request, template: str, **variables: Any) -> Response:
+        """Return a page. The demo's pages also log the reader in."""
         # Rendering takes up to 20 ms, and 100 ms the first time: a thread keeps the event loop free.
         page = await run_in_threadpool(render, template, links=self._links(), **variables)
-        headers = self._headers | {"Cache-Control": "private, no-store"}
+        headers = self.headers | {"Cache-Control": "private, no-store"}
         sessions: Sessions = request.state.sessions
         if session_key(request, or_navigation=True) is None and (key := self._opening_key(request)):
             headers["Set-Cookie"] = sessions.cookie(key, request)
@@ -149,10 +115,10 @@ class DashboardPages:
         return find_key(self._opened_with, engine)
 
     def _links(self) -> list[Link]:
-        links = [Link(name, one.title, one.description) for name, one in self._dashboards.by_name.items()]
+        links = [Link(name, one.title, one.description) for name, one in self.dashboards.by_name.items()]
         invalid = [
             Link(name, name, message)
-            for name, message in sorted(self._dashboards.mistakes.items())
+            for name, message in sorted(self.dashboards.mistakes.items())
             if is_page_name(name)
         ]
         return [*links, *invalid, INSPECTOR]
@@ -241,25 +207,44 @@ def _tooltips_of(spec: Any) -> Iterator[dict[str, Any]]:
 async def redirect_to_dashboards(request: Request) -> Response:
     """Redirect `/` to the dashboards."""
     pages: DashboardPages = request.state.dashboard_pages
-    return await pages.redirect_to_dashboards(request)
+    return RedirectResponse("/dashboards/", 307, headers=pages.headers | NO_STORE)
 
 
 async def show_list(request: Request) -> Response:
     """Show the list of dashboards."""
     pages: DashboardPages = request.state.dashboard_pages
-    return await pages.show_list(request)
-
-
-async def show_inspector(request: Request) -> Response:
-    """Show the inspector."""
-    pages: DashboardPages = request.state.dashboard_pages
-    return await pages.show_inspector(request)
+    return pages.redirect(request, ()) or await pages.page(request, "dashboards.html", name="")
 
 
 async def show_dashboard(request: Request) -> Response:
-    """Show a dashboard."""
+    """Show one dashboard."""
     pages: DashboardPages = request.state.dashboard_pages
-    return await pages.show_dashboard(request)
+    if other := pages.redirect(request, PERIOD_PARAMETERS):
+        return other
+    name = request.path_params["name"]
+    dashboard = pages.dashboards.find(name)
+    reports = await run_in_threadpool(pages.dashboards.reports, request.state.engine, name)
+    pages.vega.prepare()
+    return await pages.page(
+        request,
+        "dashboard.html",
+        name=name,
+        dashboard=dashboard,
+        periods={name: f"{name[:-1]} {_UNITS[name[-1]]}" for name in PERIODS},
+        reports=reports,
+        surfaces=SURFACES,
+        nothing=NO_DATA,
+        config=_page_config(name, dashboard, reports, pages.vega.path),
+        vega=pages.vega.path,
+    )
+
+
+async def show_inspector(request: Request) -> Response:
+    """Show the live list of envelopes (docs/inspector.md)."""
+    pages: DashboardPages = request.state.dashboard_pages
+    if other := pages.redirect(request, EVENT_FILTERS):
+        return other
+    return await pages.page(request, "inspector.html", name=INSPECTOR.name, types=pages.types)
 
 
 ROUTES = [

@@ -32,44 +32,15 @@ FORM_BYTES_MAX = 16_384
 
 
 class LoginPage:
-    """The login form and its actions."""
+    """The login form."""
 
     def __init__(self, settings: Settings) -> None:
         self._bodies = BodyReader(settings.model_copy(update={"body_bytes_max": FORM_BYTES_MAX}))
         self._hours = max(1, settings.login_timeout_s // 3_600)
         self._headers = page_headers(frame_origins=settings.frame_origins) | {"Cache-Control": "no-store"}
 
-    async def login(self, request: Request) -> Response:
-        """Show the form (GET), or exchange a key for a cookie (POST)."""
-        check_transport(request.scope)
-        if request.method != "POST":
-            check_parameters(request.query_params, ("next",))
-            return await self._form(_redirect_path(request.query_params.get("next")))
-        check_own_page(request)
-        sessions: Sessions = request.state.sessions
-        fields = await self._fields(request)
-        path = _redirect_path(fields.get("next"))
-        engine: Engine = request.state.engine
-        key = engine.keys.find(fields.get("key", "").strip())
-        if key is None:
-            return await self._form(
-                path, error="This key is unknown, expired or revoked. Check it, or ask the operator for a new key."
-            )
-        try:
-            check_kind(key, [KeyKind.READ])
-        except Refused:
-            article = "an" if key.kind is KeyKind.INGEST else "a"
-            return await self._form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
-        request.scope["state"]["key_id"] = key.key_id
-        return self._redirect(path, sessions.cookie(key, request))
-
-    async def logout(self, request: Request) -> Response:
-        """Delete the cookie and redirect to the login."""
-        check_own_page(request)
-        sessions: Sessions = request.state.sessions
-        return self._redirect("/login", sessions.no_cookie(request))
-
-    async def _fields(self, request: Request) -> dict[str, str]:
+    async def fields(self, request: Request) -> dict[str, str]:
+        """Return the submitted fields."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
             raise Refused(Reason.MEDIA_TYPE, f"content-type: is not {FORM}. Send the form as {FORM}.")
         length = request.headers.get("content-length", "")
@@ -84,13 +55,15 @@ class LoginPage:
             ) from None
         return {name: values[0] for name, values in fields.items()}
 
-    async def _form(self, path: str, *, error: str = "") -> Response:
+    async def form(self, path: str, *, error: str = "") -> Response:
+        """Return the form, which leads to a path. With an error, it is a 401."""
         page = await run_in_threadpool(render, "login.html", next=path, error=error, hours=self._hours)
         if not error:
             return HTMLResponse(page, headers=self._headers)
         return HTMLResponse(page, 401, headers=self._headers | {"WWW-Authenticate": 'Bearer realm="embedsink"'})
 
-    def _redirect(self, path: str, cookie: str) -> Response:
+    def redirect(self, path: str, cookie: str) -> Response:
+        """Return a redirect that sets or deletes the cookie."""
         return RedirectResponse(path, 303, headers=self._headers | {"Set-Cookie": cookie})
 
 
@@ -102,15 +75,37 @@ def _redirect_path(requested: str | None) -> str:
 
 
 async def login(request: Request) -> Response:
-    """Show the form, or log in."""
+    """Show the form (GET), or exchange a key for a cookie (POST)."""
     page: LoginPage = request.state.login_page
-    return await page.login(request)
+    check_transport(request.scope)
+    if request.method != "POST":
+        check_parameters(request.query_params, ("next",))
+        return await page.form(_redirect_path(request.query_params.get("next")))
+    check_own_page(request)
+    sessions: Sessions = request.state.sessions
+    fields = await page.fields(request)
+    path = _redirect_path(fields.get("next"))
+    engine: Engine = request.state.engine
+    key = engine.keys.find(fields.get("key", "").strip())
+    if key is None:
+        return await page.form(
+            path, error="This key is unknown, expired or revoked. Check it, or ask the operator for a new key."
+        )
+    try:
+        check_kind(key, [KeyKind.READ])
+    except Refused:
+        article = "an" if key.kind is KeyKind.INGEST else "a"
+        return await page.form(path, error=f"This is {article} {key.kind} key. Dashboards need a read key.")
+    request.scope["state"]["key_id"] = key.key_id
+    return page.redirect(path, sessions.cookie(key, request))
 
 
 async def logout(request: Request) -> Response:
-    """Log out."""
+    """Delete the cookie and redirect to the login."""
+    check_own_page(request)
     page: LoginPage = request.state.login_page
-    return await page.logout(request)
+    sessions: Sessions = request.state.sessions
+    return page.redirect("/login", sessions.no_cookie(request))
 
 
 ROUTES = [Route("/login", login, methods=["GET", "POST"]), Route("/logout", logout, methods=["POST"])]

@@ -27,7 +27,7 @@ class Tile {
   show(answer) {
     this.answer = answer;
     this.markLoaded();
-    this.find("[data-csv]")?.setAttribute("href", this.page.csv(this.config.report, answer.asked));
+    this.find("[data-csv]")?.setAttribute("href", this.page.csv(this.config.report, answer.params));
     if (this.note) {
       const index = answer.columns.indexOf(this.config.compare);
       // A single previous period is a point, not a line.

@@ -1,0 +1,64 @@
+"""The file of the open segment."""
+
+import errno
+import os
+import time
+from pathlib import Path
+
+from embedsink.durable_files import rename_new
+from embedsink.journal.segment import sealed_name
+
+fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class OpenSegment:
+    """The open segment. Its last durable group ends at `end`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.end = 0
+        # A segment without lines is not loaded: otherwise each probe of an idle server would create one.
+        self.has_lines = False
+        self.opened_at = time.monotonic()
+        self._written_bytes = 0
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+
+    def write(self, group: bytes) -> None:
+        """Write the whole group, in several writes if necessary."""
+        view = memoryview(group)
+        while view:
+            byte_count = os.write(self._descriptor, view)
+            self._written_bytes += byte_count
+            view = view[byte_count:]
+
+    def sync(self) -> None:
+        """Make the file durable.
+
+        Raises:
+            OSError: the sync failed, or another program has deleted or changed the file.
+        """
+        fdatasync(self._descriptor)
+        status = os.fstat(self._descriptor)
+        if status.st_nlink == 0:
+            raise OSError(errno.ENOENT, "the open segment was deleted", str(self.path))
+        if status.st_size != self._written_bytes:
+            raise OSError(errno.ESTALE, "the open segment was changed by another program", str(self.path))
+        self.end = self._written_bytes
+
+    def undo_write(self) -> None:
+        """Truncate the file to its last durable group."""
+        if os.fstat(self._descriptor).st_size > self.end:  # Another program may have truncated it further.
+            os.ftruncate(self._descriptor, self.end)
+        self._written_bytes = self.end
+
+    def seal(self) -> None:
+        """Rename the file to its final name, or delete it if it has no lines. The caller makes the name durable."""
+        if self.has_lines:
+            rename_new(self.path, self.path.with_name(sealed_name(self.path.stem, self.end)))
+        else:
+            self.path.unlink()
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
