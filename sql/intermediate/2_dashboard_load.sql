@@ -12,7 +12,7 @@ with queued as (
         lead(if(type = 'dashboard-loaded', occurred_at, null)) over (
             partition by session, public_id, deployment order by occurred_at, seq, ingest_seq
         ) as next_load_at
-    from dashboard_event
+    from dashboard_event_of(timestamp '-infinity')
     where type in ('view', 'dashboard-loaded') and surface = 'dashboard'
 )
 select

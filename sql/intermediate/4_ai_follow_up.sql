@@ -1,5 +1,5 @@
--- One row per AI query in scope (ai_lifecycle), with what its session did within 10 minutes: whether it keyed_question a question of
--- the same shape again, and whether it drilled down or downloaded. The follow-up may be after the period, on another surface,
+-- One row per AI query in scope (ai_lifecycle), with what its session did within 10 minutes: whether it asked a question of the
+-- same shape again, and whether it drilled down or downloaded. The follow-up may be after the period, on another surface,
 -- or of another tenant.
 -- A follow-up is later in the same slot of 10 minutes, or early enough in the next one. So the first and the last event of
 -- each slot are sufficient, and nothing is sorted.
@@ -77,4 +77,4 @@ left join action_slot as next_action_slot
 where ingest_seq is not null;
 
 comment on view ai_follow_up is
-'AI queries in scope, with whether each was keyed_question again and whether a drilldown or download followed.';
+'AI queries in scope, with whether each was asked again and whether a drilldown or download followed.';

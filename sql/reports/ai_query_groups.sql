@@ -21,7 +21,7 @@ order by asked_count desc, deployment, query_shape;
 
 comment on view ai_query_groups is
 'AI query groups
-Which questions are asked repeatedly, and are they answered?
+Which questions are asked repeatedly, are they answered, and do people act on the answers?
 One row per deployment and query shape.';
 comment on column ai_query_groups.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';

@@ -46,7 +46,7 @@ order by period_start, deployment;
 
 comment on view completeness is
 'Completeness
-How much of what happened was received, and how much was lost?
+What share of the events was received, and how many were lost?
 One row per period and deployment.';
 comment on column completeness.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
 comment on column completeness.deployment is

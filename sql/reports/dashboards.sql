@@ -1,4 +1,4 @@
--- One row per deployment and dashboard with any event in the whole period. dashboard_event assigns events without a dashboard
+-- One row per deployment and dashboard with any event in the whole period. dashboard_event_of assigns events without a dashboard
 -- id; events that belong to no dashboard are not counted.
 create or replace view dashboards as
 select
@@ -13,7 +13,14 @@ select
     count(*) filter (type = 'drilldown') as drilldown_count,
     count(*) filter (type = 'error') as error_count,
     max(occurred_at) filter (type = 'view') as last_viewed_at
-from dashboard_event
+from dashboard_event_of(
+    if(
+        is_column_requested(['download_count', 'drilldown_count', 'error_count']) or getvariable('tenant') is not null,
+        timestamp 'infinity',
+        -- Later actions add no row: the view event of their dashboard is in scope.
+        getvariable('since')::timestamp + interval 1 day
+    )
+)
 where public_id is not null and is_in_period(occurred_at) and is_of_tenant(tenant)
 group by deployment, public_id
 order by view_count desc, deployment, public_id;

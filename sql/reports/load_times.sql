@@ -20,7 +20,7 @@ order by period_start, deployment, public_id;
 
 comment on view load_times is
 'Load times
-How long do dashboards take to load, and how many never finish?
+How long do dashboards take to load, and how many never finish loading?
 One row per period, deployment and dashboard.';
 comment on column load_times.period_start is 'Start of the hour, day, week (Monday) or month, in UTC.';
 comment on column load_times.deployment is

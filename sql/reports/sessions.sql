@@ -48,7 +48,7 @@ order by started_at, ingest_seq;
 
 comment on view sessions is
 'Session log
-What did each session do, for how long, and did anything fail?
+What happened in each session, how long did it last, and did anything fail?
 One row per deployment and session.';
 comment on column sessions.deployment is
 'Deployment; null when neither the host page nor the session''s ready event named one.';

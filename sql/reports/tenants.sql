@@ -70,7 +70,7 @@ order by present.tenant;
 
 comment on view tenants is
 'Tenants
-Which tenants use the embed, how much, how soon do they get value, and which went quiet?
+Which tenants use the embed, how much, how soon do they get value from it, and which became inactive?
 One row per tenant.';
 comment on column tenants.tenant is
 'Tenant; null for all events for which neither the host page nor the session''s ready event named one.';

@@ -8,22 +8,8 @@ with part as (
     from question_stage
     where batch_id <= getvariable('rollup_batch_id')::bigint
     union all by name
-    select
-        ingest_seq,
-        occurred_at,
-        key_id,
-        deployment,
-        tenant,
-        digest_of(session) as session,
-        viewer,
-        surface,
-        seq,
-        status,
-        agent_id,
-        question_key_of(session, chat_id, query) as question_key
-    from event
-    where type = 'ai-query'
-      and ingest_seq > coalesce(getvariable('rollup_watermark')::bigint, -1)
+    from question_stage_of_event()
+    where ingest_seq > coalesce(getvariable('rollup_watermark')::bigint, -1)
 )
 select
     part.* replace (

@@ -6,10 +6,10 @@
 -- 2012. Without the variables that readers set, all events are.
 create or replace macro session_15min_between(first_at, end_at) as table
 with single as (
-    select * from event where ingest_seq > coalesce(getvariable('rollup_watermark')::bigint, -1)
+    from session_15min_of_event()
+    where ingest_seq > coalesce(getvariable('rollup_watermark')::bigint, -1)
     union all
-    select *
-    from event
+    from session_15min_of_event()
     where ingest_seq <= getvariable('rollup_watermark')::bigint
       and (
           occurred_at < greatest(
@@ -25,31 +25,7 @@ part as (
       and (first_at is null or began_at >= first_at)
       and (end_at is null or began_at <= end_at - interval 15 minutes)
     union all by name
-    select
-        if(
-            occurred_at < timestamp '2012-01-01', occurred_at, time_bucket(interval 15 minutes, occurred_at)
-        ) as began_at,
-        key_id,
-        deployment,
-        tenant,
-        digest_of(session) as session,
-        digest_of(viewer) as viewer,
-        surface,
-        1 as event_count,
-        (type = 'view')::integer as view_count,
-        (type = 'dashboard-loaded')::integer as loaded_count,
-        (type = 'download')::integer as download_count,
-        (type = 'drilldown')::integer as drilldown_count,
-        (type = 'ai-query' and status = 'submitted')::integer as ai_submitted_count,
-        (type = 'ai-query' and status = 'completed')::integer as ai_completed_count,
-        (type = 'ai-query' and status = 'error')::integer as ai_error_count,
-        (type = 'error')::integer as error_count,
-        (type = 'error' and coalesce(fatal, false))::integer as fatal_count,
-        occurred_at as first_at,
-        occurred_at as last_at,
-        if(
-            type in ('drilldown', 'download') or (type = 'ai-query' and status = 'completed'), occurred_at, null
-        ) as first_value_at
+    select * exclude (ingest_seq, occurred_at)
     from single
     where is_between(occurred_at, first_at, end_at)
 )

@@ -132,6 +132,17 @@ def advice_on(error: OSError) -> str:
     return "Use another folder with --data."
 
 
+def require_folder(path: Path) -> Path:
+    """Return the path of an existing data folder.
+
+    Raises:
+        Misconfigured: it does not exist.
+    """
+    if not path.is_dir():
+        raise Misconfigured(f"data folder {path}: does not exist. Pass the folder that `embedsink serve` writes.")
+    return path
+
+
 class FolderTaken(Misconfigured):
     """Another process has locked the folder. `holder` is the message without the advice."""
 

@@ -220,8 +220,8 @@ def test_the_manifest_of_an_older_version_is_read(folder: DataFolder, target: Pa
 def test_folded_segments_do_not_make_the_folder_look_foreign(
     folder: DataFolder, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 1)
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MAX", 2)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 1)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 2)
     (folder.path / OPEN).unlink()
     create_backup(folder, target)
     for number in range(4, 9):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from embedsink.journal.segment import Segment
-from embedsink.store.database import Ledger, Store
+from embedsink.store.database import Store
+from embedsink.store.ledger import Ledger
 from tests.support.app import WAIT_S_MAX, open_server
 from tests.support.envelopes import view
 from tests.support.servers import wait_until

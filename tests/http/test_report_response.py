@@ -305,7 +305,7 @@ def test_a_report_that_would_fill_the_disk_is_stopped(
         if format == "parquet":
             # The engine writes it itself, so only the engine can be stopped.
             endless = "select md5(range::varchar) as text from range(20000000)"
-            reader._ask(f"copy ({endless}) to '/dev/fd/{file.fileno()}' (format parquet, use_tmp_file false)")
+            reader._execute(f"copy ({endless}) to '/dev/fd/{file.fileno()}' (format parquet, use_tmp_file false)")
             ended.append("the engine")
         for _ in range(1_000):
             file.write(b"x" * 100_000)

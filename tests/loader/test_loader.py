@@ -31,8 +31,9 @@ from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.settings import Settings
 from embedsink.store import database
-from embedsink.store.database import Ledger, Store
+from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreBroken, StoreDamaged, StoreRefused, StoreTooSmall
+from embedsink.store.ledger import Ledger
 from embedsink.store.reader import Reader
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql

@@ -349,8 +349,8 @@ def test_a_closing_server_stops_a_rebuild(folder: DataFolder, monkeypatch: pytes
 
 
 def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 3)
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MAX", 6)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 3)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 6)
     publish_each(folder, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12)
     with contextlib.closing(duckdb.connect(str(folder.snapshot), read_only=True)) as database:
         rows = database.execute("select segment[:12]::int, first_number from loaded_segment order by 1").fetchall()
@@ -366,8 +366,8 @@ def test_old_ledgers_are_folded_and_still_add_up(folder: DataFolder, monkeypatch
 def test_a_restored_segment_in_a_folded_ledger_is_not_loaded_twice(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 2)
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MAX", 4)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 4)
     publish_each(folder, *range(1, 9))
     restored = add_segment(folder, 1)
     with opened(folder) as loader:
@@ -381,8 +381,8 @@ def test_a_restored_segment_in_a_folded_ledger_is_not_loaded_twice(
 def test_a_segment_restored_under_a_running_server_is_not_loaded_twice(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MIN", 2)
-    monkeypatch.setattr("embedsink.store.database.LEDGER_ROWS_MAX", 4)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 4)
     with opened(folder) as loader:
         for number in range(1, 9):
             add_segment(folder, number)

@@ -140,6 +140,7 @@ def test_report_and_its_columns_are_documented(report: str, store: Store) -> Non
     listed = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \|", section[1])
     with store.reader({"deployments": None}) as reader:
         assert listed == [(column.name, column.type.lower()) for column in reader.columns(report)]
+        assert section[1].split("\n\n")[1] == reader.comment(report).splitlines()[1]
 
 
 def test_a_file_reads_only_lower_layers_and_lower_numbers_of_its_own() -> None:

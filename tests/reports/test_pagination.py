@@ -106,13 +106,13 @@ def test_a_page_of_a_windowed_view_is_computed_once(
     for number in (1, 2, 3):
         load(store, tmp_path, number)
     sent: list[str] = []
-    ask = Reader._ask
+    ask = Reader._execute
 
     def noted(self: Reader, sql: str, parameters: list[object] | None = None) -> Any:
         sent.append(sql)
         return ask(self, sql, parameters)
 
-    monkeypatch.setattr(Reader, "_ask", noted)
+    monkeypatch.setattr(Reader, "_execute", noted)
     for write in (Format.JSON, Format.PARQUET):
         sent.clear()
         with store.reader(EVERYTHING) as reader, (tmp_path / "page").open("wb") as file:

@@ -23,7 +23,7 @@ from embedsink.http.api.exports import EVENT_FORMATS
 from embedsink.protocol.messages import ACTIONS, EVENTS, MessageType
 from embedsink.reports.catalog import report_names
 from embedsink.reports.format import REPORT_FORMATS
-from embedsink.store.reader import frame_of_parquet
+from embedsink.store.frames import frame_of_parquet
 from tests.support.servers import Answer, RunningServer, running_server, wait_until
 
 pytestmark = pytest.mark.server

@@ -8,7 +8,8 @@ from embedsink.ingest.records import body_rejection_line, delivery_lines
 from embedsink.journal.segment import inspect, trailer
 from embedsink.protocol.delivery import ParsedDelivery, Rejection
 from embedsink.protocol.validation import parse
-from embedsink.store.database import Ledger, Store
+from embedsink.store.database import Store
+from embedsink.store.ledger import Ledger
 from tests.protocol.cases import Case, read_cases
 from tests.support.envelopes import RECEIVED_AT
 

@@ -26,12 +26,13 @@ from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.validation import parse
 from embedsink.reasons import Reason
 from embedsink.store import database, limits, schema
-from embedsink.store.database import Ledger, Store
-from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, StoreTooSmall
+from embedsink.store.database import Store
+from embedsink.store.duckdb_errors import SqlUnfit, StoreBroken, StoreRefused, StoreTooSmall, unavailable_if_broken
+from embedsink.store.ledger import Ledger
 from embedsink.store.limits import StoreLimits
 from embedsink.store.purge import PurgeFilter
 from embedsink.store.query import SelectQuery
-from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES, Reader, unavailable_if_broken
+from embedsink.store.reader import EVERYTHING, ROLLUP_VARIABLES, VARIABLES, Reader
 from embedsink.store.schema import transaction
 from embedsink.store.sql_files import read_sql, read_views
 from tests.support.envelopes import ID, RECEIVED_AT, event_or_action, view
@@ -557,8 +558,8 @@ def test_a_purge_works_in_bounded_steps(loading: Loading, monkeypatch: pytest.Mo
 def test_a_purge_is_counted_in_a_folded_ledger(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         loading.bodies([number])
-    monkeypatch.setattr(database, "LEDGER_ROWS_MAX", 2)
-    monkeypatch.setattr(database, "LEDGER_ROWS_MIN", 2)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 2)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
     loading.store.fold_ledger(before=3)
     assert loading.store.purge(PurgeFilter()) == 4
     assert loading.ask("select first_number, counted_only_count from loaded_segment order by segment") == [
@@ -576,8 +577,8 @@ def test_ledgers_of_two_days_stay_separate_after_a_clock_jump(
         loading.bodies([number])
     earlier = "update loaded_segment set loaded_at = loaded_at - interval 3 days where left(segment, 12)::int in (3, 4)"
     loading.store._loading().execute(earlier)
-    monkeypatch.setattr(database, "LEDGER_ROWS_MAX", 2)
-    monkeypatch.setattr(database, "LEDGER_ROWS_MIN", 2)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MAX", 2)
+    monkeypatch.setattr("embedsink.store.ledger.LEDGER_ROWS_MIN", 2)
     loading.store.fold_ledger(before=7)
     assert loading.ask("select first_number, left(segment, 12)::int from loaded_segment order by segment") == [
         (1, 2),
@@ -959,7 +960,7 @@ def test_a_store_that_breaks_in_the_middle_of_a_report_closes_without_ending_the
     loading.store.open()
     # A reader ends an open transaction when it closes.
     reader = loading.store.reader(EVERYTHING)
-    reader._ask("begin transaction")
+    reader._execute("begin transaction")
     loading.bodies([view({"title": f"{number}" * 200}, id=None) for number in range(900)])
     list(reader.rows("views"))
     with files_that_can_not_grow(loading.store.path.stat().st_size), pytest.raises(StoreBroken):
@@ -1012,13 +1013,13 @@ def test_the_catalog_is_queried_once_for_all_readers_of_an_opened_store(
 ) -> None:
     loading = Loading(tmp_path)
     asked: list[str] = []
-    ask = Reader._ask
+    ask = Reader._execute
 
     def noted(reader: Reader, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
         asked.append(sql)
         return ask(reader, sql, parameters)
 
-    monkeypatch.setattr(Reader, "_ask", noted)
+    monkeypatch.setattr(Reader, "_execute", noted)
     for count in (2, 4):
         for name in ("views", "downloads", "none"):
             with loading.store.reader(EVERYTHING) as reader:

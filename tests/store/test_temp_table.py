@@ -51,7 +51,7 @@ def rows(reader: Reader, report: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("report", PAIRED)
 def test_each_period_has_the_rows_that_it_has_without(report: str, store: Store) -> None:
     with store.reader(EVERYTHING) as plain, store.reader(EVERYTHING) as keeping, keeping.consistent():
-        keeping.keep("ai_pair", since=DAY, until=None)
+        keeping.materialize("ai_pair", since=DAY, until=None)
         for since, until in PERIODS:
             found = rows(keeping.narrowed(since=since, until=until), report)
             assert found == rows(plain.narrowed(since=since, until=until), report)
@@ -60,7 +60,7 @@ def test_each_period_has_the_rows_that_it_has_without(report: str, store: Store)
 
 def test_a_temp_table_has_the_rows_of_its_view(store: Store, tmp_path: Path) -> None:
     with store.reader(EVERYTHING) as reader:
-        reader.keep("ai_pair", since=DAY, until=None)
+        reader.materialize("ai_pair", since=DAY, until=None)
         before = rows(reader, "ai_queries")
         store.load(inspect(segment(tmp_path, [asked(3, "submitted", "later")], number=2)))
         assert rows(reader, "ai_queries") == before
@@ -76,7 +76,7 @@ def test_other_periods_and_times_read_the_view(store: Store) -> None:
     changes: list[dict[str, datetime | None]] = [{"until": None}, {"until": later}, {"now": later}]
     for changed in changes:
         with store.reader(scope) as plain, store.reader(scope) as keeping, keeping.consistent():
-            keeping.keep("ai_pair", since=DAY, until=ends)
+            keeping.materialize("ai_pair", since=DAY, until=ends)
             within = rows(keeping.narrowed(since=DAY, until=ends), "ai_query")
             assert within == rows(plain.narrowed(since=DAY, until=ends), "ai_query")
             found = rows(keeping.narrowed(**changed), "ai_query")
@@ -86,7 +86,7 @@ def test_other_periods_and_times_read_the_view(store: Store) -> None:
 
 def test_a_temp_table_does_not_change_the_store(store: Store) -> None:
     with store.reader(EVERYTHING) as reader, reader.consistent():
-        reader.keep("ai_pair", since=DAY, until=None)
+        reader.materialize("ai_pair", since=DAY, until=None)
         names = [column.name for column in reader.columns("ai_pair")]
         assert len(names) == len(set(names))
         assert reader.columns("temp_ai_pair") == []
@@ -97,13 +97,13 @@ def test_a_section_pairs_once_for_all_that_it_shows(
     store: Store, monkeypatch: pytest.MonkeyPatch, compare: bool, kept_from: datetime
 ) -> None:
     kept: list[tuple[str, datetime | None]] = []
-    keep = Reader.keep
+    materialize = Reader.materialize
 
-    def note_and_keep(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
+    def note_and_materialize(self: Reader, view: str, *, since: datetime | None, until: datetime | None) -> None:
         kept.append((view, since))
-        keep(self, view, since=since, until=until)
+        materialize(self, view, since=since, until=until)
 
-    monkeypatch.setattr(Reader, "keep", note_and_keep)
+    monkeypatch.setattr(Reader, "materialize", note_and_materialize)
     now = DAY + timedelta(days=2)
     said = {"since": DAY.isoformat(), "until": (DAY + timedelta(days=1)).isoformat()}
     period = period_of(said if compare else said | {"compare": "off"}, now=now)
@@ -117,7 +117,7 @@ def test_a_section_pairs_once_for_all_that_it_shows(
 @pytest.mark.parametrize("scope", [{"deployments": [2]}, {"surface": "app"}, {"tenant": "x"}])
 def test_another_scope_reads_the_same_rows_as_without_a_temp_table(scope: dict[str, Any], store: Store) -> None:
     with store.reader(EVERYTHING) as reader, reader.consistent():
-        reader.keep("ai_pair", since=None, until=None)
+        reader.materialize("ai_pair", since=None, until=None)
         everything = rows(reader, "ai_query")
         narrow = rows(reader.narrowed(**scope), "ai_query")
         assert len(narrow) == (1 if "deployments" in scope else 0)
@@ -128,6 +128,6 @@ def test_a_temp_table_of_a_finished_transaction_is_not_used(store: Store) -> Non
     with store.reader(EVERYTHING) as reader:
         for _ in range(2):
             with reader.consistent():
-                reader.keep("ai_pair", since=None, until=None)
+                reader.materialize("ai_pair", since=None, until=None)
                 inside = rows(reader, "ai_query")
             assert rows(reader.narrowed(since=DAY), "ai_query") == inside

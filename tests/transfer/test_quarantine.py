@@ -30,8 +30,9 @@ from embedsink.protocol.delivery import ParsedDelivery, Rejection, Rules
 from embedsink.protocol.messages import catalog_for
 from embedsink.protocol.strict_json import encode
 from embedsink.reasons import Reason
-from embedsink.store.database import Ledger, Store
+from embedsink.store.database import Store
 from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.ledger import Ledger
 from embedsink.store.reader import EVERYTHING
 from embedsink.store.sql_files import read_sql
 from embedsink.transfer.replay import Replay

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embedsink.cli.options import DATA, Data, WrongUse, examples, existing_folder
+from embedsink.cli.options import DATA, Data, WrongUse, examples
 from embedsink.cli.output import print_message
 from embedsink.cli.tables import print_table
-from embedsink.data_folder import DataFolder
+from embedsink.data_folder import DataFolder, require_folder
 from embedsink.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def backup(
             raise WrongUse("--keep: can't be combined with --list. Omit one of them.")
         _list(Repository(target))
         return
-    folder = DataFolder(existing_folder(data))
+    folder = DataFolder(require_folder(data))
     lower_priority()
     with _os_errors(target):
         created = create_backup(folder, target)

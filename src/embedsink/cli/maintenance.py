@@ -3,10 +3,10 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from embedsink.cli.options import DATA, Data, examples, existing_folder
+from embedsink.cli.options import DATA, Data, examples
 from embedsink.cli.output import fail, print_message
 from embedsink.cli.tables import print_table
-from embedsink.data_folder import DataFolder, FolderLock, FolderTaken
+from embedsink.data_folder import DataFolder, FolderLock, FolderTaken, require_folder
 
 if TYPE_CHECKING:
     from embedsink.loader.status import LoaderStatus
@@ -20,7 +20,7 @@ def snapshot(data: Data = DATA) -> None:
     """Publish a snapshot, analytics.duckdb, while no server runs. A running server publishes automatically."""
     from embedsink.settings import read_settings
 
-    folder = DataFolder(existing_folder(data))
+    folder = DataFolder(require_folder(data))
     try:
         with FolderLock(folder):
             pass
@@ -43,7 +43,7 @@ def rebuild(data: Data = DATA) -> None:
     from embedsink.store.database import Store
     from embedsink.store.reader import EVERYTHING, open_snapshot
 
-    folder = DataFolder(existing_folder(data))
+    folder = DataFolder(require_folder(data))
     with FolderLock(folder):
         if folder.store.exists():
             Store(folder.store).refuse_newer()
@@ -63,7 +63,7 @@ def doctor(data: Data = DATA) -> None:
     from embedsink.doctor import examine
     from embedsink.settings import read_settings
 
-    findings = examine(DataFolder(existing_folder(data)), read_settings())
+    findings = examine(DataFolder(require_folder(data)), read_settings())
     print_table(("check", "state", "details"), [(one.check, one.state, one.details) for one in findings])
     wrong = [one for one in findings if one.state == "wrong"]
     if wrong:

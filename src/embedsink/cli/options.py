@@ -121,17 +121,6 @@ Timezone = Annotated[
 ]
 
 
-def existing_folder(data: Path) -> Path:
-    """Return the data folder, for commands that must not create one.
-
-    Raises:
-        Misconfigured: it does not exist.
-    """
-    if not data.is_dir():
-        raise Misconfigured(f"data folder {data}: does not exist. Pass the folder of `embedsink serve` with --data.")
-    return data
-
-
 def freshness(data: Path, url: str | None) -> tuple[str, str]:
     """Return the time of a source's data, and when newer data appears, as phrases for a message."""
     from embedsink.data_folder import DataFolder

@@ -14,13 +14,13 @@ from embedsink.cli.options import (
     Url,
     connect,
     examples,
-    existing_folder,
     freshness,
     source_option,
     suggesting_url,
 )
 from embedsink.cli.output import fail, print_message, strip_control
 from embedsink.cli.tables import print_table
+from embedsink.data_folder import require_folder
 
 app = typer.Typer(help="List, show, replay and purge rejections.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -92,7 +92,7 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
         result = connect(url, key).post("quarantine", "replay", members=members)
     else:
         with suggesting_url():
-            result = asyncio.run(_replay_here(existing_folder(data)))
+            result = asyncio.run(_replay_here(require_folder(data)))
     print_message(f"replayed {result['replayed']:,}, still rejected {result['rejected']:,}.")
     if untried := result["untried"]:
         print_message(
@@ -129,7 +129,7 @@ def purge(
         purged = connect(url, key).delete("quarantine", members=("purged",), query=filters)["purged"]
     else:
         with suggesting_url():
-            purged = asyncio.run(_purge_here(existing_folder(data), filters))
+            purged = asyncio.run(_purge_here(require_folder(data), filters))
     print_message(f"purged {purged:,}.")
 
 

@@ -24,14 +24,15 @@ import pandas
 from embedsink.client.dtypes import with_dtypes
 from embedsink.client.http_client import HttpClient
 from embedsink.client.params import ReportParams, as_texts, python_values
-from embedsink.data_folder import DataFolder
+from embedsink.data_folder import DataFolder, require_folder
 from embedsink.errors import Misconfigured, Refused, preview
 from embedsink.reasons import Reason
 from embedsink.reports.catalog import EVENTS, all_reports, find_report, known_name, missing_reports
 from embedsink.reports.pagination import PageRequest
 from embedsink.reports.scope import Scope, parse_scope
 from embedsink.settings import read_settings
-from embedsink.store.reader import EVERYTHING, Reader, frame_of_parquet, open_snapshot
+from embedsink.store.frames import frame_of_parquet
+from embedsink.store.reader import EVERYTHING, Reader, open_snapshot
 
 _REPORT_FIELDS = ("name", "title", "question", "grain", "columns")
 _COLUMN_FIELDS = ("name", "type", "unit", "description")
@@ -236,10 +237,7 @@ def open(data: str | Path = "data") -> LocalClient:
     folder = DataFolder(Path(data))
     if folder.path.is_file():
         raise Misconfigured(f"data folder {folder.path}: is a file. Pass the folder that contains it.")
-    if not folder.path.is_dir():
-        raise Misconfigured(
-            f"data folder {folder.path}: does not exist. Pass the folder that `embedsink serve` writes."
-        )
+    require_folder(folder.path)
     return LocalClient(folder)
 
 

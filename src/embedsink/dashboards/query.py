@@ -102,7 +102,7 @@ def _cache_pairs(reader: Reader, sources: Mapping[_Source, Sequence[_Tile]], req
     # Snapshots of older servers don't have this view.
     if len(groups) + len(compared) > 1 and reader.has(_PAIRS):
         first = period.before if period.before and compared else period.scope
-        reader.narrowed(**period.scope.variables()).keep(_PAIRS, since=first.since, until=period.scope.until)
+        reader.narrowed(**period.scope.variables()).materialize(_PAIRS, since=first.since, until=period.scope.until)
 
 
 def _marks_of(tile: _Tile) -> Marks | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from embedsink.store.database import Ledger
+from embedsink.store.ledger import Ledger
 
 
 @dataclass(slots=True)

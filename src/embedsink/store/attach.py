@@ -1,14 +1,32 @@
-"""Attaches the file of the database."""
+"""Connects to DuckDB, and attaches the file of the database."""
 
 from pathlib import Path
 
 import duckdb
+
+from embedsink.store.limits import StoreLimits
 
 # A table in use has a block in memory for each column and for its nulls: 23 MiB with blocks of 256 KiB.
 _BLOCK_BYTES = 65_536
 # A checkpoint rewrites the last row group until it is full. This size allows frequent checkpoints, so few rows wait in
 # memory (docs/decisions/0007).
 _ROW_GROUP_ROWS = 32_768
+
+
+def connect(limits: StoreLimits, *, spill: Path) -> duckdb.DuckDBPyConnection:
+    """Open an empty database in memory with these limits, which spills to this folder."""
+    return duckdb.connect(
+        ":memory:",
+        config={
+            # Never automatic: a failed checkpoint in a commit would break the database (see checkpoint_when_due).
+            "checkpoint_threshold": "1TB",
+            "memory_limit": f"{limits.counted_bytes}B",
+            "threads": limits.threads,
+            "temp_directory": str(spill),
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        },
+    )
 
 
 def attach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -6,28 +6,35 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from embedsink.errors import Unavailable
-from embedsink.journal.segment import Segment, identity_of, number_of
+from embedsink.journal.segment import Segment
 from embedsink.reasons import Reason
-from embedsink.store.attach import attach, file_of
-from embedsink.store.duckdb_errors import StoreBroken, StoreRefused, StoreTooSmall, first_line, lacks_memory, translated
+from embedsink.store import ledger
+from embedsink.store.attach import attach, connect, file_of
+from embedsink.store.duckdb_errors import (
+    StoreBroken,
+    StoreRefused,
+    StoreTooSmall,
+    first_line,
+    lacks_memory,
+    translated,
+    unavailable_if_broken,
+)
 from embedsink.store.insert import LINE_BITS, changed_deployments, described, fill_session_ready, load_rows
+from embedsink.store.ledger import Ledger, ledger_of_load
 from embedsink.store.limits import Raised, StoreLimits
 from embedsink.store.open_readers import OpenReaders
 from embedsink.store.purge import PurgeFilter, purge_rejections
 from embedsink.store.query import View
-from embedsink.store.reader import Reader, unavailable_if_broken
+from embedsink.store.reader import Reader
 from embedsink.store.revisions import Revisions
 from embedsink.store.rollups import discard_rollups, roll_up, roll_up_late
 from embedsink.store.salvage import Salvaged, salvage
 from embedsink.store.schema import bring_up_to_date, check_duckdb_version, refuse_newer, transaction
-from embedsink.store.sql_files import read_sql
 
 WIDE_ROW_BYTES = 2_048
 _CLOSE_TIMEOUT_S = 5.0
@@ -41,23 +48,8 @@ _MEMORY_POLL_S = 0.02
 _REATTACH_BYTES = 128 * 1_048_576
 # Events of one rollup batch; fewer if memory is insufficient, because senders choose the length of their texts.
 _ROLLUP_BATCH_ROWS = (250_000, 50_000, 10_000, 2_000)
-# A busy server loads a segment a second. The newest have a ledger row each; older ones share a row a day.
-LEDGER_ROWS_MIN = 100_000
-LEDGER_ROWS_MAX = 110_000
-_LEDGER = "select count(*), max(split_part(segment, '-', 1)::bigint) from loaded_segment"
 # Memory of a rollup row until the next checkpoint.
 _ROLLUP_ROW_BYTES = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """Outcomes of envelopes: received = accepted + duplicate + quarantined."""
-
-    segment_count: int
-    received_count: int
-    accepted_count: int
-    duplicate_count: int
-    quarantined_count: int
 
 
 class Store:
@@ -99,7 +91,7 @@ class Store:
         with translated(opening=True):
             if self.path.exists():
                 refuse_newer(self.path)
-            connection = duckdb.connect(":memory:", config=self._config())
+            connection = connect(self.limits, spill=self._spill)
             try:
                 attach(connection, self.path)
                 # An up-to-date store is not written to, so it opens on a full disk.
@@ -198,24 +190,22 @@ class Store:
         Segments that share a ledger row are not included: see `folded_to`.
         """
         with translated():
-            # Names begin with the number, in twelve digits.
-            loaded = "select segment, byte_count from loaded_segment where segment >= $1 and first_number is null"
-            found = self._loading().execute(loaded, [f"{from_number:012d}"]).fetchall()
-        return {identity_of(name): byte_count for name, byte_count in found}
+            return ledger.loaded_segments(self._loading(), from_number=from_number)
 
     def loaded_ranges(self, *, after: int) -> list[tuple[int, int]]:
         """Return the first and last segment number of each ledger row after a number."""
-        number = "split_part(segment, '-', 1)::bigint"
-        ranges = f"select coalesce(first_number, {number}), {number} from loaded_segment where {number} > $1"  # noqa: S608
         with translated():
-            return self._loading().execute(ranges, [after]).fetchall()
+            return ledger.loaded_ranges(self._loading(), after=after)
 
     def folded_to(self) -> int:
         """Return the highest number of a segment that shares a ledger row; 0 without such a segment."""
-        folded = "select max(split_part(segment, '-', 1)::bigint) from loaded_segment where first_number is not null"
         with translated():
-            [(number,)] = self._loading().execute(folded).fetchall()
-        return number or 0
+            return ledger.folded_to(self._loading())
+
+    def last_segment_number(self) -> int:
+        """Return the highest number of a loaded segment; 0 if the store is empty."""
+        with translated():
+            return ledger.last_segment_number(self._loading())
 
     def fold_ledger(self, *, before: int) -> None:
         """Merge the ledger rows of old segments, one row a day. Segments from the number `before` on are not merged.
@@ -224,18 +214,7 @@ class Store:
             StoreRefused, StoreBroken: nothing was changed.
         """
         with translated():
-            [(count, last)] = self._loading().execute(_LEDGER).fetchall()
-            if count < LEDGER_ROWS_MAX:
-                return
-            self._loading().execute("set variable fold_below = $1", [min(before, last - LEDGER_ROWS_MIN + 1)])
-            with transaction(self._loading()):
-                self._loading().execute(read_sql("ledger")["fold"])
-
-    def last_segment_number(self) -> int:
-        """Return the highest number of a loaded segment; 0 if the store is empty."""
-        with translated():
-            found = self._loading().execute("select max(segment) from loaded_segment").fetchone()
-        return number_of(Path(found[0])) if found and found[0] else 0
+            ledger.fold_ledger(self._loading(), before=before)
 
     def load(self, *segments: Segment) -> Ledger:
         """Insert the rows of segments and their names in one transaction: all or nothing, and never twice.
@@ -260,7 +239,7 @@ class Store:
             "keeps_conflicts": shutil.disk_usage(self.path.parent).free >= self.limits.quarantine_free_bytes_min,
         }
         try:
-            ledger, changed = self._load_with_retries(segments, variables)
+            loaded, changed = self._load_with_retries(segments, variables)
         except (StoreRefused, StoreBroken):
             self.revisions.renew()  # The commit may have succeeded.
             raise
@@ -270,9 +249,9 @@ class Store:
         byte_count = sum(segment.byte_count for segment in segments)
         self._unwritten_bytes += byte_count
         self._attached_bytes += byte_count
-        if byte_count > WIDE_ROW_BYTES * ledger.received_count:
+        if byte_count > WIDE_ROW_BYTES * loaded.received_count:
             self._has_wide_rows = True
-        return ledger
+        return loaded
 
     def _load_with_retries(
         self, segments: Sequence[Segment], variables: Mapping[str, object]
@@ -292,7 +271,7 @@ class Store:
     ) -> tuple[Ledger, set[int] | None]:
         # The commit may have been the step that failed.
         if self._has(segments[0]):
-            return self._ledger(), None
+            return ledger_of_load(self._loading()), None
         return self._load(variables, [segment.number for segment in segments])
 
     def _end_readers(self) -> None:
@@ -308,9 +287,7 @@ class Store:
                 load_rows(connection)
                 roll_up_late(connection, loaded)
                 # Nothing may fail after the commit: the segments would be loaded again.
-                ledger = self._ledger()
-                changed = changed_deployments(connection)
-        return ledger, changed
+                return ledger_of_load(connection), changed_deployments(connection)
 
     def roll_up(self) -> bool:
         """Roll up a batch of loaded events, if enough wait. Return whether there was a batch.
@@ -432,26 +409,7 @@ class Store:
     def _has(self, segment: Segment) -> bool:
         return segment.identity in self.loaded_segments(from_number=segment.number)
 
-    def _ledger(self) -> Ledger:
-        """Return the ledger of the last load."""
-        row = self._loading().execute(
-            "select count(*), sum(received_count), sum(accepted_count), sum(duplicate_count), sum(quarantined_count) "
-            "from loaded_segment where segment in (select unnest(getvariable('segments')).name)"
-        )
-        return Ledger(*map(int, row.fetchone() or ()))
-
     def _loading(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             raise StoreBroken("store.duckdb: is closed")
         return self._connection
-
-    def _config(self) -> dict[str, Any]:
-        return {
-            # Never automatic: a failed checkpoint in a commit would break the database (see checkpoint_when_due).
-            "checkpoint_threshold": "1TB",
-            "memory_limit": f"{self.limits.counted_bytes}B",
-            "threads": self.limits.threads,
-            "temp_directory": str(self._spill),
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import duckdb
 
-from embedsink.errors import EmbedsinkError
+from embedsink.errors import EmbedsinkError, Unavailable
+from embedsink.reasons import Reason
 
 # A failed commit has one of the later texts alone.
 _NO_MEMORY = ("Out of Memory", "failed to pin block", "could not allocate block", "failed to allocate data")
@@ -46,6 +47,19 @@ def translated(*, opening: bool = False, whole: bool = False) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         raise _kind_of(error, opening=opening)(str(error) if whole else first_line(error)) from error
+
+
+@contextlib.contextmanager
+def unavailable_if_broken() -> Iterator[None]:
+    """Raise Unavailable if the database is broken, closed or too busy."""
+    try:
+        with translated():
+            yield
+    except (StoreBroken, StoreRefused) as error:
+        if has_no_room(error):
+            full = "disk: has no room for what does not fit into memory. Ask for a shorter period, or make room."
+            raise Unavailable(Reason.STORAGE_LOW, full, retry_after_s=5) from error
+        raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
 
 
 def _kind_of(error: duckdb.Error, *, opening: bool) -> type[EmbedsinkError]:

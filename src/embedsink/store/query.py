@@ -1,6 +1,6 @@
 """SELECT statements over views."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # The temporary table of an expensive page.
@@ -47,10 +47,40 @@ class SelectQuery:
     is_by_ingest_seq: bool = False
 
 
-def column_sql(column: Column, expressions: Mapping[str, str]) -> str:
-    name = '"' + column.name.replace('"', '""') + '"'
-    expression = expressions.get(column.type)
+def select_sql(
+    selection: SelectQuery, columns: Sequence[Column], expressions: Mapping[str, str]
+) -> tuple[str, list[object]]:
+    """Return the statement and its parameters.
+
+    Args:
+        selection: a selection of these columns.
+        columns: from the catalog, because identifiers can't be parameters.
+        expressions: by the SQL type or the name of a column, the expression to select, with {} for the column.
+    """
+    selected = ", ".join(_column_sql(column, expressions) for column in columns)
+    if selection.is_page:
+        return f"select {selected} from {page_of(source_of(selection))}", []  # noqa: S608
+    sql, parameters = f'select {selected} from "{selection.view}"', list[object]()  # noqa: S608
+    for name, text in selection.where:
+        parameters.append(text)
+        # Compared as text, because DuckDB can't compare a number with other text.
+        sql += f" {'where' if len(parameters) == 1 else 'and'} {_quoted(name)}::varchar = ${len(parameters)}"
+    if selection.is_by_ingest_seq:
+        sql += f" {by_ingest_seq(selection.view)}"
+    if selection.limit is not None:
+        parameters.append(selection.limit)
+        sql += f" limit ${len(parameters)}"
+    return sql, parameters
+
+
+def _column_sql(column: Column, expressions: Mapping[str, str]) -> str:
+    name = _quoted(column.name)
+    expression = expressions.get(column.name) or expressions.get(column.type)
     return f"{expression.format(name)} as {name}" if expression else name
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def source_of(selection: SelectQuery) -> str:

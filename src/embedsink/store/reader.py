@@ -2,18 +2,17 @@
 
 import contextlib
 import threading
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
 
+from embedsink.data_folder import require_folder
 from embedsink.errors import Misconfigured, Refused, Unavailable
 from embedsink.reasons import Reason
 from embedsink.store.duckdb_errors import (
@@ -22,10 +21,11 @@ from embedsink.store.duckdb_errors import (
     StoreRefused,
     StoreTooSmall,
     first_line,
-    has_no_room,
     translated,
+    unavailable_if_broken,
 )
-from embedsink.store.query import TEMP_PAGE, Column, SelectQuery, View, by_ingest_seq, column_sql, page_of, source_of
+from embedsink.store.frames import execute_as, frame_of
+from embedsink.store.query import TEMP_PAGE, Column, SelectQuery, View, page_of, select_sql, source_of
 from embedsink.store.schema import are_views_current, refuse_newer_format, refuse_newer_schema, roll_back
 from embedsink.store.temp_table import TempTable
 
@@ -124,7 +124,7 @@ class Reader:
 
     def variable(self, name: str) -> Any:
         """Return the value of a variable; times are UTC without a zone."""
-        [(value,)] = self._ask_all("select getvariable($1)", [name])
+        [(value,)] = self._fetch_all("select getvariable($1)", [name])
         return value
 
     def columns(self, view: str) -> list[Column]:
@@ -152,14 +152,14 @@ class Reader:
     def _described(self, view: str) -> View:
         # For all views at once: the engine reads the whole catalog anyway, which takes longer than a small report.
         if not self._views:
-            self._views.update(self._ask_views())
+            self._views.update(self._read_views())
         return self._views.get(view, View("", ()))
 
-    def _ask_views(self) -> dict[str, View]:
+    def _read_views(self) -> dict[str, View]:
         columns: dict[str, list[Column]] = defaultdict(list)
-        for view, *column in self._ask_all(_COLUMNS):
+        for view, *column in self._fetch_all(_COLUMNS):
             columns[view].append(Column(*column))
-        comments = dict(self._ask_all(_COMMENTS))
+        comments = dict(self._fetch_all(_COMMENTS))
         return {view: View(comments.get(view, ""), tuple(columns[view])) for view in columns}
 
     def selected(self, selection: SelectQuery) -> list[Column]:
@@ -170,7 +170,7 @@ class Reader:
 
     def rows(self, selection: str | SelectQuery) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a view, `ROWS_AT_ONCE` at a time."""
-        result = self._ask(*self._select(selection, _IN_PYTHON))
+        result = self._execute(*self._select(selection, _IN_PYTHON))
         while rows := _fetch(result):
             yield rows
 
@@ -191,8 +191,8 @@ class Reader:
             names = dict.fromkeys((*(column.name for column in self.selected(selection)), "ingest_seq"))
             page = f"select {', '.join(names)} from {page_of(selection.view)} limit $1"  # noqa: S608
             # temporary: it ends with the connection
-            self._ask(f"create or replace temp table {TEMP_PAGE} as {page}", [limit + 1])
-        ends = self._ask_all(
+            self._execute(f"create or replace temp table {TEMP_PAGE} as {page}", [limit + 1])
+        ends = self._fetch_all(
             f"select ingest_seq from {page_of(source_of(selection))} limit 2 offset $1",  # noqa: S608
             [limit - 1],
         )
@@ -202,7 +202,7 @@ class Reader:
     def frame(self, selection: str | SelectQuery) -> tuple["pandas.DataFrame", list[str]]:
         """Return the rows of a view as a data frame, and the SQL type of each column."""
         with unavailable_if_broken():
-            return _framed(self._ask(*self._select(selection, _PORTABLE)))
+            return frame_of(self._execute(*self._select(selection, _PORTABLE)))
 
     def run(
         self, sql: str, parameters: object = None, *, caller: FrameType | None = None
@@ -221,10 +221,10 @@ class Reader:
         self.narrowed(requested_columns=None)
         try:
             with translated(whole=True):
-                result = _execute_as(caller, self._connection, sql, parameters)
+                result = execute_as(caller, self._connection, sql, parameters)
                 if result is None:
                     raise Refused(Reason.BAD_PARAMETER, "sql: is empty. Write it like `select * from views`.")
-                return _framed(result)
+                return frame_of(result)
         except StoreTooSmall as error:
             raise Unavailable(Reason.NOT_READY, f"sql: {error}\nAsk for less.") from error
         except (SqlUnfit, StoreRefused) as error:
@@ -234,7 +234,7 @@ class Reader:
     def first_row(self, sql: str) -> tuple[dict[str, Any], int]:
         """Return the first row of a check of `sql/checks`, by column, and the number of rows."""
         self.narrowed(requested_columns=None)
-        result = self._ask(sql)
+        result = self._execute(sql)
         with unavailable_if_broken():
             names = [column[0] for column in result.description or ()]
             first = result.fetchone()
@@ -247,7 +247,7 @@ class Reader:
         """Write the rows of a view as Parquet: to a path, or into an open file of the operating system."""
         sql, parameters = self._select(selection, _PORTABLE)
         options = f"format parquet, row_group_size {ROWS_OF_BATCH}, use_tmp_file false"
-        self._ask_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
+        self._fetch_all(f"copy ({sql}) to '{_address(file)}' ({options})", parameters)
 
     def write_arrow(
         self, selection: str | SelectQuery, file: IO[bytes], *, scratch: Callable[[], IO[bytes]] = TemporaryFile
@@ -261,7 +261,7 @@ class Reader:
         with scratch() as spooled, StreamWriter.from_writable(file) as writer:
             self.write_parquet(selection, spooled)
             source = f"from read_parquet('{_address(spooled)}', file_row_number = true)"
-            [(count,)] = self._ask_all(f"select count(*) {source}")
+            [(count,)] = self._fetch_all(f"select count(*) {source}")
             for start in range(0, max(count, 1), ROWS_OF_BATCH):
                 batch = f"where file_row_number between {start} and {start + ROWS_OF_BATCH - 1}"
                 with unavailable_if_broken():
@@ -270,9 +270,9 @@ class Reader:
 
     @contextlib.contextmanager
     def consistent(self) -> Iterator[None]:
-        """Read everything in this block from one snapshot of the database. A temporary table of `keep` ends with it."""
+        """Read everything in this block from one snapshot of the database. A table of `materialize` ends with it."""
         self._drop_temp_table()
-        self._ask("begin transaction")
+        self._execute("begin transaction")
         try:
             yield
         finally:
@@ -280,7 +280,7 @@ class Reader:
             with contextlib.suppress(duckdb.Error):  # it ends with the connection
                 self._connection.execute("rollback")
 
-    def keep(self, view: str, *, since: datetime | None, until: datetime | None) -> None:
+    def materialize(self, view: str, *, since: datetime | None, until: datetime | None) -> None:
         """Compute a view once for this period. Views that build on it read the result while their scope is within it.
 
         Args:
@@ -327,35 +327,15 @@ class Reader:
             selection = SelectQuery(selection)
         # A view may skip work for other columns (the macro is_column_requested).
         self.narrowed(requested_columns=None if selection.columns is None else list(selection.columns))
-        # Identifiers can't be parameters. These come from the catalog.
-        columns = ", ".join(self._select_item(column, expressions) for column in self.selected(selection))
-        if selection.is_page:
-            return f"select {columns} from {page_of(source_of(selection))}", []  # noqa: S608
-        sql, parameters = f'select {columns} from "{selection.view}"', list[object]()  # noqa: S608
-        wanted = self.selected(SelectQuery(selection.view, tuple(name for name, _ in selection.where)))
-        for position, (column, (_, text)) in enumerate(zip(wanted, selection.where, strict=True), 1):
-            # Compared as text, because DuckDB can't compare a number with other text.
-            sql += f" {'and' if parameters else 'where'} {column_sql(column, {})}::varchar = ${position}"
-            parameters.append(text)
-        if selection.is_by_ingest_seq:
-            sql += f" {by_ingest_seq(selection.view)}"
-        if selection.limit is not None:
-            parameters.append(selection.limit)
-            sql += f" limit ${len(parameters)}"
-        return sql, parameters
-
-    def _select_item(self, column: Column, expressions: Mapping[str, str]) -> str:
-        if column.name == "ingest_seq" and self._hides_ingest_seq:
-            return 'null::bigint as "ingest_seq"'  # It counts lines of all deployments.
-        return column_sql(column, expressions)
+        if self._hides_ingest_seq:
+            expressions = {**expressions, "ingest_seq": "null::bigint"}  # It counts lines of all deployments.
+        return select_sql(selection, self.selected(selection), expressions)
 
     def _set_rollup_variables(self) -> None:
-        found = (None, None)
+        newest = None
         with contextlib.suppress(duckdb.CatalogException):  # absent from snapshots of older servers
-            found = (
-                self._connection.execute("select max(batch_id), max(watermark) from rollup_batch").fetchone() or found
-            )
-        for name, value in zip(ROLLUP_VARIABLES, found, strict=True):
+            newest = self._connection.execute("select max(batch_id), max(watermark) from rollup_batch").fetchone()
+        for name, value in zip(ROLLUP_VARIABLES, newest or (None, None), strict=True):
             self._connection.execute(f"set variable {name} = $1", [value])
 
     def _set(self, variables: Mapping[str, object]) -> None:
@@ -372,13 +352,13 @@ class Reader:
         if self._temp_table and not self._temp_table.covers(self._variables):
             self._drop_temp_table()
 
-    def _ask(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
+    def _execute(self, sql: str, parameters: list[object] | None = None) -> duckdb.DuckDBPyConnection:
         with unavailable_if_broken():
             return self._connection.execute(sql, parameters)
 
-    def _ask_all(self, sql: str, parameters: list[object] | None = None) -> list[tuple[Any, ...]]:
+    def _fetch_all(self, sql: str, parameters: list[object] | None = None) -> list[tuple[Any, ...]]:
         with unavailable_if_broken():
-            return self._ask(sql, parameters).fetchall()
+            return self._execute(sql, parameters).fetchall()
 
 
 def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
@@ -387,8 +367,7 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
     Raises:
         Misconfigured: it does not exist yet, is unreadable, or is from a newer embedsink.
     """
-    if not path.parent.is_dir():
-        raise Misconfigured(f"data folder {path.parent}: does not exist. Name the one that `embedsink serve` writes.")
+    require_folder(path.parent)
     if not path.exists():
         raise Misconfigured(f"{path}: does not exist. A server publishes it some seconds after its start.")
     try:
@@ -401,49 +380,9 @@ def open_snapshot(path: Path, scope: Mapping[str, object]) -> Reader:
         raise Misconfigured(f"{path}: can't be read ({first_line(error)}). The server makes it again.") from None
 
 
-def frame_of_parquet(path: Path) -> tuple["pandas.DataFrame", list[str]]:
-    """Read a file of `Reader.write_parquet`, and return what `Reader.frame` returns."""
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute("set timezone = 'UTC'")
-        return _framed(connection.execute("select * from read_parquet($1)", [str(path)]))
-
-
-def _execute_as(
-    caller: FrameType | None, connection: duckdb.DuckDBPyConnection, sql: str, parameters: object
-) -> duckdb.DuckDBPyConnection | None:
-    """Execute SQL so that DuckDB finds missing tables among the variables of `caller`."""
-    if caller is None:
-        return connection.execute(sql, parameters)
-    # DuckDB reads only the variables of the frame that calls it, so the call is made with these variables.
-    execute = partial(connection.execute, sql, parameters)
-    found = eval("_embedsink_execute()", caller.f_globals, {**caller.f_locals, "_embedsink_execute": execute})  # noqa: S307
-    return cast("duckdb.DuckDBPyConnection | None", found)
-
-
-def _framed(result: duckdb.DuckDBPyConnection) -> tuple["pandas.DataFrame", list[str]]:
-    types = [str(column[1]) for column in result.description or ()]
-    with warnings.catch_warnings():
-        # DuckDB sets the zone of times in a way that pandas deprecates.
-        warnings.filterwarnings("ignore", message="The inplace keyword")
-        return result.df(), types
-
-
 def _fetch(result: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     with unavailable_if_broken():
         return result.fetchmany(ROWS_AT_ONCE)
-
-
-@contextlib.contextmanager
-def unavailable_if_broken() -> Iterator[None]:
-    """Raise Unavailable if the database is broken, closed or too busy."""
-    try:
-        with translated():
-            yield
-    except (StoreBroken, StoreRefused) as error:
-        if has_no_room(error):
-            full = "disk: has no room for what does not fit into memory. Ask for a shorter period, or make room."
-            raise Unavailable(Reason.STORAGE_LOW, full, retry_after_s=5) from error
-        raise Unavailable(Reason.NOT_READY, f"store: {error}. Ask again, for a shorter period.") from error
 
 
 def _address(file: IO[bytes] | Path) -> str:

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 import duckdb
 
+from embedsink.store.insert import LINE_BITS
 from embedsink.store.sql_files import read_sql
-
-_LINE_BITS = 32
 
 
 def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -> None:
@@ -17,9 +16,9 @@ def roll_up_late(connection: duckdb.DuckDBPyConnection, loaded: Iterable[int]) -
         loaded: the numbers of the loaded segments.
     """
     batch_id, watermark = _last_batch(connection)
-    late = [segment for segment in loaded if segment << _LINE_BITS <= watermark]
+    late = [segment for segment in loaded if segment << LINE_BITS <= watermark]
     for segment in late:
-        _roll_up(connection, batch_id + 1, segment << _LINE_BITS, ((segment + 1) << _LINE_BITS) - 1)
+        _roll_up(connection, batch_id + 1, segment << LINE_BITS, ((segment + 1) << LINE_BITS) - 1)
     if late:
         connection.execute("insert into rollup_batch values ($1, $2)", [batch_id + 1, watermark])
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from embedsink.journal.segment import Segment
-from embedsink.store.database import Ledger
 from embedsink.store.duckdb_errors import StoreRefused
+from embedsink.store.ledger import Ledger
 from tests.support.app import Server, open_server, problem
 from tests.support.envelopes import ID, event_or_action, view
 from tests.support.live_client import listener_count

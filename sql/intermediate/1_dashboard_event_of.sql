@@ -1,12 +1,11 @@
--- One row per event that counts for a dashboard, in the period and a day after `until`, with its dashboard as public_id: its
--- own, or else that of the last view event before it in the same deployment, session and surface, at most a day earlier
--- (ordered by occurred_at, seq and ingest_seq). In the protocol only view and dashboard-loaded have a public_id. It is null
--- without a session, or if that view event has none.
+-- One row per view event, per load, and per action (download, drilldown or error) before action_end, in the period and the day
+-- after it, with its dashboard as public_id: its own, or else that of the last view event before it in the same deployment,
+-- session and surface, at most a day earlier (ordered by occurred_at, seq and ingest_seq). In the protocol only view and
+-- dashboard-loaded have a public_id. It is null without a session, or if that view event has none.
 -- All tenants are included; readers filter by tenant afterwards, so that the numbers of a tenant are part of the total. The
--- day before `since` makes the result independent of the period. The day after `until` is for dashboard_load. viewer and title
--- are set only where the event has a public_id of its own. An impossible load duration or widget count (negative, longer than
--- a day, above 100,000, a fraction) is null.
-create or replace view dashboard_event as
+-- day before `since` makes the result independent of the period. viewer and title are set only where the event has a public_id
+-- of its own. An impossible load duration or widget count (negative, longer than a day, above 100,000, a fraction) is null.
+create or replace macro dashboard_event_of(action_end) as table
 with nearby as not materialized (
     select
         *,
@@ -20,20 +19,13 @@ with nearby as not materialized (
 ),
 unnamed as not materialized (
     from nearby
-    where type in ('dashboard-loaded', 'download', 'drilldown', 'error')
-      and public_id is null
-      and (
-          type = 'dashboard-loaded'
-          or is_column_requested(['download_count', 'drilldown_count', 'error_count'])
-          or getvariable('tenant') is not null
-          or occurred_at < getvariable('since')::timestamp + interval 1 day
-      )
+    where public_id is null
+      and (type = 'dashboard-loaded' or (type in ('download', 'drilldown', 'error') and occurred_at < action_end))
 ),
 placed as (
     select * exclude (own_deployment, turn)
     from nearby
-    where type = 'view'
-       or (type in ('dashboard-loaded', 'download', 'drilldown', 'error') and public_id is not null)
+    where type = 'view' or (type in ('dashboard-loaded', 'download', 'drilldown', 'error') and public_id is not null)
     union all by name
     select
         event.* exclude (own_deployment, turn, viewer, title) replace (
@@ -43,12 +35,7 @@ placed as (
     asof left join (
         -- No null sessions: sql/README.md.
         from nearby
-        where type = 'view' and session is not null
-          and is_column_requested(['download_count', 'drilldown_count', 'error_count'])
-        union all
-        from nearby
         where type = 'view' and session in (select session from unnamed)
-          and not is_column_requested(['download_count', 'drilldown_count', 'error_count'])
     ) as last_view
         -- Session first: sql/README.md.
         on event.session = last_view.session
@@ -65,6 +52,3 @@ select * replace (
 )
 from placed
 where getvariable('since') is null or occurred_at >= getvariable('since')::timestamp;
-
-comment on view dashboard_event is
-'View events, loads, downloads, drilldowns and errors, each with the dashboard that it belongs to.';
