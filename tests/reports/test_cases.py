@@ -99,6 +99,7 @@ def test_report(report: str, store: Store, tmp_path: Path, subtests: pytest.Subt
             assert rows == [tuple(map(expected_cell, row, columns)) for row in case["expect"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", ["dashboards", "load_times"])
 def test_a_column_has_the_same_values_when_selected_alone(
     report: str, store: Store, tmp_path: Path, subtests: pytest.Subtests

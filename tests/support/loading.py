@@ -1,0 +1,49 @@
+"""A store, and the segments that a test loads into it."""
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from embedsink.ingest.records import delivery_lines
+from embedsink.journal.segment import inspect, trailer
+from embedsink.protocol.validation import parse
+from embedsink.store.ledger import Ledger
+from embedsink.store.limits import StoreLimits
+from embedsink.store.sql_files import read_sql
+from tests.support.envelopes import RECEIVED_AT
+from tests.support.stores import open_store
+
+
+class Loading:
+    """A store, and the segments that are loaded into it: one segment per call."""
+
+    def __init__(self, folder: Path, limits: StoreLimits | None = None) -> None:
+        self.folder = folder
+        self.store = open_store(folder / "store.duckdb", limits)
+        self.count = 0
+
+    def bodies(self, *bodies: object, received_at: int = RECEIVED_AT) -> Ledger:
+        """Parse these bodies and load them."""
+        parsed = [parse(json.dumps(body).encode(), received_at) for body in bodies]
+        return self.lines(*[delivery_lines(one, key_id="k_1", new_id=uuid4) for one in parsed])
+
+    def lines(self, *lines: bytes) -> Ledger:
+        """Load these journal lines."""
+        self.count += 1
+        segment = self.folder / f"{self.count:012d}-00000000.ndjson"
+        segment.write_bytes(b"".join(line + trailer(line) for line in lines))
+        return self.store.load(inspect(segment))
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query of the store."""
+        return self.store._loading().execute(sql).fetchall()
+
+    def offending(self) -> dict[str, int]:
+        """Return the checks that report rows, with their counts."""
+        found = {name: len(self.ask(sql)) for name, sql in read_sql("checks").items()}
+        return {name: count for name, count in found.items() if count}
+
+
+def ledger(received: int, *, accepted: int = 0, duplicate: int = 0, quarantined: int = 0) -> Ledger:
+    return Ledger(1, received, accepted, duplicate, quarantined)
