@@ -10,11 +10,10 @@ from embedsink.store.database import Store
 from tests.support.rows import views_over_nothing
 from tests.support.stores import open_store
 
-# No deadline, because tests share the machine. `pytest --hypothesis-profile ci` tries more examples.
-settings.register_profile("quick", max_examples=10, deadline=None)
-settings.register_profile("fast", max_examples=100, deadline=None)
-settings.register_profile("ci", max_examples=2_000, deadline=None)
-settings.load_profile("fast")
+# No deadline, because tests share the machine. `scripts/test --hypothesis-profile thorough` searches for hours.
+for profile, max_examples in {"quick": 10, "usual": 60, "thorough": 2_000}.items():
+    settings.register_profile(profile, max_examples=max_examples, deadline=None)
+settings.load_profile("usual")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

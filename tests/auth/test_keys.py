@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.auth.key_cache import KeyCache
@@ -692,7 +692,6 @@ INSTANTS = st.datetimes(timezones=st.timezones() | st.none()).map(lambda moment:
 
 
 # No deadline: each example waits for several fsyncs.
-@settings(deadline=None, max_examples=60)
 @given(name=st.sampled_from([field.name for field in fields(Key)]), value=JSON_VALUES | INSTANTS)
 def test_any_value_in_a_field_is_accepted_or_refused(name: str, value: object) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """Any input is accepted or rejected with a reason; it never raises another exception.
 
-`pytest --hypothesis-profile ci` tries many more examples.
+`scripts/test --hypothesis-profile thorough` tries many more examples.
 """
 
 import json

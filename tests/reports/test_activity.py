@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.histories import INSTANTS, NOW, Event, Scope, found_rows, histories, scopes, seen
@@ -46,7 +46,6 @@ def _day(instant: datetime, zone: ZoneInfo) -> date:
     return instant.replace(tzinfo=UTC).astimezone(zone).date()
 
 
-@settings(max_examples=100, deadline=None)
 @given(history=spread, scope=scopes)
 def test_any_history_makes_the_days_that_the_oracle_counts(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sql.test_ai_pair import NOW, START, Row, Stage, expected_rows
@@ -161,7 +161,6 @@ scopes = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(stages=st.lists(stages, max_size=20), acts=st.lists(acts, max_size=8), scope=scopes)
 def test_any_history_is_answered_as_the_oracle_does(
     connection: duckdb.DuckDBPyConnection, stages: list[Stage], acts: list[Act], scope: dict[str, Any]

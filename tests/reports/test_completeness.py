@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rows import replace_events, replace_rows, variables
@@ -185,7 +185,6 @@ scopes = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories, losses=losses, scope=scopes)
 def test_any_history_is_as_complete_as_the_oracle_says(
     connection: duckdb.DuckDBPyConnection, history: list[Numbered], losses: list[Loss], scope: dict[str, Any]

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rows import replace_events, variables
@@ -79,7 +79,6 @@ since = st.sampled_from([2, 41, 72, 100, 101, 130]).map(lambda days: datetime(20
 scopes = st.fixed_dictionaries({}, optional={"since": since, "deployments": st.sampled_from([[1], [2], [1, 2]])})
 
 
-@settings(max_examples=150, deadline=None)
 @given(exports=st.lists(exports, min_size=3, max_size=30), scope=scopes)
 def test_the_usual_volume_includes_days_before_the_period(
     connection: duckdb.DuckDBPyConnection, exports: list[dict[str, Any]], scope: dict[str, Any]

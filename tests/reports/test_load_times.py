@@ -297,7 +297,6 @@ scopes = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(history=histories, scope=scopes)
 def test_any_history_loads_as_the_oracle_says(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, object]
@@ -310,7 +309,6 @@ def test_any_history_loads_as_the_oracle_says(
     assert found_alone(connection, scope) == {key: count["view"] for key, count in counts.items()}
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories, tenants=st.lists(st.sampled_from(["acme", "initech"]), min_size=30, max_size=30))
 def test_the_numbers_of_all_tenants_add_up_to_the_whole(
     connection: duckdb.DuckDBPyConnection, history: list[Event], tenants: list[str]
@@ -362,7 +360,7 @@ def test_a_dashboard_of_the_previous_day_is_listed_with_any_columns(connection: 
         assert found == ({(1, "d1"): 0} if rows else {})
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(history=histories)
 def test_a_single_day_has_the_same_row_as_within_a_period(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
@@ -375,7 +373,7 @@ def test_a_single_day_has_the_same_row_as_within_a_period(
     assert {key: row for rows in alone for key, row in rows.items()} == whole
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(history=histories)
 def test_a_load_that_comes_later_takes_a_never_back_and_makes_none(
     connection: duckdb.DuckDBPyConnection, history: list[Event]

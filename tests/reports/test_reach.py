@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.support.histories import Event, Scope, found_rows, histories, rows_in_scope, scopes, seen
 
@@ -66,7 +66,6 @@ def test_every_set_of_stages(connection: duckdb.DuckDBPyConnection) -> None:
     assert [row.share_of_ready for row in rows] == [1.0] + [0.5] * 6
 
 
-@settings(max_examples=300, deadline=None)
 @given(history=histories, scope=scopes)
 def test_any_history_reaches_the_stages_that_the_oracle_finds(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
@@ -74,7 +73,6 @@ def test_any_history_reaches_the_stages_that_the_oracle_finds(
     assert found_rows(connection, "reach", history, scope) == expected_rows(history, scope)
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories)
 def test_a_scope_shows_the_same_rows_as_everything_does(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
@@ -89,7 +87,6 @@ def test_a_scope_shows_the_same_rows_as_everything_does(
         assert scoped == [row for row in everything if row.surface == surface]
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories)
 def test_a_share_is_a_share_and_seven_stages_stand_in_order(
     connection: duckdb.DuckDBPyConnection, history: list[Event]

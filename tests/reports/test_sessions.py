@@ -88,7 +88,6 @@ def _row(deployment: int | None, session: str, events: list[Event], scope: Scope
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(history=histories, scope=scopes)
 def test_any_history_makes_the_sessions_that_the_oracle_counts(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
@@ -102,7 +101,6 @@ _nudges = st.sampled_from([timedelta(), timedelta(), MICROSECOND, -MICROSECOND])
 _visits = st.lists(st.tuples(_gaps, _nudges, st.sampled_from(["view", "view", "drilldown"])), min_size=1, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
 @given(visit=_visits, start=st.integers(0, 14), gap_minutes=st.sampled_from([None, 15, 30, 45]))
 def test_time_spent_leaves_out_gaps_of_more_than_the_setting(
     connection: duckdb.DuckDBPyConnection,
@@ -123,7 +121,6 @@ def test_time_spent_leaves_out_gaps_of_more_than_the_setting(
     assert seconds == (pytest.approx(spent_s(until_value, scope), abs=1e-9) if values else None)
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories, loaded=st.integers(0, 40), scope=scopes)
 def test_late_events_join_their_session_without_changing_its_paging_key(
     connection: duckdb.DuckDBPyConnection, history: list[Event], loaded: int, scope: Scope
@@ -137,7 +134,6 @@ def test_late_events_join_their_session_without_changing_its_paging_key(
     assert {row[:2]: row.ingest_seq for row in before}.items() <= {row[:2]: row.ingest_seq for row in after}.items()
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories)
 def test_no_reader_sees_another_deployments_part_of_a_session(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
@@ -149,7 +145,7 @@ def test_no_reader_sees_another_deployments_part_of_a_session(
         assert scoped == [row for row in everything if row[0] == deployment]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(history=histories)
 def test_every_event_of_a_session_is_in_exactly_one_row_of_any_day(
     connection: duckdb.DuckDBPyConnection, history: list[Event]

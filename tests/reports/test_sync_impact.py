@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rows import replace_events, variables
@@ -93,7 +93,6 @@ def oracle(events: list[Row], syncs: list[tuple[int, datetime]], scope: Row) -> 
     return sorted(rows, key=lambda row: (row[2], row[0], row[1]))
 
 
-@settings(max_examples=300)
 @given(events=EVENTS, syncs=SYNCS, scope=SCOPES)
 def test_it_agrees_with_the_oracle(
     connection: duckdb.DuckDBPyConnection, events: list[Row], syncs: list[tuple[int, datetime]], scope: Row

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.histories import NOW, Event, Scope, found_rows, histories, rows_in_scope, scopes, seen, spent_s
@@ -85,7 +85,6 @@ def rounded(rows: list[tuple[object, ...]]) -> list[Row]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
 @given(history=histories, scope=scopes)
 def test_any_history_makes_the_tenants_that_the_oracle_follows(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: Scope
@@ -93,7 +92,6 @@ def test_any_history_makes_the_tenants_that_the_oracle_follows(
     assert rounded(found_rows(connection, "tenants", history, scope)) == expected_rows(history, scope)
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories)
 def test_a_filtered_tenant_has_the_same_row_as_among_all(
     connection: duckdb.DuckDBPyConnection, history: list[Event]
@@ -108,7 +106,6 @@ zones = st.sampled_from(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     instants=st.lists(st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31)), max_size=40, min_size=1),
     near=st.lists(st.integers(-1, 1), max_size=40),

@@ -193,7 +193,6 @@ scopes = st.fixed_dictionaries(
 clocks = st.sampled_from([2, 10, 11, 12, 13, 30, 31, 45]).map(lambda minute: START + timedelta(minutes=minute))
 
 
-@settings(max_examples=100, deadline=None)
 @given(history=histories, scope=scopes, now=clocks)
 def test_any_history_pairs_as_the_oracle_does(
     connection: duckdb.DuckDBPyConnection, history: list[Stage], scope: dict[str, object], now: datetime
@@ -269,7 +268,7 @@ def test_a_question_in_a_later_segment_takes_the_answer_that_was_an_orphan(store
     assert (pair.submitted_at, pair.latency_ms) == (START + timedelta(minutes=1), 60_000)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     history=st.lists(stages, min_size=4, max_size=25),
     places=st.randoms(use_true_random=False),
@@ -292,7 +291,7 @@ def test_after_each_of_several_segments_the_rows_are_the_oracles(
         assert rows_of(opened, now) == expected_rows(list(seen.values()), {}, now)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(history=histories)
 def test_every_stage_is_in_exactly_one_row(connection: duckdb.DuckDBPyConnection, history: list[Stage]) -> None:
     rows = found_rows(connection, history, {})

@@ -5,7 +5,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rows import replace_events, variables
@@ -87,7 +87,6 @@ scopes = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(history=histories, scope=scopes)
 def test_any_scope_shows_the_rows_of_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from embedsink.journal.segment import inspect
@@ -77,7 +77,6 @@ def test_an_older_store_gets_the_table_when_it_is_opened(store: Store) -> None:
     assert events(store) == [("ready", 7, "acme"), ("ready", 8, "acme"), ("view", None, "acme")]
 
 
-@settings(max_examples=100, deadline=None)
 @given(history=histories, scope=scopes, size=st.integers(1, 12), is_late=st.booleans())
 def test_loads_of_any_size_and_order_give_the_rows_of_the_oracle(
     connection: duckdb.DuckDBPyConnection, history: list[Event], scope: dict[str, Any], size: int, is_late: bool
