@@ -248,21 +248,24 @@ class Engine:
         lines, count = result.rejection_lines, result.rejected_count
         byte_count = len(lines)
         has_headroom = self.journal.capacity.has_headroom(free_bytes_min=self.settings.quarantine_free_bytes_min)
-        is_stored = has_headroom and self._quarantine_budget.has_room(key_id, byte_count=byte_count, count=count)
-        if not is_stored:
+        stores_rejections = has_headroom and self._quarantine_budget.has_room(
+            key_id, byte_count=byte_count, count=count
+        )
+        if not stores_rejections:
             deployment = result.deployment if is_scoped else None
             lines = rejection_count_lines(result.reasons, received_at=now_ms(), key_id=key_id, deployment=deployment)
 
-        def charge(failure: Unavailable | None) -> None:
-            if failure is None and is_stored:
-                self._quarantine_budget.charge(key_id, byte_count=byte_count, count=count)
-            elif failure is None:
-                self.counters["not_stored"] += count
+        def count_rejections(failure: Unavailable | None) -> None:
+            if failure is None:
+                if stores_rejections:
+                    self._quarantine_budget.charge(key_id, byte_count=byte_count, count=count)
+                else:
+                    self.counters["not_stored"] += count
             on_durable(failure)
 
         self.append_counted(
             result.accepted_lines + lines,
-            charge,
+            count_rejections,
             accepted=result.accepted_count,
             quarantined=count,
             deployment=result.deployment,

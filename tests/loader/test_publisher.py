@@ -195,7 +195,7 @@ def test_a_purge_waits_for_a_copy_that_reads_the_store(folder: DataFolder) -> No
         with hanging(loader) as copy:
             before = folder.store.read_bytes()
             loader.start()
-            purged = loader.tasks.submit(lambda: loader.quarantine.purge(PurgeFilter()))
+            purged = loader.tasks.submit(lambda: loader.quarantine.purge_batch(PurgeFilter()))
             with pytest.raises(TimeoutError):
                 purged.result(timeout=0.5)
             assert folder.store.read_bytes() == before
@@ -217,7 +217,7 @@ def test_a_purge_needs_free_space(folder: DataFolder, monkeypatch: pytest.Monkey
         load_all(loader)
         monkeypatch.setattr(StoreDiskSpace, "_free_bytes", lambda self: 0)
         with pytest.raises(StoreRefused, match="are free on its disk"):
-            loader.quarantine.purge(PurgeFilter())
+            loader.quarantine.purge_batch(PurgeFilter())
 
 
 def test_loading_during_a_copy_does_not_change_it(folder: DataFolder) -> None:

@@ -92,7 +92,7 @@ def replay(data: Data = DATA, url: Url = None, key: KeyOption = None) -> None:
         result = connect(url, key).post("quarantine", "replay", members=members)
     else:
         with suggesting_url():
-            result = asyncio.run(_replay_here(require_folder(data)))
+            result = asyncio.run(_replay_in_process(require_folder(data)))
     print_message(f"replayed {result['replayed']:,}, still rejected {result['rejected']:,}.")
     if untried := result["untried"]:
         print_message(
@@ -162,7 +162,7 @@ def _read_rows(
     return rows
 
 
-async def _replay_here(data: Path) -> dict[str, int]:
+async def _replay_in_process(data: Path) -> dict[str, int]:
     from dataclasses import asdict
 
     from embedsink.data_folder import DataFolder
@@ -172,6 +172,7 @@ async def _replay_here(data: Path) -> dict[str, int]:
 
     async with Engine(DataFolder(data), read_settings()) as engine:
         result = await replay_quarantine(engine)
+    # The engine loads its journal when it closes, so errors of loading are known only now.
     if engine.loader.status.error:
         fail(f"{engine.loader.status.error}. The journal has the replayed events; `embedsink serve` loads them.")
     return asdict(result)

@@ -208,10 +208,11 @@ def retry(call: Callable[[], T], *, timeout_s: float, pause_s_max: float) -> T:
             return call()
         except (Unavailable, Unreachable) as error:
             wait_s = max(pause_s, error.retry_after_s) if isinstance(error, Unavailable) else pause_s
+            # Jitter, so that many clients don't retry at the same moment.
+            wait_s *= random.uniform(1.0, 1.5)  # noqa: S311
             if time.monotonic() + wait_s > end:
                 raise
-        # Jitter, so that many clients don't retry at the same moment.
-        time.sleep(wait_s * random.uniform(1.0, 1.5))  # noqa: S311
+        time.sleep(wait_s)
         pause_s = min(2 * pause_s, pause_s_max)
 
 

@@ -15,6 +15,8 @@ from embedsink.reports.scope import parse_scope
 
 NUMBERS = ("integer", "number")
 # The start of the grain of reports with a single row.
+_DATA_MEMBERS = {"data", "datasets", "usermeta"}
+_LINK_MEMBERS = {"url", "href"}
 _ONE_ROW = "One row per scope"
 OfReport = Figure | Chart | Table
 
@@ -163,7 +165,8 @@ def _check_figure(path: str, figure: Figure, report: Report) -> None:
 def _check_spec(path: str, spec: dict[str, Any]) -> None:
     """Reject data and links in a spec: all rows come from the report, and their texts are untrusted."""
     for where, name, value in _entries(spec, "spec"):
-        if name in ("data", "datasets", "url", "href", "usermeta") or (name == "from" and isinstance(value, dict)):
+        is_lookup = name == "from" and isinstance(value, dict)  # the `lookup` transform reads other data
+        if is_lookup or name in _DATA_MEMBERS | _LINK_MEMBERS:
             raise Misconfigured(f"{path}.{where}: is not allowed in a spec; the rows come from the report. Remove it.")
 
 

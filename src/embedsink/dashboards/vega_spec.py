@@ -34,14 +34,14 @@ def complete_spec(chart: Chart) -> _Spec:
         layers.append(_rules(chart.marks.title))
     _break_lines(spec)
     counts = _counts_of(spec)
-    for part in _parts(spec):
+    for part in _nested_objects(spec):
         _limit_bar(part.get("mark"))
         _name_none(part.get("encoding", {}).get("color"))
         for channel in _POSITIONS:
             axis = part.get("encoding", {}).get(channel)
             if isinstance(axis, dict):
                 _complete(axis, channel, is_count=_is_count(axis, counts))
-                layers += _domain_layers(axis, channel)
+                layers += _replace_domain(axis, channel)
     if layers:
         spec = {"layer": [spec, *layers]}
     return spec | {
@@ -78,16 +78,21 @@ def _name_none(colour: Any) -> None:
         colour["legend"] = {"labelExpr": _LABEL} | colour.get("legend", {})
 
 
-def _domain_layers(axis: _Spec, channel: str) -> Iterator[_Spec]:
-    """Yield invisible layers for `unionWith` domains, because the option itself ignores the values of other layers."""
+def _replace_domain(axis: _Spec, channel: str) -> list[_Spec]:
+    """Replace a `unionWith` domain of an axis by an invisible layer with its bounds, and return the layer, if any.
+
+    Vega-Lite's `unionWith` ignores the values of other layers.
+    """
     domain = (axis.get("scale") or {}).get("domain")
-    if isinstance(domain, dict) and "unionWith" in domain:
-        del axis["scale"]["domain"]
-        yield {
-            "data": {"values": [{"bound": bound} for bound in domain["unionWith"]]},
-            "mark": {"type": "rule", "strokeWidth": 0, "tooltip": False, "aria": False},
-            "encoding": {channel: {"field": "bound", "type": "quantitative", "title": None}},
-        }
+    if not isinstance(domain, dict) or "unionWith" not in domain:
+        return []
+    del axis["scale"]["domain"]
+    bounds = {
+        "data": {"values": [{"bound": bound} for bound in domain["unionWith"]]},
+        "mark": {"type": "rule", "strokeWidth": 0, "tooltip": False, "aria": False},
+        "encoding": {channel: {"field": "bound", "type": "quantitative", "title": None}},
+    }
+    return [bounds]
 
 
 def _limit_bar(mark: Any) -> None:
@@ -143,7 +148,7 @@ def _break_lines(spec: _Spec) -> None:
 def _counts_of(spec: _Spec) -> set[str]:
     """Return the fields of a spec's transforms that are counts."""
     computed: set[str] = set()
-    for part in _parts(spec):
+    for part in _nested_objects(spec):
         for step in part.get("transform", []):
             if "fold" in step and all(_is_count({"field": field}, computed) for field in step["fold"]):
                 computed.add(step.get("as", ["key", "value"])[1])
@@ -161,11 +166,12 @@ def _is_count(definition: _Spec, computed: set[str]) -> bool:
     return definition.get("aggregate") in _COUNT_PRESERVING and (field.endswith("_count") or field in computed)
 
 
-def _parts(spec: Any) -> Iterator[_Spec]:
+def _nested_objects(spec: Any) -> Iterator[_Spec]:
+    """Yield every object in a spec, parents first. The caller may change the members of an object before the next."""
     if isinstance(spec, dict):
         yield spec
-        for part in list(spec.values()):
-            yield from _parts(part)
+        for value in spec.values():
+            yield from _nested_objects(value)
     elif isinstance(spec, list):
-        for part in spec:
-            yield from _parts(part)
+        for element in spec:
+            yield from _nested_objects(element)

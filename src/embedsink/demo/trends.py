@@ -39,9 +39,12 @@ class Behaviour:
     is_synced: bool
 
     def surface(self, draw: float) -> str:
-        """Return the surface for a random draw from 0 to 1: viewers move from the app to the chat."""
-        chat_share, app_share = 0.16 - 0.0015 * self.age, 0.16 + 0.006 * self.age
-        return "chat" if draw < chat_share else "app" if draw < chat_share + app_share else "dashboard"
+        """Return the surface for a random draw from 0 to 1: over time, viewers move from the app to the chat."""
+        chat_share = 0.16 - 0.0015 * self.age
+        app_share = 0.16 + 0.006 * self.age
+        if draw < chat_share:
+            return "chat"
+        return "app" if draw < chat_share + app_share else "dashboard"
 
     @property
     def viewers_per_tenant(self) -> float:

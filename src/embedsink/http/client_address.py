@@ -17,15 +17,15 @@ def client_address(scope: Scope) -> str:
     """Return the client's IPv4 address, or its IPv6 network with a prefix of 64 bits.
 
     Behind a proxy this is the last entry of `X-Forwarded-For`. The proxy added it; the client may have forged the
-    entries before it.
+    entries before it. Without the header it is the address of the proxy.
     """
     client = scope.get("client")
     address: str = client[0] if client else ""
     if scope["state"].get("transport") is Transport.FORWARDED:
         forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
         if forwarded:
-            address = forwarded[-1].decode("latin-1").rpartition(",")[2].strip()
-            return _normalize(address)
+            return _normalize(forwarded[-1].decode("latin-1").rpartition(",")[2].strip())
+    # An IPv4 address of the socket is in its usual form already. Parsing it would take 2 µs.
     return _normalize(address) if ":" in address else address
 
 

@@ -31,8 +31,8 @@ class Dashboards:
     def __init__(self, folder: Path) -> None:
         self.mistakes: dict[str, str] = {}
         self.by_name = read_dashboards(folder, on_error=self._add_mistake)
-        self._own = {path.stem for path in dashboard_files(folder)}
-        self._reports: dict[str, Report] = {}
+        self._operator_names = {path.stem for path in dashboard_files(folder)}
+        self._reports: dict[str, Report] = {}  # empty until `check` succeeds
 
     def check(self, engine: Engine) -> None:
         """Check all dashboards against the reports, once.
@@ -45,10 +45,10 @@ class Dashboards:
             return
         with engine.store.reader(EVERYTHING, is_brief=True) as reader:
             reports = {report.name: report for report in all_reports(reader)}
-        own = {name: dashboard for name, dashboard in self.by_name.items() if name in self._own}
-        built_in = {name: dashboard for name, dashboard in self.by_name.items() if name not in own}
+        by_operator = {name: dashboard for name, dashboard in self.by_name.items() if name in self._operator_names}
+        built_in = {name: dashboard for name, dashboard in self.by_name.items() if name not in by_operator}
         check_dashboards(built_in, reports.values())
-        mistakes = lint(own, reports.values())
+        mistakes = lint(by_operator, reports.values())
         for name, error in mistakes.items():
             self._add_mistake(name, error)
         self.by_name = {name: dashboard for name, dashboard in self.by_name.items() if name not in mistakes}

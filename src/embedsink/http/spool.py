@@ -169,6 +169,7 @@ class _MemoryFile(FileIO):
 
     def write(self, chunk: Any) -> int:
         if self.is_stopped or self.tell() + len(chunk) > IN_MEMORY_BYTES_MAX:
+            # The server uses memory only while the disk is almost full, so that is the cause.
             raise OSError(errno.ENOSPC, _ALMOST_FULL)
         return super().write(chunk)
 

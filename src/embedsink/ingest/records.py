@@ -190,12 +190,13 @@ def _truncated(raw: bytes) -> bytes:
 
 
 def _raw_members(raw: bytes) -> dict[str, str]:
-    """Return the raw input as text, or as base64 if SQL text can't store it."""
+    """Return the raw input as text, or as base64 if SQL text can't store it: invalid UTF-8, or a NUL character."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
+        text = None
+    if text is None or "\0" in text:
+        # Redact keys before encoding: the caller redacts text, but can't find keys in base64.
         return {"raw": base64.b64encode(_without_keys(raw)).decode(), "raw_encoding": "base64"}
     return {"raw": text}
 

@@ -36,7 +36,7 @@ class Capacity:
         self._measured_at = float("-inf")
         self._folder_id = _id_of(folder)
         # Until the first measurement the capacity is neither tight nor ample.
-        self._free_bytes, self._unused_bytes = 2 * free_bytes_min, 0
+        self._disk_free_bytes, self._journal_spare_bytes = 2 * free_bytes_min, 0
         sizes = _segment_sizes(folder)
         # Each counter has one writer, so that no thread can overwrite another's update.
         self._added_count, self._added_bytes = len(sizes), sum(sizes)
@@ -55,11 +55,11 @@ class Capacity:
     @property
     def is_tight(self) -> bool:
         """Whether half of the size limit is used, or the free space is below twice its minimum."""
-        return 2 * self.byte_count > self._journal_bytes_max or self._free_bytes < 2 * self._free_bytes_min
+        return 2 * self.byte_count > self._journal_bytes_max or self._disk_free_bytes < 2 * self._free_bytes_min
 
     def has_headroom(self, *, free_bytes_min: int) -> bool:
         """Return whether half of the size limit and `free_bytes_min` on the disk are free, as last measured."""
-        return self._free_bytes >= free_bytes_min and self._unused_bytes >= self._journal_bytes_max // 2
+        return self._disk_free_bytes >= free_bytes_min and self._journal_spare_bytes >= self._journal_bytes_max // 2
 
     def add(self, byte_count: int) -> None:
         """Count a sealed segment."""
@@ -96,21 +96,24 @@ class Capacity:
 
     def _measure(self, open_bytes: int) -> str | None:
         """Measure the free space. Return the reason to refuse appends, or None."""
-        if _id_of(self._folder) != self._folder_id:
-            # The open file is no longer in the folder, so the loader would never find its events.
-            raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
+        self._check_that_folder_was_not_moved()
         disk = os.statvfs(self._folder)
-        self._free_bytes = disk.f_bavail * disk.f_frsize
-        self._unused_bytes = unused_bytes = self._journal_bytes_max - self.byte_count - open_bytes
-        spare_bytes = self._free_bytes - self._free_bytes_min
-        self.room_bytes = min(spare_bytes, unused_bytes)
-        if spare_bytes < 0:
+        self._disk_free_bytes = disk.f_bavail * disk.f_frsize
+        self._journal_spare_bytes = journal_spare_bytes = self._journal_bytes_max - self.byte_count - open_bytes
+        disk_spare_bytes = self._disk_free_bytes - self._free_bytes_min
+        self.room_bytes = min(disk_spare_bytes, journal_spare_bytes)
+        if disk_spare_bytes < 0:
             return (
                 "disk: less is free than EMBEDSINK_FREE_BYTES_MIN. The operator has to free space; resend afterwards."
             )
-        if unused_bytes < 0:
+        if journal_spare_bytes < 0:
             return "journal: is larger than EMBEDSINK_JOURNAL_BYTES_MAX. Resend when loading has caught up."
         return None
+
+    def _check_that_folder_was_not_moved(self) -> None:
+        if _id_of(self._folder) != self._folder_id:
+            # The open file is no longer in the folder, so the loader would never find its events.
+            raise OSError(errno.ESTALE, "the folder was moved or replaced while it was open", str(self._folder))
 
 
 def _id_of(folder: Path) -> tuple[int, int]:

@@ -72,9 +72,10 @@ class DamagedFiles:
 
     def databases(self) -> list[Path]:
         """Return the database files, oldest first."""
-        names = self._folder.iterdir() if self._folder.is_dir() else ()
-        paths = [path for path in names if _DATABASE.fullmatch(path.name)]
-        return sorted(paths, key=lambda path: path.stat().st_ctime_ns)
+        paths = self._folder.iterdir() if self._folder.is_dir() else ()
+        databases = [path for path in paths if _DATABASE.fullmatch(path.name)]
+        # The creation of the hard link set the ctime; the mtime is that of the original file.
+        return sorted(databases, key=lambda path: path.stat().st_ctime_ns)
 
     def delete_old_databases(self, *, now: float | None = None) -> None:
         """Delete database files except the two newest, and all after 30 days. Their readable rows were salvaged."""

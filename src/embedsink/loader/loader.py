@@ -325,7 +325,7 @@ class Loader:
             self._folder, self._store.limits, damaged_files=self._damaged, why=why, on_step=self._check_deadline
         )
         self._open_existing()
-        self._checks.check_rebuilt(after=rebuilt.complete_to)
+        self._checks.report_gaps_in_rebuilt_store(after=rebuilt.complete_to)
         salvaged = rebuilt.salvaged
         if salvaged.row_count or salvaged.lost_count:
             self._damaged.report_salvage(salvaged.row_count, lost_count=salvaged.lost_count)

@@ -184,15 +184,18 @@ class Publisher:
         return self._copy
 
     def _publish(self, copy: CopyProcess) -> None:
-        self._copy, was_dirty, self.is_dirty = None, self.is_dirty, True
+        self._copy = None
+        loaded_meanwhile = self.is_dirty
+        self.is_dirty = True  # It stays true if this method raises an error.
         disk_busy_s = copy.finish()
         if copy.target_damage:
-            # It was intact when it was published. Keep the previous snapshot and the segments since then.
+            # The published snapshot was damaged later. Keep the previous one, and the segments loaded since then.
             self._damaged.link_database(self._folder.snapshot, copy.target_damage)
         publish_copy(copy, self._folder.snapshot, previous=self._folder.previous)
         if not copy.target_damage:
             self._checks.delete_covered(self._covered)
-        self._covered, self.is_dirty = self._copied, was_dirty
+        self._covered = self._copied
+        self.is_dirty = loaded_meanwhile
         # Count disk time only: a small copy's child may wait long for a CPU, which delays no other work.
         self.postpone(max(self._interval_s, disk_busy_s / DISK_SHARE_MAX))
         self._status.snapshot_count += 1

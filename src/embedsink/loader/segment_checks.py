@@ -48,8 +48,8 @@ class SegmentChecks:
         self._report_gap(before=number + 1)
         self._checked_number = max(self._checked_number, number)
 
-    def check_rebuilt(self, *, after: int) -> None:
-        """Report the segments that a rebuilt store lacks between this number and its highest one."""
+    def report_gaps_in_rebuilt_store(self, *, after: int) -> None:
+        """Report the segments that a rebuilt store lacks, from the number `after` to the store's highest number."""
         loaded = self._store.loaded_ranges(after=after)
         self._damaged.report_gaps(self._journal, after=after, before=self._checked_number + 1, loaded=loaded)
 
@@ -85,7 +85,7 @@ class SegmentChecks:
             if identity in stored:
                 self._pending.loaded[identity] = stored[identity]
             elif number in owners:
-                self.reject(path, _number_taken(owners[number]))
+                self.reject(path, _duplicate_number_message(owners[number]))
             elif int(number) <= folded_to:
                 self.reject(path, _ALREADY_FOLDED)
             else:
@@ -108,8 +108,8 @@ class SegmentChecks:
         return None
 
 
-def _number_taken(other: str) -> str:
+def _duplicate_number_message(owner: str) -> str:
     return (
-        f"has the number of {other}, so it comes from another data folder, or from this one before a restore. "
+        f"has the number of {owner}, so it comes from another data folder, or from this one before a restore. "
         "Restore a backup into a new folder"
     )

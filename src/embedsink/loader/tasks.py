@@ -85,14 +85,14 @@ class QuarantinePurge:
         self._days = days
         self._schedule()
 
-    def purge(self, selected: PurgeFilter) -> int:
-        """Delete one step of the selected envelopes, durably.
+    def purge_batch(self, selected: PurgeFilter) -> int:
+        """Delete at most `PURGED_AT_ONCE` of the selected rejections, durably.
 
         Returns:
-            The number of deleted envelopes. More may remain if it is `PURGED_AT_ONCE`.
+            The number of deleted rejections. If it is `PURGED_AT_ONCE`, more may remain.
 
         Raises:
-            StoreRefused, StoreBroken: the envelopes may or may not be deleted.
+            StoreRefused, StoreBroken: the rejections may or may not be deleted.
         """
         count = self._delete(selected)
         self._store.checkpoint()  # Without it the deletion would only be in memory.

@@ -134,7 +134,7 @@ async def purge(engine: Engine, selected: PurgeFilter) -> int:
 
 def _purge_block(engine: Engine, selected: PurgeFilter) -> int:
     try:
-        return engine.loader.quarantine.purge(selected)
+        return engine.loader.quarantine.purge_batch(selected)
     except (StoreBroken, StoreRefused) as error:
         raise Unavailable(Reason.NOT_READY, f"store: {error}. Retry.", retry_after_s=10) from error
 

@@ -214,7 +214,11 @@ def _section_operation() -> Operation:
         SECTION_PATH,
         "readSection",
         "Read the data of a section: the rows and numbers of each chart, by the id of the chart",
-        (200, "Times are local times in the reader's time zone, in milliseconds.", {"application/json": content}),
+        (
+            200,
+            "The section's data. Times are local times, encoded like UTC in milliseconds.",
+            {"application/json": content},
+        ),
         (*SCOPED, Reason.NOT_FOUND, Reason.OVERLOADED, Reason.STORAGE_LOW),
         READERS,
         parameters=[NAME_PARAMETER, section, *period_parameters(), if_none_match()],

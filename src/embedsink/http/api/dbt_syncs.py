@@ -57,7 +57,7 @@ async def _show(request: Request) -> Response:
     if sync is None:
         detail = f"syncJobId: {preview(job_id)} has no result in deployment {deployment}. Correct the address."
         raise Refused(Reason.NOT_FOUND, detail)
-    return _answer(sync.result, engine)
+    return _result_response(sync.result, engine)
 
 
 async def _record(request: Request) -> Response:
@@ -85,7 +85,7 @@ async def _record(request: Request) -> Response:
     # Answer only after the fsync, as for events.
     if await engine.syncs.record(sync, key_id=key.key_id):
         engine.counters["syncs"] += 1
-    return _answer(sync.result, engine)
+    return _result_response(sync.result, engine)
 
 
 def _parse_path(request: Request, key: Key) -> tuple[int, str]:
@@ -119,10 +119,10 @@ async def _read_body(request: Request, sender: Sender, admission: Admission) -> 
     return body, encoding
 
 
-def _answer(result: dict[str, Any], engine: Engine) -> Response:
-    """Return the result with the vendor's field names, in the order of the spec."""
-    name = count_field(engine.settings.service_name)
-    body = {name if field == COUNT_FIELD else field: part for field, part in result.items()}
+def _result_response(result: dict[str, Any], engine: Engine) -> Response:
+    """Return the response with a result. The field with the count has the vendor's name."""
+    vendor_field = count_field(engine.settings.service_name)
+    body = {vendor_field if field == COUNT_FIELD else field: value for field, value in result.items()}
     return Response(orjson.dumps(body), media_type="application/json", headers=NO_STORE)
 
 

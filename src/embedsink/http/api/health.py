@@ -24,10 +24,13 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Answer whether the server can store an event now, after a test write to the disk; if not, 503 and the reasons."""
+    """Answer 200 if nothing needs attention: the journal accepts a test write, the store is open, nothing is damaged.
+
+    Otherwise answer 503 with the reasons. The server may accept events nevertheless.
+    """
     engine: Engine = request.state.engine
     troubles = list(engine.loader.status.damaged)
-    if error := await _journal_error(engine):
+    if error := await _test_journal_write(engine):
         troubles.append(error)
     if not engine.store.is_open:
         troubles.append("store.duckdb: is being reopened. The server still accepts events.")
@@ -45,7 +48,8 @@ async def metrics(request: Request) -> Response:
     return Response(exposition(engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _journal_error(engine: Engine) -> str | None:
+async def _test_journal_write(engine: Engine) -> str | None:
+    """Write and sync an empty group. Return the error, or None."""
     started_at = time.monotonic()
     try:
         await asyncio.wait_for(engine.journal.append(b""), engine.settings.journal_timeout_s)
@@ -67,8 +71,8 @@ def operations(_: Settings) -> list[Operation]:
             "get",
             "/readyz",
             "readyz",
-            "Check that the server can store events, with a test write to the disk",
-            (200, "The server can store events.", {"application/json": ref("Readiness")}),
+            "Check that nothing needs attention, with a test write to the disk",
+            (200, "Nothing needs attention.", {"application/json": ref("Readiness")}),
             (Reason.NOT_READY, *ANY_REQUEST),
         ),
         Operation("get", "/metrics", "metrics", "Read the metrics for Prometheus", (200, "The metrics.", plain_text())),

@@ -146,19 +146,20 @@ def _foreign_parameters(names: Sequence[str], known: Sequence[str]) -> set[str]:
     return {name for name in unknown if name in PERIOD_PARAMETERS or nearest(name, known) is None}
 
 
-def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega: str) -> dict[str, Any]:
+def _page_config(name: str, dashboard: Dashboard, reports: dict[str, Report], vega_path: str) -> dict[str, Any]:
     """Return the configuration of the page's scripts."""
     used = {tile.report for section in dashboard.sections for tile in section.charts if not isinstance(tile, Gauge)}
     return {
         "name": name,
         "sections": [_section_config(section) for section in dashboard.sections],
+        # The values of a column are its type, unit and description.
         "columns": {
             report: {column.name: [column.type, column.unit, column.description] for column in reports[report].columns}
             for report in sorted(used)
         },
         "themes": {"light": vega_config(LIGHT), "dark": vega_config(DARK)},
-        "grounds": {"light": LIGHT.card, "dark": DARK.card},
-        "vega": vega,
+        "backgrounds": {"light": LIGHT.card, "dark": DARK.card},
+        "vega": vega_path,
     }
 
 

@@ -115,7 +115,7 @@ class LimitedConnection(IngestProtocol):
         if self._is_ending:
             answer()
             return
-        self._running.body = b""
+        self._running.body = b""  # Free the body during the delay.
         self._delayed_answer = answer
         self._delay_timer = self.loop.call_later(delay_s, self._send_delayed)
         self._registry.add_waiting(self)

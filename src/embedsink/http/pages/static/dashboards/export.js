@@ -18,7 +18,7 @@ export async function exportChart(chart, format) {
   const subtitle = [[formatSpan(answer.span), ...page.scopeLabels()].join(" · "), ...lines.map((line) => line.trim())];
   const { view, finalize } = await chart.embed(el("div"), {
     ...chart.spec(chart.datasets()), width: body.clientWidth, height: body.clientHeight + 24 + LINE_HEIGHT * subtitle.length,
-    background: page.config.grounds[scheme()], title: { text: config.title, subtitle }, padding: 16,
+    background: page.config.backgrounds[scheme()], title: { text: config.title, subtitle }, padding: 16,
   });
   const url = await view.toImageURL(format, format === "png" ? 2 : 1);
   finalize();
